@@ -1,0 +1,2 @@
+//! The `kedge` executable.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The `kedge` command line and executable.

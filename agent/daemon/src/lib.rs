@@ -1,0 +1,1 @@
+//! The agent role: composes VIPs, tunnel, report and control socket.

@@ -1,0 +1,1 @@
+//! The lab: namespaces, links, faults, probes, the demo and the benches.

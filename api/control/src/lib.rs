@@ -1,0 +1,1 @@
+//! Wire types: agent API, local socket and load-balancing model, versioned.

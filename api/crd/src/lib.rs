@@ -1,0 +1,1 @@
+//! Custom resources and the foreign Cluster API kinds Kedge reads.

@@ -1,0 +1,1 @@
+//! The host: layered configuration, facts, service notification, identity, state files, enrolment client.

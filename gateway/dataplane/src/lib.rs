@@ -1,0 +1,1 @@
+//! The built-in L4 proxy: listeners, members, splice.

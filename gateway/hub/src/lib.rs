@@ -1,0 +1,1 @@
+//! The gateway role: tunnel hub, member liveness, listeners.

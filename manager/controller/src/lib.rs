@@ -1,0 +1,1 @@
+//! The manager role: stores, plans, agent API.

@@ -1,0 +1,2 @@
+//! Project tasks: architecture check, generated documents, the check pipeline.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Network-namespace tests against real peers.

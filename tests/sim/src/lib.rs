@@ -1,0 +1,1 @@
+//! Deterministic simulation of the protocol machines on a virtual network.

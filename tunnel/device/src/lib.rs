@@ -1,0 +1,1 @@
+//! The packet engine: TUN and UDP workers around the peers.

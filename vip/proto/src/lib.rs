@@ -1,0 +1,1 @@
+//! VRRP and ARP: codecs and sans-IO machines.

@@ -1,0 +1,1 @@
+//! The shell that drives VRRP routers on a thread of their own.
