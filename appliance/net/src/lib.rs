@@ -1,1 +1,20 @@
-//! The kernel: netlink, raw and packet sockets, TUN, namespaces, nftables. The only crate with `unsafe`.
+//! The kernel, and the only crate with `unsafe`: netlink, raw and packet sockets, TUN, UDP,
+//! namespaces, nftables.
+//!
+//! Everything Kedge changes in the kernel carries [`PROTOCOL`], and nothing else is touched.
+
+pub mod address;
+pub mod arp;
+pub mod clock;
+pub mod link;
+pub mod monitor;
+pub mod netns;
+pub mod nft;
+pub mod splice;
+pub mod sys;
+pub mod tun;
+pub mod udp;
+pub mod vrrp;
+
+/// The protocol number of every address (`IFA_PROTO`) and route Kedge installs.
+pub const PROTOCOL: u8 = 107;

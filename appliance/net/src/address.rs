@@ -1,0 +1,1 @@
+//! Addresses Kedge owns: a desired set, compared with the kernel.

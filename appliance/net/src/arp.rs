@@ -1,0 +1,1 @@
+//! ARP on a packet socket.

@@ -1,0 +1,1 @@
+//! The one clock: CLOCK_BOOTTIME as a value.

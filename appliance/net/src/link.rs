@@ -1,0 +1,1 @@
+//! Links: veth, bridge, addresses and routes for the lab.

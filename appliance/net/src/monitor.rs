@@ -1,0 +1,1 @@
+//! Links, addresses and routes as the kernel has them, and their changes.

@@ -1,0 +1,1 @@
+//! nftables, through the nft program.

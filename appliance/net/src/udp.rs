@@ -1,0 +1,1 @@
+//! UDP sockets of the tunnel engine.

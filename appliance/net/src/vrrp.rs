@@ -1,0 +1,1 @@
+//! VRRP sockets: raw for sending, packet socket for receiving.
