@@ -18,7 +18,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for name in names {
         let code = name.trim_end_matches(".md");
         let path = folder.join(&name);
-        writeln!(source, "        {code:?} => include_str!({:?}),", path.display().to_string())?;
+        writeln!(
+            source,
+            "        {code:?} => include_str!({:?}),",
+            path.display().to_string()
+        )?;
     }
     source.push_str("        _ => \"\",\n    }\n}\n");
     fs::write(Path::new(&env::var("OUT_DIR")?).join("pages.rs"), source)?;

@@ -47,7 +47,6 @@ macro_rules! areas {
     ($($area:ident $letter:literal $what:literal;)*) => {
         /// The part of Kedge a code belongs to.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[expect(clippy::upper_case_acronyms, reason = "spelt as in the code")]
         pub enum Area {
             $(#[doc = $what] $area,)*
         }
@@ -237,7 +236,10 @@ mod tests {
         for code in Code::ALL {
             assert!(seen.insert(code.to_string()), "{code} twice");
             assert_eq!(code.to_string().parse(), Ok(*code));
-            assert!(!RETIRED.contains(&code.to_string().as_str()), "{code} was retired");
+            assert!(
+                !RETIRED.contains(&code.to_string().as_str()),
+                "{code} was retired"
+            );
         }
         assert_eq!("vip-7".parse(), Ok(Code::VipVridInUse));
         assert!("KEDGE-VIP-9999".parse::<Code>().is_err());
@@ -245,11 +247,19 @@ mod tests {
 
     #[test]
     fn every_code_has_a_page_with_its_title_and_the_five_headings() {
-        let headings =
-            ["## What happened", "## Evidence", "## Consequence", "## What to do", "## Background"];
+        let headings = [
+            "## What happened",
+            "## Evidence",
+            "## Consequence",
+            "## What to do",
+            "## Background",
+        ];
         for code in Code::ALL {
             let page = code.page();
-            assert!(page.starts_with(&format!("# {code}: {}\n", code.title())), "{code}: title");
+            assert!(
+                page.starts_with(&format!("# {code}: {}\n", code.title())),
+                "{code}: title"
+            );
             let mut rest = page;
             for heading in headings {
                 let Some((_, after)) = rest.split_once(heading) else {

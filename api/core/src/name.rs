@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// Names are addressed on the command line as `vips.api.vrid`, so they hold neither dots nor
 /// brackets.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name(
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]*$"), length(min = 1, max = 63))] String,
@@ -85,7 +87,17 @@ mod tests {
         for good in ["api", "a", "gw-0", &"a".repeat(63)] {
             assert!(good.parse::<Name>().is_ok(), "{good}");
         }
-        for bad in ["", "0a", "Api", "a.b", "a[0]", "a_b", "ä", &"a".repeat(64), "a\n"] {
+        for bad in [
+            "",
+            "0a",
+            "Api",
+            "a.b",
+            "a[0]",
+            "a_b",
+            "ä",
+            &"a".repeat(64),
+            "a\n",
+        ] {
             assert!(bad.parse::<Name>().is_err(), "{bad}");
         }
     }

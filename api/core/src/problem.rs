@@ -33,7 +33,10 @@ pub struct Fix {
 impl Fix {
     /// A cure in words.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), command: None }
+        Self {
+            text: text.into(),
+            command: None,
+        }
     }
 
     /// Adds the command to type.
@@ -86,7 +89,10 @@ impl Problem {
 
     /// A warning.
     pub fn warning(code: Code, what: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::new(code, what) }
+        Self {
+            severity: Severity::Warning,
+            ..Self::new(code, what)
+        }
     }
 
     /// Says what the problem is about.

@@ -49,7 +49,9 @@ impl FromStr for Span {
     type Err = BadSpan;
 
     fn from_str(text: &str) -> Result<Self, BadSpan> {
-        parse(text).map(Self).ok_or_else(|| BadSpan(text.escape_debug().take(40).collect()))
+        parse(text)
+            .map(Self)
+            .ok_or_else(|| BadSpan(text.escape_debug().take(40).collect()))
     }
 }
 
@@ -79,9 +81,11 @@ fn parse(text: &str) -> Option<Duration> {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
-        for (unit, size) in
-            [("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("m", 60_000_000_000)]
-        {
+        for (unit, size) in [
+            ("d", 86_400_000_000_000),
+            ("h", 3_600_000_000_000),
+            ("m", 60_000_000_000),
+        ] {
             if nanos >= size && nanos.is_multiple_of(size) {
                 return write!(f, "{}{unit}", nanos / size);
             }
@@ -133,7 +137,10 @@ mod tests {
     #[test]
     fn spans_are_read_with_units_only() {
         let ok = |text: &str, millis: u64| {
-            assert_eq!(text.parse::<Span>().unwrap().duration(), Duration::from_millis(millis));
+            assert_eq!(
+                text.parse::<Span>().unwrap().duration(),
+                Duration::from_millis(millis)
+            );
         };
         ok("100ms", 100);
         ok("1s", 1_000);
@@ -141,8 +148,18 @@ mod tests {
         ok("2m", 120_000);
         ok("1h", 3_600_000);
         ok("0.25h", 900_000);
-        for bad in ["", "100", "ms", "1.s", ".5s", "-1s", "1 s", "1sec", "99999999999999d", "1e3s"]
-        {
+        for bad in [
+            "",
+            "100",
+            "ms",
+            "1.s",
+            ".5s",
+            "-1s",
+            "1 s",
+            "1sec",
+            "99999999999999d",
+            "1e3s",
+        ] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
     }

@@ -30,7 +30,11 @@ impl Vrid {
     /// Zero is not a virtual router.
     pub const fn new(value: u8) -> Result<Self, OutOfRange> {
         if value == 0 {
-            Err(OutOfRange { what: "vrid", allowed: "1 to 255", value: 0 })
+            Err(OutOfRange {
+                what: "vrid",
+                allowed: "1 to 255",
+                value: 0,
+            })
         } else {
             Ok(Self(value))
         }
@@ -114,7 +118,11 @@ impl Priority {
     /// Zero is a goodbye, never configurable.
     pub const fn new(value: u8) -> Result<Self, OutOfRange> {
         if value == 0 {
-            Err(OutOfRange { what: "priority", allowed: "1 to 255", value: 0 })
+            Err(OutOfRange {
+                what: "priority",
+                allowed: "1 to 255",
+                value: 0,
+            })
         } else {
             Ok(Self(value))
         }
@@ -178,7 +186,11 @@ impl AdvertInterval {
     pub const fn from_centis(value: u16) -> Result<Self, OutOfRange> {
         if value == 0 || value > 4095 {
             let value = value as i64;
-            Err(OutOfRange { what: "advert interval", allowed: "1 to 4095 centiseconds", value })
+            Err(OutOfRange {
+                what: "advert interval",
+                allowed: "1 to 4095 centiseconds",
+                value,
+            })
         } else {
             Ok(Self(value))
         }
@@ -216,7 +228,17 @@ impl TryFrom<Duration> for AdvertInterval {
 
 /// What a VRRP router is doing: the same words on the wire, in JSON and in custom resources.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
     JsonSchema,
 )]
 pub enum RouterState {
@@ -274,6 +296,11 @@ mod tests {
         assert!(AdvertInterval::try_from(Duration::from_millis(5)).is_err());
         assert!(AdvertInterval::try_from(Duration::from_millis(15)).is_err());
         assert!(AdvertInterval::try_from(Duration::from_millis(40_960)).is_err());
-        assert_eq!(AdvertInterval::try_from(Duration::from_millis(40_950)).unwrap().centis(), 4095);
+        assert_eq!(
+            AdvertInterval::try_from(Duration::from_millis(40_950))
+                .unwrap()
+                .centis(),
+            4095
+        );
     }
 }

@@ -1,0 +1,115 @@
+//! The desired state the manager hands to hosts and gateways.
+//!
+//! `GET <own path>/config?wait=30` with `If-None-Match: "<generation>"`: 200 with a
+//! [`HostConfig`] or [`GatewayConfig`] as soon as its generation differs, 304 after the wait.
+//! The `ETag` is the generation.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use kedge_core::vip::{Priority, Vrid};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::balance::Listener;
+
+/// What one host must do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostConfig {
+    /// Grows with every change.
+    pub generation: u64,
+    /// The VIPs this host takes part in.
+    #[serde(default)]
+    pub vips: Vec<VipConfig>,
+    /// The host's tunnel, absent while there is no gateway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<TunnelConfig>,
+    /// The CA certificates to trust, PEM.
+    #[serde(default)]
+    pub ca_bundle: String,
+}
+
+/// What one gateway instance must do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayConfig {
+    /// Grows with every change.
+    pub generation: u64,
+    /// The hub's tunnel: its addresses and its peers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<TunnelConfig>,
+    /// What the data plane serves.
+    #[serde(default)]
+    pub listeners: Vec<Listener>,
+    /// The CA certificates to trust, PEM.
+    #[serde(default)]
+    pub ca_bundle: String,
+}
+
+/// One VIP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VipConfig {
+    /// The VIP's name on the host.
+    pub name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Its virtual router id.
+    pub vrid: Vrid,
+    /// This host's priority.
+    pub priority: Priority,
+    /// The advertisement interval.
+    pub advert_interval_seconds: f64,
+    /// The interface, or `None` to choose it by on-link prefix.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// What decides whether this host is fit to hold it.
+    #[serde(default)]
+    pub health: HealthMode,
+}
+
+/// Where health comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthMode {
+    /// The API server on this host: `https://127.0.0.1:6443/readyz`.
+    #[default]
+    Auto,
+    /// Nothing: every host is fit.
+    None,
+}
+
+/// A WireGuard device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TunnelConfig {
+    /// The overlay addresses of this end.
+    #[schemars(with = "Vec<String>")]
+    pub addresses: Vec<IpNet>,
+    /// The device's MTU in bytes.
+    pub mtu: u16,
+    /// The peers.
+    #[serde(default)]
+    pub peers: Vec<PeerConfig>,
+}
+
+/// A WireGuard peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeerConfig {
+    /// The peer's name: a gateway instance, or an EdgeHost.
+    pub name: String,
+    /// The peer's public key, base64.
+    pub public_key: String,
+    /// `host:port`; absent where the peer calls us.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The prefixes that belong to the peer.
+    #[serde(rename = "allowedIPs")]
+    #[schemars(with = "Vec<String>")]
+    pub allowed_ips: Vec<IpNet>,
+    /// Seconds between keepalives; 0 is off.
+    #[serde(default)]
+    pub keepalive_seconds: u16,
+}

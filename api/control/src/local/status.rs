@@ -1,0 +1,152 @@
+//! The status of a role.
+
+use std::net::IpAddr;
+
+use kedge_core::Problem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Tunnel, Vip};
+use crate::report::ReportedAddress;
+
+/// What every role says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleInfo {
+    /// Kedge's version.
+    pub version: String,
+    /// The host's name.
+    pub hostname: String,
+    /// When the role started, RFC 3339.
+    pub started: String,
+    /// How long it has been running.
+    pub uptime_seconds: f64,
+    /// The process id.
+    pub pid: u32,
+    /// How often the configuration was loaded; 1 is the start.
+    pub config_generation: u64,
+    /// Whether a newer configuration was refused and the last good one is in force.
+    #[serde(default)]
+    pub config_stale: bool,
+}
+
+/// The agent at one glance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatus {
+    /// The role.
+    #[serde(flatten)]
+    pub role: RoleInfo,
+    /// The VIPs, by name.
+    pub vips: Vec<Vip>,
+    /// The health gates, by VIP name.
+    pub health: Vec<HealthStatus>,
+    /// The tunnel's peers.
+    pub tunnels: Vec<Tunnel>,
+    /// The link to the manager, absent when none is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manager: Option<ManagerLink>,
+    /// The addresses this host reports.
+    pub addresses: Vec<ReportedAddress>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// A VIP's health gate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthStatus {
+    /// The VIP.
+    pub vip: String,
+    /// What is asked, such as `https://127.0.0.1:6443/readyz`.
+    pub probe: String,
+    /// `unproven`, `healthy` or `failing`.
+    pub verdict: String,
+    /// Why, as a sentence.
+    pub because: String,
+    /// How long the last answer took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_seconds: Option<f64>,
+}
+
+/// The agent's link to its manager.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagerLink {
+    /// The manager's URL.
+    pub url: String,
+    /// Whether the host holds an identity.
+    pub enrolled: bool,
+    /// The host's record, such as `tenants/t/hosts/edge-a`.
+    #[serde(default)]
+    pub record: String,
+    /// Whether the last request was answered.
+    pub connected: bool,
+    /// Since when, RFC 3339.
+    #[serde(default)]
+    pub since: String,
+    /// Why not, or what was last exchanged.
+    #[serde(default)]
+    pub because: String,
+    /// The generation of the desired state in force.
+    pub applied_generation: u64,
+    /// When the certificate ends, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_expires: Option<String>,
+}
+
+/// The gateway at one glance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayStatus {
+    /// The role.
+    #[serde(flatten)]
+    pub role: RoleInfo,
+    /// The tunnel's peers.
+    pub tunnels: Vec<Tunnel>,
+    /// What the data plane serves.
+    pub listeners: Vec<ListenerStatus>,
+    /// The link to the manager, absent when none is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manager: Option<ManagerLink>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// A listener of the data plane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerStatus {
+    /// The listener's name.
+    pub name: String,
+    /// The bound address.
+    pub address: IpAddr,
+    /// The bound port.
+    pub port: u16,
+    /// Whether it is bound.
+    pub bound: bool,
+    /// Connections accepted since it was bound.
+    pub accepted: u64,
+    /// Connections open right now.
+    pub open: u64,
+    /// Connections closed because no member could be reached.
+    pub refused: u64,
+    /// Its members.
+    pub members: Vec<MemberStatus>,
+}
+
+/// A member of a listener.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// The EdgeHost.
+    pub host: String,
+    /// Its overlay address.
+    pub address: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// Whether it takes new connections.
+    pub alive: bool,
+    /// Why, as a sentence.
+    pub because: String,
+}

@@ -1,0 +1,95 @@
+//! Tunnel peers as an agent or a gateway sees them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Every peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TunnelList {
+    /// The device, such as `kedge0`.
+    pub device: String,
+    /// This end's public key, base64.
+    pub public_key: String,
+    /// This end's overlay addresses.
+    pub addresses: Vec<String>,
+    /// The UDP port.
+    pub listen_port: u16,
+    /// The device's MTU in bytes.
+    pub mtu: u16,
+    /// The peers, by name.
+    pub items: Vec<Tunnel>,
+}
+
+/// What can be said of a peer. `Up` means an answered probe or authenticated data within the
+/// liveness bound, never an old handshake alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TunnelState {
+    /// Never connected, or trying.
+    #[default]
+    Connecting,
+    /// Answers.
+    Up,
+    /// Connected once, silent since.
+    Down,
+}
+
+/// One peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tunnel {
+    /// The peer's name.
+    pub name: String,
+    /// `local` (this host's configuration) or `manager`.
+    pub source: String,
+    /// The state.
+    pub state: TunnelState,
+    /// Why, as a sentence.
+    pub because: String,
+    /// Since when, RFC 3339.
+    #[serde(default)]
+    pub since: String,
+    /// The path, `udp` for now.
+    pub path: String,
+    /// The peer's public key, base64.
+    pub public_key: String,
+    /// Where the peer is, `address:port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The prefixes that belong to the peer.
+    #[serde(rename = "allowedIPs")]
+    pub allowed_ips: Vec<String>,
+    /// The last completed handshake, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handshake: Option<String>,
+    /// Seconds since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake_age_seconds: Option<f64>,
+    /// Bytes received, whole WireGuard messages.
+    pub rx_bytes: u64,
+    /// Bytes sent, whole WireGuard messages.
+    pub tx_bytes: u64,
+    /// Packets dropped, by reason.
+    #[serde(default)]
+    pub drops: std::collections::BTreeMap<String, u64>,
+    /// The in-tunnel probe, where this end probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echo: Option<EchoStatus>,
+}
+
+/// The in-tunnel probe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EchoStatus {
+    /// The round-trip time of the last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_seconds: Option<f64>,
+    /// Probes sent.
+    pub sent: u64,
+    /// Probes unanswered.
+    pub lost: u64,
+    /// Probes unanswered in a row, right now.
+    pub missed_in_a_row: u32,
+    /// Handshakes forced because three probes in a row went unanswered.
+    pub forced_handshakes: u64,
+}

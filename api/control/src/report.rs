@@ -1,0 +1,145 @@
+//! What hosts and gateways tell the manager: `PATCH <own path>`.
+
+use std::net::IpAddr;
+
+use kedge_core::{Problem, vip::RouterState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A host's report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostReport {
+    /// The kernel's boot id.
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
+    /// `/etc/machine-id`.
+    #[serde(rename = "machineID")]
+    pub machine_id: String,
+    /// Kedge's version.
+    pub version: String,
+    /// The generation of the desired state in force.
+    pub applied_generation: u64,
+    /// The host's addresses, best first.
+    #[serde(default)]
+    pub addresses: Vec<ReportedAddress>,
+    /// The host's VIPs.
+    #[serde(default)]
+    pub vips: Vec<ReportedVip>,
+    /// The host's tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<ReportedTunnel>,
+    /// What the host could not do with the desired state.
+    #[serde(default)]
+    pub problems: Vec<Problem>,
+}
+
+/// Cluster API's address types.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum AddressType {
+    /// A host name.
+    Hostname,
+    /// An address reachable from elsewhere.
+    ExternalIP,
+    /// An address of the site's network.
+    InternalIP,
+    /// A name reachable from elsewhere.
+    ExternalDNS,
+    /// A name of the site's network.
+    InternalDNS,
+}
+
+/// One address, and why it is reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedAddress {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: AddressType,
+    /// The address or name.
+    pub address: String,
+    /// The interface that carries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Whether it is the one to use.
+    #[serde(default)]
+    pub primary: bool,
+    /// Why it was chosen.
+    #[serde(default)]
+    pub because: String,
+}
+
+/// One VIP as the host sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedVip {
+    /// The VIP's name.
+    pub name: String,
+    /// Its first address.
+    pub address: IpAddr,
+    /// What the host's router is doing.
+    pub state: RouterState,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Why.
+    pub because: String,
+}
+
+/// The tunnel as the host sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedTunnel {
+    /// The WireGuard public key in use, base64.
+    pub public_key: String,
+    /// The gateway instance that answers, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Since when the above holds, RFC 3339.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_transition: String,
+}
+
+/// A gateway instance's report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayReport {
+    /// The kernel's boot id.
+    #[serde(rename = "bootID")]
+    pub boot_id: String,
+    /// Kedge's version.
+    pub version: String,
+    /// The generation of the desired state in force.
+    pub applied_generation: u64,
+    /// The WireGuard public key, base64.
+    pub public_key: String,
+    /// The WireGuard port.
+    pub listen_port: u16,
+    /// The hosts that are alive in the tunnel, and those that are not.
+    #[serde(default)]
+    pub peers: Vec<ReportedPeer>,
+    /// What the gateway could not do.
+    #[serde(default)]
+    pub problems: Vec<Problem>,
+}
+
+/// A host as a gateway sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedPeer {
+    /// The EdgeHost.
+    pub name: String,
+    /// Whether authenticated data arrived within the liveness bound.
+    pub alive: bool,
+    /// Since when, RFC 3339.
+    pub since: String,
+}
+
+/// The answer to a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportAnswer {
+    /// The generation the manager wants in force.
+    pub generation: u64,
+}
