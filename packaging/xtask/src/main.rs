@@ -1,2 +1,62 @@
-//! Project tasks: architecture check, generated documents, the check pipeline.
-fn main() {}
+//! Project tasks: `cargo xtask ci | arch | docs | test`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer tool talks to its developer"
+)]
+
+mod arch;
+mod ci;
+mod docs;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Project tasks of Kedge")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Checks the map of crates: names, places, arrows, file sizes
+    Arch,
+    /// Writes the generated parts of docs/ (or, with --check, fails when they differ)
+    Docs {
+        /// Only compare
+        #[arg(long)]
+        check: bool,
+    },
+    /// Runs every check: fmt, clippy, arch, docs, tests, deny
+    Ci {
+        /// Leaves out the steps that need root and network namespaces
+        #[arg(long)]
+        no_netns: bool,
+    },
+    /// Runs every test there is, and says what it skipped
+    Test {
+        /// Leaves out the tests that need root and network namespaces
+        #[arg(long)]
+        no_netns: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Arch => arch::check(),
+        Task::Docs { check } => docs::generate(check),
+        Task::Ci { no_netns } => ci::all(no_netns),
+        Task::Test { no_netns } => ci::tests(no_netns),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
