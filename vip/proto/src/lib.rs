@@ -1,1 +1,12 @@
 //! VRRP and ARP: codecs and sans-IO machines.
+//!
+//! * [`wire`]: packets as types that can only hold what can be emitted and parsed back.
+//! * [`vrrp`]: the virtual router, one [`vrrp::Router`] per (interface, VRID).
+//! * [`claim`]: how a claim to an address is announced, watched, defended and first tested.
+//!
+//! Nothing here reads a clock, opens a socket or draws a random number: the same inputs at the
+//! same instants give the same outputs, which is what the simulator relies on.
+
+pub mod claim;
+pub mod vrrp;
+pub mod wire;

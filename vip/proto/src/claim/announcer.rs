@@ -1,0 +1,120 @@
+//! Gratuitous ARP on a schedule.
+
+use std::{collections::VecDeque, time::Duration};
+
+use kedge_core::Instant;
+
+use crate::wire::{
+    Addresses, Mac,
+    arp::{Operation, Packet},
+};
+
+/// Announces addresses: a burst at 0, 1, 5, 20 and 100 ms for caches that miss one, then at
+/// 500 ms, 1 s and 5 s for switches that learn late, then every 60 s because caches age.
+///
+/// Each announcement is a request *and* a reply for every address. A child of
+/// [`vrrp::Router`](crate::vrrp::Router), which decides when it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announcer {
+    run: Option<Run>,
+    queue: VecDeque<Packet>,
+    last: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    addresses: Addresses,
+    mac: Mac,
+    started: Instant,
+    /// How many entries of the schedule are done.
+    done: usize,
+    due: Instant,
+}
+
+impl Announcer {
+    /// Announces `addresses` at `mac` at once and then on schedule; replaces what ran before.
+    pub fn start(&mut self, now: Instant, addresses: Addresses, mac: Mac) {
+        self.queue.clear();
+        self.run = Some(Run {
+            addresses,
+            mac,
+            started: now,
+            done: 0,
+            due: now,
+        });
+        self.handle_timeout(now);
+    }
+
+    /// Stops, and takes back what has not been polled.
+    pub fn cancel(&mut self) {
+        self.queue.clear();
+        self.run = None;
+    }
+
+    /// Announces once more now, beside the schedule, if it runs.
+    pub fn again(&mut self, now: Instant) {
+        if let Some(run) = &self.run {
+            push(&mut self.queue, run);
+            self.last = Some(now);
+        }
+    }
+
+    /// Announces what is due; entries that were missed are skipped, never sent in a burst.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let Some(run) = self.run.as_mut().filter(|run| run.due <= now) else {
+            return;
+        };
+        while run.due <= now {
+            run.done += 1;
+            run.due = match SCHEDULE.get(run.done) {
+                Some(offset) => run.started + *offset,
+                None => now + REFRESH,
+            };
+        }
+        push(&mut self.queue, run);
+        self.last = Some(now);
+    }
+
+    /// The next packet to broadcast.
+    pub fn poll_output(&mut self) -> Option<Packet> {
+        self.queue.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.run.as_ref().map(|run| run.due)
+    }
+
+    /// Whether addresses are being announced.
+    #[must_use]
+    pub const fn is_running(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// When something was last announced, even if that run is over.
+    #[must_use]
+    pub const fn last(&self) -> Option<Instant> {
+        self.last
+    }
+}
+
+fn push(queue: &mut VecDeque<Packet>, run: &Run) {
+    for address in run.addresses.iter() {
+        queue.push_back(Packet::announcement(Operation::Request, address, run.mac));
+        queue.push_back(Packet::announcement(Operation::Reply, address, run.mac));
+    }
+}
+
+const SCHEDULE: [Duration; 8] = [
+    Duration::ZERO,
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
+
+const REFRESH: Duration = Duration::from_secs(60);

@@ -1,0 +1,11 @@
+//! Claiming an address on a LAN: announcing it, testing it first, noticing others that claim it.
+
+mod announcer;
+mod defence;
+mod probe;
+mod watch;
+
+pub use announcer::Announcer;
+pub use defence::Defence;
+pub use probe::Probe;
+pub use watch::{Claim, Watch};

@@ -1,0 +1,148 @@
+//! What can happen to a virtual router.
+
+use std::{fmt, net::Ipv4Addr};
+
+use super::{Config, ConfigError, Verdict};
+use crate::wire::{Mac, arp, vrrp::Received};
+
+/// What can happen to a virtual router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// An advertisement for this VRID arrived and passed [`Received::parse`].
+    Advert(Received),
+    /// An ARP packet arrived whose sender, or whose target in a probe, is one of our addresses.
+    Arp(arp::Packet),
+    /// The kernel answered an [`Output::Own`](super::Output::Own) with `hold: true`.
+    Owned {
+        /// The ticket of that output.
+        ticket: Ticket,
+        /// Whether the kernel holds all addresses.
+        result: Result<(), AddressRefused>,
+    },
+    /// The link changed. The first one comes before [`Command::Start`].
+    Link(Link),
+    /// A frame from another station arrived (not 01:80:c2:00:00:*, which switches send to
+    /// everybody). Needed once after each [`Link::Up`]; adverts and ARP count by themselves.
+    Heard,
+    /// The health gate's verdict changed.
+    Health(Verdict),
+    /// The fresh probe asked for by [`Output::ProbeHealth`](super::Output::ProbeHealth) ended.
+    Probed {
+        /// Whether this one probe succeeded.
+        healthy: bool,
+    },
+    /// The operator or the agent wants something.
+    Command(Command),
+    /// A new configuration of the same virtual router.
+    Config(Config),
+}
+
+/// Identifies one request to hold the addresses: answers to older requests are ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u32);
+
+/// The kernel did not take an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("the kernel refused {address} (errno {errno})")]
+pub struct AddressRefused {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The kernel's error number.
+    pub errno: i32,
+}
+
+/// The state of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Link {
+    /// There is carrier and an address to advertise from.
+    Up {
+        /// The interface's primary address, the source of adverts.
+        source: Ipv4Addr,
+        /// The interface's hardware address.
+        mac: Mac,
+    },
+    /// The interface cannot be used.
+    Down(LinkLoss),
+}
+
+/// Why an interface cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkLoss {
+    /// Nothing was reported so far.
+    Unknown,
+    /// No carrier, or administratively down.
+    Carrier,
+    /// The interface is gone.
+    Gone,
+    /// No address on the interface to advertise from.
+    NoAddress,
+}
+
+impl fmt::Display for LinkLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "the link's state is not known yet",
+            Self::Carrier => "the link is down",
+            Self::Gone => "the interface is gone",
+            Self::NoAddress => "the interface has no address to advertise from",
+        })
+    }
+}
+
+/// What the operator or the agent wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Take part.
+    Start,
+    /// Leave for good: an Active says goodbye, keeps answering until a successor is heard and
+    /// ends in Initialize. A second one does not wait.
+    Stop,
+    /// Give the VIP to another host and stay as Backup; taken back when nobody wants it.
+    HandOver,
+}
+
+/// Why an input was refused; also the label of its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reject {
+    /// The router is not started or has no link.
+    #[error("the router is not listening")]
+    NotListening,
+    /// The advertisement is for another VRID.
+    #[error("the advertisement is for another virtual router")]
+    OtherVrid,
+    /// Our own packet came back.
+    #[error("our own packet was looped back")]
+    OwnPacket,
+    /// The ARP packet is about none of our addresses.
+    #[error("the ARP packet is about none of our addresses")]
+    OtherAddress,
+    /// An answer to a request that was superseded.
+    #[error("the kernel's answer is to an older request")]
+    OldTicket,
+    /// A probe's result that nobody waits for.
+    #[error("nobody waits for a fresh probe")]
+    NotAsked,
+    /// The command makes no sense in this state.
+    #[error("the command makes no sense in this state")]
+    WrongState,
+    /// The configuration contradicts itself.
+    #[error("the configuration was refused")]
+    Config(#[source] ConfigError),
+}
+
+impl Reject {
+    /// The `reason` label of the counter of refused inputs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::NotListening => "not_listening",
+            Self::OtherVrid => "other_vrid",
+            Self::OwnPacket => "own_packet",
+            Self::OtherAddress => "other_address",
+            Self::OldTicket => "old_ticket",
+            Self::NotAsked => "not_asked",
+            Self::WrongState => "wrong_state",
+            Self::Config(_) => "config",
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The virtual router of RFC 9568 for IPv4, with Kedge's hand-over, health and conflict rules.
+//!
+//! ```text
+//!          link, no conflict                down_at due
+//!   Fault ───────────────────► Backup ─────────────────► Active ──┐ Stop · HandOver
+//!     ▲                        ▲ ▲ ▲                       │      ▼
+//!     │                        │ │ └──── better advert ────┘   Releasing (still answering)
+//!     │                        │ └── HandOver: successor heard ──┤
+//!     └ link down, address in  │                                 └──► Initialize (Stop)
+//!       use, address refused   └ Start (from Initialize)
+//! ```
+//!
+//! # What the shell does
+//!
+//! 1. After each wake-up it first hands over what its sockets hold, then calls
+//!    [`Router::handle_timeout`](kedge_core::Machine::handle_timeout): adverts that waited out a
+//!    stall count.
+//! 2. After every call it drains the outputs in order.
+//! 3. Before each [`Output::Announce`] it drains its sockets once more and sends only while
+//!    [`Router::announcing`] still holds: the last announcement on the wire decides where the
+//!    clients go.
+//! 4. It answers each [`Output::Own`] with `hold: true` by an [`Input::Owned`] with its ticket.
+
+mod checksum;
+mod config;
+mod damping;
+mod event;
+mod health;
+mod input;
+mod output;
+mod router;
+mod slots;
+mod state;
+mod timing;
+
+pub use checksum::ChecksumPolicy;
+pub use config::{Config, ConfigError, Members};
+pub use event::{Because, Event, Notice, Waiting};
+pub use health::Verdict;
+pub use input::{AddressRefused, Command, Input, Link, LinkLoss, Reject, Ticket};
+pub use output::{Output, Transmit};
+pub use router::Router;
+pub use slots::{SLOTS, automatic_priority, slot_of, spacing};
+pub use state::{Peer, Stats, View};

@@ -1,0 +1,146 @@
+//! The address list of a virtual router.
+
+use std::{fmt, net::Ipv4Addr, sync::Arc};
+
+/// 1 to 255 IPv4 addresses in order: what an advertisement can carry (RFC 9568 section 5.2.5).
+///
+/// Lists of up to eight addresses live inline, so that sending and receiving an advertisement
+/// allocates nothing; longer lists are shared.
+#[derive(Clone)]
+pub struct Addresses(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline { len: u8, items: [Ipv4Addr; INLINE] },
+    Shared(Arc<[Ipv4Addr]>),
+}
+
+/// A list that no advertisement can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a virtual router has 1 to 255 addresses, not {0}")]
+pub struct BadCount(pub usize);
+
+impl Addresses {
+    /// A list of `addresses`.
+    ///
+    /// # Errors
+    ///
+    /// An empty list, or more than 255 addresses.
+    pub fn new(addresses: &[Ipv4Addr]) -> Result<Self, BadCount> {
+        let len = match u8::try_from(addresses.len()) {
+            Ok(len) if len > 0 => len,
+            Ok(_) | Err(_) => return Err(BadCount(addresses.len())),
+        };
+        let mut items = [Ipv4Addr::UNSPECIFIED; INLINE];
+        Ok(Self(match items.get_mut(..addresses.len()) {
+            Some(slots) => {
+                slots.copy_from_slice(addresses);
+                Repr::Inline { len, items }
+            }
+            None => Repr::Shared(Arc::from(addresses)),
+        }))
+    }
+
+    /// The addresses in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Ipv4Addr] {
+        match &self.0 {
+            Repr::Inline { len, items } => items.get(..usize::from(*len)).unwrap_or(items),
+            Repr::Shared(items) => items,
+        }
+    }
+
+    /// The addresses in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Ipv4Addr> + '_ {
+        self.as_slice().iter().copied()
+    }
+
+    /// How many there are, 1 to 255.
+    #[must_use]
+    pub fn count(&self) -> u8 {
+        u8::try_from(self.as_slice().len()).unwrap_or(u8::MAX)
+    }
+
+    /// Whether `address` is in the list.
+    #[must_use]
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        self.as_slice().contains(&address)
+    }
+
+    /// Whether both lists hold the same addresses, in any order.
+    #[must_use]
+    pub fn same_set(&self, other: &Self) -> bool {
+        self.iter().all(|address| other.contains(address))
+            && other.iter().all(|address| self.contains(address))
+    }
+
+    /// Whether the lists have no address in common.
+    #[must_use]
+    pub fn is_disjoint(&self, other: &Self) -> bool {
+        self.iter().all(|address| !other.contains(address))
+    }
+}
+
+impl PartialEq for Addresses {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Addresses {}
+
+impl fmt::Debug for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, address) in self.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            address.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Enough for every VIP people configure by hand, small enough to copy.
+const INLINE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(len: u32) -> Vec<Ipv4Addr> {
+        (0..len)
+            .map(|index| Ipv4Addr::from_bits(0x0a00_0001 + index))
+            .collect()
+    }
+
+    #[test]
+    fn one_to_255_addresses_are_kept_in_order() {
+        for len in [1, 7, 8, 9, 254, 255] {
+            let given = list(len);
+            let kept = Addresses::new(&given).unwrap();
+            assert_eq!(kept.as_slice(), given);
+            assert_eq!(u32::from(kept.count()), len);
+        }
+        assert_eq!(Addresses::new(&[]), Err(BadCount(0)));
+        assert_eq!(Addresses::new(&list(256)), Err(BadCount(256)));
+    }
+
+    #[test]
+    fn sets_are_compared_without_order() {
+        let forward = Addresses::new(&list(3)).unwrap();
+        let mut reversed = list(3);
+        reversed.reverse();
+        let backward = Addresses::new(&reversed).unwrap();
+        assert_ne!(forward, backward);
+        assert!(forward.same_set(&backward));
+        assert!(!forward.same_set(&Addresses::new(&list(2)).unwrap()));
+        assert!(forward.is_disjoint(&Addresses::new(&[Ipv4Addr::LOCALHOST]).unwrap()));
+    }
+}
