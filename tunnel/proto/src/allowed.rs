@@ -1,0 +1,178 @@
+//! Allowed IPs: the longest prefix decides who owns an address.
+//!
+//! The table is built once from everything that is desired and swapped whole, so no packet ever
+//! sees half a change. It answers both directions: whom to send an inner destination to, and
+//! whether an inner source belongs to the peer it came from.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use prefix_trie::PrefixMap;
+
+/// Prefixes and their owners.
+#[derive(Clone, Debug)]
+pub struct Table<T> {
+    v4: PrefixMap<Ipv4Net, T>,
+    v6: PrefixMap<Ipv6Net, T>,
+}
+
+impl<T: Copy> Table<T> {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            v4: PrefixMap::new(),
+            v6: PrefixMap::new(),
+        }
+    }
+
+    /// Gives `prefix` to `owner` and returns who had exactly this prefix before.
+    pub fn insert(&mut self, prefix: IpNet, owner: T) -> Option<T> {
+        match prefix {
+            IpNet::V4(prefix) => self.v4.insert(prefix.trunc(), owner),
+            IpNet::V6(prefix) => self.v6.insert(prefix.trunc(), owner),
+        }
+    }
+
+    /// The owner of the longest prefix that contains `address`.
+    #[must_use]
+    pub fn owner(&self, address: IpAddr) -> Option<T> {
+        match address {
+            IpAddr::V4(address) => self.v4.get_lpm(&Ipv4Net::from(address)).map(|(_, to)| *to),
+            IpAddr::V6(address) => self.v6.get_lpm(&Ipv6Net::from(address)).map(|(_, to)| *to),
+        }
+    }
+
+    /// How many prefixes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T: Copy> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy> FromIterator<(IpNet, T)> for Table<T> {
+    fn from_iter<I: IntoIterator<Item = (IpNet, T)>>(prefixes: I) -> Self {
+        let mut table = Self::new();
+        for (prefix, owner) in prefixes {
+            table.insert(prefix, owner);
+        }
+        table
+    }
+}
+
+/// The source and destination of an IP packet, as far as its first bytes tell.
+#[must_use]
+pub fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    match packet.first()? >> 4 {
+        4 if packet.len() >= 20 => {
+            let source: [u8; 4] = packet.get(12..16)?.try_into().ok()?;
+            let destination: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
+            Some((
+                Ipv4Addr::from(source).into(),
+                Ipv4Addr::from(destination).into(),
+            ))
+        }
+        6 if packet.len() >= 40 => {
+            let source: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
+            let destination: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
+            Some((
+                Ipv6Addr::from(source).into(),
+                Ipv6Addr::from(destination).into(),
+            ))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A linear model: the longest of all prefixes that contain the address, the last one given
+    /// when two are equal.
+    fn oracle(prefixes: &[(IpNet, u16)], address: IpAddr) -> Option<u16> {
+        prefixes
+            .iter()
+            .filter(|(prefix, _)| prefix.contains(&address))
+            .max_by_key(|(prefix, _)| prefix.prefix_len())
+            .map(|(longest, _)| {
+                let same = |(prefix, _): &&(IpNet, u16)| prefix.trunc() == longest.trunc();
+                prefixes.iter().rfind(same).unwrap().1
+            })
+    }
+
+    // Few distinct bits, so that prefixes nest and addresses hit.
+    fn v4() -> impl Strategy<Value = Ipv4Addr> {
+        (0_u32..64).prop_map(|bits| Ipv4Addr::from(bits << 26 | bits))
+    }
+
+    fn v6() -> impl Strategy<Value = Ipv6Addr> {
+        (0_u128..64).prop_map(|bits| Ipv6Addr::from(bits << 122 | bits))
+    }
+
+    fn prefix() -> impl Strategy<Value = IpNet> {
+        prop_oneof![
+            (v4(), 0_u8..=32).prop_map(|(a, len)| Ipv4Net::new(a, len).unwrap().into()),
+            (v6(), 0_u8..=128).prop_map(|(a, len)| Ipv6Net::new(a, len).unwrap().into()),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_agrees_with_a_linear_search(
+            prefixes in prop::collection::vec((prefix(), any::<u16>()), 0..40),
+            v4s in prop::collection::vec(v4(), 20),
+            v6s in prop::collection::vec(v6(), 20),
+        ) {
+            let table: Table<u16> = prefixes.iter().copied().collect();
+            let addresses = v4s.into_iter().map(IpAddr::from).chain(v6s.into_iter().map(IpAddr::from));
+            for address in addresses {
+                prop_assert_eq!(table.owner(address), oracle(&prefixes, address), "{}", address);
+            }
+        }
+
+        #[test]
+        fn any_bytes_have_addresses_or_none(bytes: Vec<u8>) {
+            let _ = addresses(&bytes);
+        }
+    }
+
+    #[test]
+    fn the_addresses_of_a_packet_are_read_from_both_families() {
+        let mut v4 = [0_u8; 20];
+        v4[0] = 0x45;
+        v4[12..16].copy_from_slice(&[10, 0, 0, 1]);
+        v4[16..20].copy_from_slice(&[10, 0, 0, 2]);
+        let (source, destination) = addresses(&v4).unwrap();
+        assert_eq!(
+            (source.to_string(), destination.to_string()),
+            ("10.0.0.1".into(), "10.0.0.2".into())
+        );
+        assert_eq!(addresses(&v4[..19]), None);
+        let mut v6 = [0_u8; 40];
+        v6[0] = 0x60;
+        v6[23] = 1;
+        v6[39] = 2;
+        let (source, destination) = addresses(&v6).unwrap();
+        assert_eq!(
+            (source.to_string(), destination.to_string()),
+            ("::1".into(), "::2".into())
+        );
+        assert_eq!(addresses(&v6[..39]), None);
+        assert_eq!(addresses(&[]), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! What is counted about one peer.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use kedge_core::Instant;
+
+use crate::drops::Drops;
+
+/// Where the peer's session stands. Only an answered echo proves that the path works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// No session and nobody asked for one.
+    #[default]
+    Idle = 0,
+    /// A handshake is on its way.
+    Connecting = 1,
+    /// There is a session.
+    Connected = 2,
+}
+
+/// Counters of one peer. The worker that owns the peer writes, any thread reads; no lock is taken
+/// for a packet, the one around the endpoint only when it moves.
+#[derive(Debug, Default)]
+pub struct Counters {
+    rx_bytes: AtomicU64,
+    tx_bytes: AtomicU64,
+    rx_packets: AtomicU64,
+    tx_packets: AtomicU64,
+    last_handshake: AtomicU64,
+    last_data: AtomicU64,
+    state: AtomicU8,
+    endpoint: Mutex<Option<SocketAddr>>,
+    /// Packets of this peer that were not carried.
+    pub drops: Drops,
+}
+
+/// One reading of the [`Counters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Bytes of authenticated WireGuard messages received, without UDP and IP.
+    pub rx_bytes: u64,
+    /// Bytes of WireGuard messages sent.
+    pub tx_bytes: u64,
+    /// Inner packets received.
+    pub rx_packets: u64,
+    /// Inner packets sent.
+    pub tx_packets: u64,
+    /// When the last handshake was completed and confirmed.
+    pub last_handshake: Option<Instant>,
+    /// When the last authenticated data message came, keepalives included.
+    pub last_data: Option<Instant>,
+    /// Where the session stands.
+    pub state: State,
+    /// Where datagrams for the peer go.
+    pub endpoint: Option<SocketAddr>,
+}
+
+impl Counters {
+    /// Reads everything.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        Reading {
+            rx_bytes: self.rx_bytes.load(Ordering::Relaxed),
+            tx_bytes: self.tx_bytes.load(Ordering::Relaxed),
+            rx_packets: self.rx_packets.load(Ordering::Relaxed),
+            tx_packets: self.tx_packets.load(Ordering::Relaxed),
+            last_handshake: instant(self.last_handshake.load(Ordering::Relaxed)),
+            last_data: instant(self.last_data.load(Ordering::Relaxed)),
+            state: match self.state.load(Ordering::Relaxed) {
+                2 => State::Connected,
+                1 => State::Connecting,
+                _ => State::Idle,
+            },
+            endpoint: *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    pub(crate) fn received(&self, now: Instant, message: usize) {
+        add(&self.rx_bytes, message);
+        self.last_data.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn received_handshake(&self, message: usize) {
+        add(&self.rx_bytes, message);
+    }
+
+    pub(crate) fn delivered(&self) {
+        add(&self.rx_packets, 1);
+    }
+
+    pub(crate) fn sent(&self, message: usize) {
+        add(&self.tx_bytes, message);
+    }
+
+    pub(crate) fn carried(&self) {
+        add(&self.tx_packets, 1);
+    }
+
+    pub(crate) fn handshake_completed(&self, now: Instant) {
+        self.last_handshake.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_endpoint(&self, endpoint: Option<SocketAddr>) {
+        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = endpoint;
+    }
+}
+
+fn add(counter: &AtomicU64, many: usize) {
+    counter.fetch_add(u64::try_from(many).unwrap_or_default(), Ordering::Relaxed);
+}
+
+/// Zero means "never": nothing is received at the very epoch of the clock.
+fn instant(nanos: u64) -> Option<Instant> {
+    (nanos != 0).then(|| Instant::from_nanos(nanos))
+}

@@ -1,0 +1,247 @@
+//! From the peers one wants to the smallest change: sessions of unchanged peers survive.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use kedge_core::{Code, Coded, Fix, Problem};
+
+use crate::{allowed::Table, counters::Counters, keys::PublicKey};
+
+/// One peer as it is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerSpec {
+    /// The name people see; unique.
+    pub name: String,
+    /// The peer's key, which is its identity: another key is another peer.
+    pub public_key: PublicKey,
+    /// Where to reach it; `None` when only the peer can come to us.
+    pub endpoint: Option<SocketAddr>,
+    /// The inner addresses that are the peer's.
+    pub allowed_ips: Vec<IpNet>,
+    /// Send something at least this often, so that NAT mappings stay.
+    pub keepalive: Option<Duration>,
+    /// Keep a session up for ever, also when there is nothing to send.
+    pub always_up: bool,
+}
+
+/// A number for a peer, as long as it is in the directory. Small, so that tables are indexed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub(crate) u32);
+
+/// A peer in the directory.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its number.
+    pub id: PeerId,
+    /// What is wanted.
+    pub spec: PeerSpec,
+    /// What is counted.
+    pub counters: Arc<Counters>,
+}
+
+/// What changes from one set of peers to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// Peers that go. Their numbers may come again in `add`.
+    pub remove: Vec<PeerId>,
+    /// Peers that come.
+    pub add: Vec<Entry>,
+    /// Peers whose keepalive, endpoint, name or prefixes are new; their sessions stay.
+    pub update: Vec<Update>,
+    /// The new prefix table, when it differs.
+    pub table: Option<Arc<Table<PeerId>>>,
+}
+
+/// A peer that stays.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// What is wanted of it.
+    pub entry: Entry,
+    /// Whether the wanted endpoint is another one than before; else the peer keeps the address it
+    /// was last heard from.
+    pub endpoint_changed: bool,
+}
+
+/// Peers that cannot be had together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Two peers have one name.
+    #[error("two peers are called `{0}`")]
+    DuplicateName(String),
+    /// Two peers have one key.
+    #[error("`{0}` and `{1}` have the same public key")]
+    DuplicateKey(String, String),
+    /// Two peers have exactly the same prefix.
+    #[error("{prefix} belongs to `{first}` and to `{second}`")]
+    DuplicatePrefix {
+        /// The prefix.
+        prefix: IpNet,
+        /// Who has it.
+        first: String,
+        /// Who wants it too.
+        second: String,
+    },
+    /// A peer has our own key.
+    #[error("`{0}` has this device's own public key")]
+    OwnKey(String),
+}
+
+/// The peers of one device.
+#[derive(Debug)]
+pub struct Directory {
+    own: PublicKey,
+    peers: BTreeMap<PublicKey, Entry>,
+}
+
+impl Directory {
+    /// An empty directory for the device with the key `own`.
+    #[must_use]
+    pub const fn new(own: PublicKey) -> Self {
+        Self {
+            own,
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// What changes when exactly `specs` are wanted.
+    ///
+    /// # Errors
+    ///
+    /// The peers do not go together; nothing changes.
+    pub fn plan(&self, specs: Vec<PeerSpec>) -> Result<Change, PlanError> {
+        let prefixes = check(&self.own, &specs)?;
+        let wanted: BTreeSet<PublicKey> = specs.iter().map(|spec| spec.public_key).collect();
+        let mut change = Change::default();
+        let mut used = BTreeSet::new();
+        for (key, entry) in &self.peers {
+            if wanted.contains(key) {
+                used.insert(entry.id);
+            } else {
+                change.remove.push(entry.id);
+            }
+        }
+        let mut free = (0_u32..).map(PeerId).filter(|id| !used.contains(id));
+        let mut owners = BTreeMap::new();
+        for spec in specs {
+            let key = spec.public_key;
+            let id = match self.peers.get(&key) {
+                Some(old) => {
+                    if old.spec != spec {
+                        let endpoint_changed = old.spec.endpoint != spec.endpoint;
+                        let entry = Entry {
+                            spec,
+                            ..old.clone()
+                        };
+                        change.update.push(Update {
+                            entry,
+                            endpoint_changed,
+                        });
+                    }
+                    old.id
+                }
+                None => {
+                    let Some(id) = free.next() else { continue };
+                    change.add.push(Entry {
+                        id,
+                        spec,
+                        counters: Arc::default(),
+                    });
+                    id
+                }
+            };
+            owners.insert(key, id);
+        }
+        if !change.is_empty() {
+            let owned = prefixes
+                .into_iter()
+                .filter_map(|(prefix, key)| Some((prefix, *owners.get(&key)?)));
+            change.table = Some(Arc::new(owned.collect()));
+        }
+        Ok(change)
+    }
+
+    /// Takes over what was planned.
+    pub fn commit(&mut self, change: &Change) {
+        self.peers
+            .retain(|_, entry| !change.remove.contains(&entry.id));
+        let updated = change.update.iter().map(|update| &update.entry);
+        for entry in change.add.iter().chain(updated) {
+            self.peers.insert(entry.spec.public_key, entry.clone());
+        }
+    }
+
+    /// The peers, in the order of their keys.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.peers.values()
+    }
+
+    /// The peer of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        self.peers.values().find(|entry| entry.spec.name == name)
+    }
+}
+
+impl Change {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.add.is_empty() && self.update.is_empty()
+    }
+}
+
+impl Coded for PlanError {
+    fn problem(&self) -> Problem {
+        let code = match self {
+            Self::DuplicateName(_) | Self::DuplicatePrefix { .. } => Code::ConfigRule,
+            Self::DuplicateKey(..) | Self::OwnKey(_) => Code::TunKey,
+        };
+        Problem::new(code, "the tunnel's peers do not go together")
+            .evidence(self.to_string())
+            .consequence("the peers from before stay as they are")
+            .fix(Fix::text("give every peer its own name, key and prefixes"))
+    }
+}
+
+/// Checks the rules between peers; returns every prefix with its owner's key.
+fn check(own: &PublicKey, specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>, PlanError> {
+    let mut names = BTreeSet::new();
+    let mut keys = BTreeMap::new();
+    let mut prefixes: BTreeMap<IpNet, &PeerSpec> = BTreeMap::new();
+    for spec in specs {
+        if spec.public_key == *own {
+            return Err(PlanError::OwnKey(spec.name.clone()));
+        }
+        if !names.insert(&spec.name) {
+            return Err(PlanError::DuplicateName(spec.name.clone()));
+        }
+        if let Some(first) = keys.insert(spec.public_key, &spec.name) {
+            return Err(PlanError::DuplicateKey(first.clone(), spec.name.clone()));
+        }
+        for prefix in &spec.allowed_ips {
+            let prefix = prefix.trunc();
+            if let Some(first) = prefixes.insert(prefix, spec)
+                && first.public_key != spec.public_key
+            {
+                let (first, second) = (first.name.clone(), spec.name.clone());
+                return Err(PlanError::DuplicatePrefix {
+                    prefix,
+                    first,
+                    second,
+                });
+            }
+        }
+    }
+    Ok(prefixes
+        .into_iter()
+        .map(|(prefix, spec)| (prefix, spec.public_key))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(byte: u8) -> PublicKey {
+    PublicKey::from_bytes([byte; 32]).unwrap()
+}
+
+fn peer(number: u8) -> PeerSpec {
+    PeerSpec {
+        name: format!("peer-{number}"),
+        public_key: key(number),
+        endpoint: None,
+        allowed_ips: vec![format!("10.0.0.{number}/32").parse().unwrap()],
+        keepalive: None,
+        always_up: false,
+    }
+}
+
+fn directory(peers: Vec<PeerSpec>) -> Directory {
+    let mut directory = Directory::new(key(255));
+    let change = directory.plan(peers).unwrap();
+    directory.commit(&change);
+    directory
+}
+
+#[test]
+fn a_new_endpoint_keeps_the_peer_and_says_so() {
+    let directory = directory(vec![peer(1), peer(2)]);
+    let moved = PeerSpec {
+        endpoint: Some("192.0.2.1:1".parse().unwrap()),
+        ..peer(1)
+    };
+    let change = directory.plan(vec![moved, peer(2)]).unwrap();
+    assert!(change.add.is_empty() && change.remove.is_empty());
+    let [update] = change.update.as_slice() else {
+        panic!("{change:?}")
+    };
+    assert!(update.endpoint_changed);
+    assert!(Arc::ptr_eq(
+        &update.entry.counters,
+        &directory.find("peer-1").unwrap().counters
+    ));
+    let quiet = PeerSpec {
+        keepalive: Some(Duration::from_secs(25)),
+        ..peer(1)
+    };
+    let change = directory.plan(vec![quiet, peer(2)]).unwrap();
+    assert!(!change.update[0].endpoint_changed);
+}
+
+#[test]
+fn a_prefix_moves_from_one_peer_to_another_in_one_change() {
+    let directory = directory(vec![peer(1), peer(2)]);
+    let taken = PeerSpec {
+        allowed_ips: peer(1).allowed_ips,
+        ..peer(2)
+    };
+    let without = PeerSpec {
+        allowed_ips: Vec::new(),
+        ..peer(1)
+    };
+    let change = directory.plan(vec![without, taken]).unwrap();
+    let table = change.table.unwrap();
+    let owner = table.owner("10.0.0.1".parse().unwrap());
+    assert_eq!(owner, Some(directory.find("peer-2").unwrap().id));
+    assert_eq!(table.owner("10.0.0.2".parse().unwrap()), None);
+}
+
+#[test]
+fn peers_that_do_not_go_together_are_refused_by_name() {
+    let directory = directory(vec![]);
+    let twice = PeerSpec {
+        public_key: key(9),
+        allowed_ips: Vec::new(),
+        ..peer(1)
+    };
+    let same_key = PeerSpec {
+        public_key: key(1),
+        ..peer(2)
+    };
+    let same_prefix = PeerSpec {
+        allowed_ips: peer(1).allowed_ips,
+        ..peer(2)
+    };
+    let own = PeerSpec {
+        public_key: key(255),
+        ..peer(1)
+    };
+    for (second, error) in [
+        (twice, PlanError::DuplicateName("peer-1".into())),
+        (
+            same_key,
+            PlanError::DuplicateKey("peer-1".into(), "peer-2".into()),
+        ),
+        (
+            same_prefix,
+            PlanError::DuplicatePrefix {
+                prefix: "10.0.0.1/32".parse().unwrap(),
+                first: "peer-1".into(),
+                second: "peer-2".into(),
+            },
+        ),
+        (own, PlanError::OwnKey("peer-1".into())),
+    ] {
+        assert_eq!(directory.plan(vec![peer(1), second]).unwrap_err(), error);
+        assert!(!error.problem().evidence.is_empty());
+    }
+}
+
+proptest! {
+    #[test]
+    fn applying_a_plan_leaves_nothing_to_change(
+        before in prop::collection::btree_set(1_u8..30, 0..12),
+        after in prop::collection::btree_set(1_u8..30, 0..12),
+        moved: u32,
+    ) {
+        let mut directory = directory(before.iter().copied().map(peer).collect());
+        let wanted: Vec<PeerSpec> = after
+            .iter()
+            .map(|number| PeerSpec { always_up: moved >> (number % 32) & 1 == 1, ..peer(*number) })
+            .collect();
+        let change = directory.plan(wanted.clone()).unwrap();
+        directory.commit(&change);
+        prop_assert!(directory.plan(wanted.clone()).unwrap().is_empty());
+        let ids: BTreeSet<PeerId> = directory.entries().map(|entry| entry.id).collect();
+        prop_assert_eq!(ids.len(), after.len(), "numbers are unique");
+        prop_assert!(ids.iter().all(|id| id.0 < 30), "and small");
+        let specs: BTreeSet<u8> =
+            directory.entries().map(|entry| entry.spec.public_key.as_bytes()[0]).collect();
+        prop_assert_eq!(specs, after);
+        if let Some(table) = change.table {
+            for entry in directory.entries() {
+                let address = entry.spec.allowed_ips[0].addr();
+                prop_assert_eq!(table.owner(address), Some(entry.id));
+            }
+        }
+    }
+}

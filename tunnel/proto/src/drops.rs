@@ -1,0 +1,119 @@
+//! Why a packet was not carried.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $label:literal;)*) => {
+        /// Why a packet was not carried; also the label of its counter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Drop {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Drop {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The reason as the label of a metric.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// A datagram that is no WireGuard message: unknown type, wrong length.
+    Malformed = "malformed";
+    /// A datagram or packet larger than the buffers.
+    Oversized = "oversized";
+    /// A handshake message whose mac1 is not for our key.
+    BadMac = "bad_mac";
+    /// A handshake from a key that is no peer of ours.
+    UnknownPeer = "unknown_peer";
+    /// A message for a session or handshake we do not have.
+    UnknownSession = "unknown_session";
+    /// A message that does not decrypt.
+    Forged = "forged";
+    /// A data packet seen before, or too old to tell.
+    Replayed = "replayed";
+    /// A handshake older than the newest one of that peer.
+    StaleHandshake = "stale_handshake";
+    /// A handshake message that does not fit the state.
+    UnexpectedHandshake = "unexpected_handshake";
+    /// The inner packet is no IP packet, or shorter than it says.
+    NotIp = "not_ip";
+    /// The inner source address is not the peer's.
+    SourceNotAllowed = "source_not_allowed";
+    /// No peer owns the inner destination.
+    NoPeer = "no_peer";
+    /// The peer's address is not known yet.
+    NoEndpoint = "no_endpoint";
+    /// Too many packets wait for the peer's handshake.
+    BacklogFull = "backlog_full";
+    /// The handshake that packets waited for was given up.
+    Expired = "expired";
+    /// The socket refused the datagram.
+    SendFailed = "send_failed";
+    /// The TUN device refused the packet.
+    DeliverFailed = "deliver_failed";
+}
+
+/// A counter for each reason. One thread writes, any thread reads.
+#[derive(Debug, Default)]
+pub struct Drops([AtomicU64; Drop::ALL.len()]);
+
+impl Drops {
+    /// Counts one.
+    pub fn count(&self, reason: Drop) {
+        self.count_many(reason, 1);
+    }
+
+    /// Counts several.
+    pub fn count_many(&self, reason: Drop, many: u64) {
+        if let Some(counter) = self.0.get(reason as usize) {
+            counter.fetch_add(many, Ordering::Relaxed);
+        }
+    }
+
+    /// How many were dropped for `reason`.
+    #[must_use]
+    pub fn of(&self, reason: Drop) -> u64 {
+        self.0
+            .get(reason as usize)
+            .map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
+    /// The reasons that happened, with their counts.
+    #[must_use]
+    pub fn nonzero(&self) -> Vec<(Drop, u64)> {
+        let all = Drop::ALL.iter().map(|reason| (*reason, self.of(*reason)));
+        all.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_reason_has_its_own_counter_and_label() {
+        let drops = Drops::default();
+        for (position, reason) in Drop::ALL.iter().enumerate() {
+            drops.count_many(*reason, u64::try_from(position).unwrap() + 1);
+        }
+        let counts: BTreeSet<u64> = drops
+            .nonzero()
+            .into_iter()
+            .map(|(_, count)| count)
+            .collect();
+        let labels: BTreeSet<&str> = Drop::ALL.iter().map(|reason| reason.label()).collect();
+        assert_eq!(
+            (counts.len(), labels.len()),
+            (Drop::ALL.len(), Drop::ALL.len())
+        );
+    }
+}
