@@ -124,6 +124,7 @@ codes! {
     TunUnknown = TUN 6, "no tunnel peer has that name";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
+    GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";
     EnrolTokenMalformed = ENR 1, "an enrolment token is malformed";
     EnrolTokenExpired = ENR 2, "an enrolment token has expired";
     EnrolTokenUsed = ENR 3, "an enrolment token has been used up";
