@@ -1,0 +1,116 @@
+//! One accepted connection: find a live member, connect, carry bytes.
+
+use std::{error::Error, io, sync::Arc, time::Duration};
+
+use kedge_control::balance::Member;
+use kedge_net::splice;
+use tokio::{net::TcpStream, time::timeout};
+use tracing::{debug, info};
+
+use crate::{listener::Shared, relay::relay};
+
+/// Serves one client to the end.
+pub(crate) async fn serve(client: TcpStream, shared: Arc<Shared>) {
+    let Some((seat, member)) = reach(&shared).await else {
+        shared.counters.unreachable.add();
+        reset(&client);
+        return;
+    };
+    let limit = shared.limits.silence;
+    let outcome = match prepare(&client, limit).and_then(|()| prepare(&member, limit)) {
+        Ok(()) => relay(&client, &member, &shared.pipes).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = outcome {
+        debug!(
+            host = seat.member.host,
+            error = &error as &dyn Error,
+            "connection broken"
+        );
+        reset(&client);
+        reset(&member);
+    }
+}
+
+/// Asks a refused member whether it takes connections again.
+pub(crate) async fn probe(member: Member, shared: Arc<Shared>) {
+    if connect(&member, shared.limits.connect).await.is_ok() {
+        shared.pool().answered(&member);
+        info!(
+            listener = shared.name(),
+            host = member.host,
+            from = "dead",
+            to = "alive",
+            because = "a connect works again",
+            "member"
+        );
+    }
+}
+
+/// A connection that counts at its member.
+struct Seat {
+    shared: Arc<Shared>,
+    member: Member,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.pool().closed(&self.member);
+    }
+}
+
+async fn reach(shared: &Arc<Shared>) -> Option<(Seat, TcpStream)> {
+    let mut tried = Vec::new();
+    while tried.len() < MOST_TRIES {
+        let member = shared.pool().choose(&tried)?;
+        let seat = Seat {
+            shared: Arc::clone(shared),
+            member: member.clone(),
+        };
+        match connect(&member, shared.limits.connect).await {
+            Ok(stream) => return Some((seat, stream)),
+            Err(error) => {
+                let because = format!(
+                    "no connection to {}: {error}",
+                    std::net::SocketAddr::new(member.address, member.port)
+                );
+                info!(
+                    listener = shared.name(),
+                    host = member.host,
+                    from = "alive",
+                    to = "dead",
+                    because,
+                    "member"
+                );
+                shared.pool().refused(&member, because);
+                shared.recheck.notify_one();
+                tried.push(member);
+            }
+        }
+    }
+    None
+}
+
+async fn connect(member: &Member, limit: Duration) -> io::Result<TcpStream> {
+    timeout(limit, TcpStream::connect((member.address, member.port)))
+        .await
+        .unwrap_or_else(|_| {
+            let text = format!("no answer within {} s", limit.as_secs_f64());
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        })
+}
+
+fn prepare(socket: &TcpStream, silence: Duration) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    splice::end_when_silent(socket, silence)
+}
+
+/// Makes the close that follows a reset, so that the peer learns of it at once.
+pub(crate) fn reset(socket: &TcpStream) {
+    // A socket that takes no option is closed in the ordinary way.
+    let _ = socket.set_zero_linger();
+}
+
+/// Members one client is led to before it is turned away: it does not wait longer than three
+/// connect limits.
+const MOST_TRIES: usize = 3;

@@ -1,0 +1,375 @@
+//! One bound address: bind, accept, give every client to a connection task, drain.
+
+use std::{
+    error::Error,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use kedge_control::local::ListenerStatus;
+use kedge_core::{Code, Fix, Problem};
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::{Notify, watch},
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    connection::{probe, reset, serve},
+    pipes::Pipes,
+    pool::Pool,
+};
+
+/// Bounds of the data plane.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections one listener holds at a time; more are reset and counted.
+    pub connections: usize,
+    /// How long one connect to a member may take.
+    pub connect: Duration,
+    /// How often a refused member is asked again.
+    pub recheck: Duration,
+    /// After how much silence of a peer a connection ends (keepalives, unacknowledged data).
+    pub silence: Duration,
+    /// How long the connections of a removed listener may go on.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            connect: Duration::from_millis(1_500),
+            recheck: Duration::from_millis(500),
+            silence: Duration::from_secs(20),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What the listener's tasks and its observers share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub at: SocketAddr,
+    pub limits: Limits,
+    pub pipes: Arc<Pipes>,
+    pub counters: Counters,
+    /// Rings when a member was refused.
+    pub recheck: Notify,
+    name: Mutex<String>,
+    pool: Mutex<Pool>,
+    binding: Mutex<Binding>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    accepted: Count,
+    open: Count,
+    pub unreachable: Count,
+    full: Count,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn set(&self, value: usize) {
+        let value = u64::try_from(value).unwrap_or(u64::MAX);
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Binding {
+    Waiting,
+    Bound(SocketAddr),
+    Failed(Problem),
+}
+
+impl Shared {
+    pub fn new(name: String, at: SocketAddr, limits: Limits, pipes: Arc<Pipes>) -> Self {
+        Self {
+            at,
+            limits,
+            pipes,
+            counters: Counters::default(),
+            recheck: Notify::new(),
+            name: Mutex::new(name),
+            pool: Mutex::default(),
+            binding: Mutex::new(Binding::Waiting),
+        }
+    }
+
+    pub fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn name(&self) -> String {
+        self.name
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub fn rename(&self, name: String) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    pub fn status(&self) -> ListenerStatus {
+        let bound = match self.binding() {
+            Binding::Bound(at) => Some(at),
+            Binding::Waiting | Binding::Failed(_) => None,
+        };
+        let at = bound.unwrap_or(self.at);
+        ListenerStatus {
+            name: self.name(),
+            address: at.ip(),
+            port: at.port(),
+            bound: bound.is_some(),
+            accepted: self.counters.accepted.get(),
+            open: self.counters.open.get(),
+            refused: self.counters.unreachable.get() + self.counters.full.get(),
+            members: self.pool().status(),
+        }
+    }
+
+    pub fn problems(&self) -> Vec<Problem> {
+        let object = format!("listeners/{}", self.name());
+        let mut problems = Vec::new();
+        if let Binding::Failed(problem) = self.binding() {
+            problems.push(problem.object(object.clone()));
+        }
+        let pool = self.pool();
+        if !pool.any_alive() {
+            let members = pool.status();
+            let mut problem =
+                Problem::new(Code::GatewayNoMember, "the listener has no live member")
+                    .object(object.clone())
+                    .consequence("connections to it are reset at once")
+                    .fix(
+                        Fix::text("bring back one of the hosts or its tunnel")
+                            .command("kedge tunnel list"),
+                    );
+            problem.evidence = members
+                .iter()
+                .take(8)
+                .map(|member| format!("{}: {}", member.host, member.because))
+                .collect();
+            if members.is_empty() {
+                problem = problem.evidence("the manager gave it no member");
+            }
+            problems.push(problem);
+        }
+        let open = self.counters.open.get();
+        if open >= u64::try_from(self.limits.connections).unwrap_or(u64::MAX) {
+            problems.push(
+                Problem::warning(Code::GatewayListenerFull, "the listener has no room left")
+                    .object(object)
+                    .evidence(format!("{open} connections are open"))
+                    .evidence(format!(
+                        "{} were turned away since it was bound",
+                        self.counters.full.get()
+                    ))
+                    .consequence("more connections are reset at once")
+                    .fix(Fix::text("find out who holds so many connections")),
+            );
+        }
+        problems
+    }
+
+    fn binding(&self) -> Binding {
+        self.binding
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set_binding(&self, binding: Binding) {
+        *self.binding.lock().unwrap_or_else(PoisonError::into_inner) = binding;
+    }
+}
+
+/// Runs a listener until `stop` says how long its connections may go on, then drains them.
+pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<Option<Duration>>) {
+    let mut connections = JoinSet::new();
+    let bound = tokio::select! {
+        listener = bind(&shared) => Some(listener),
+        () = stopped(&mut stop) => None,
+    };
+    if let Some(listener) = bound {
+        accept(&shared, &listener, &mut connections, &mut stop).await;
+        info!(
+            listener = shared.name(),
+            open = connections.len(),
+            "listener closed"
+        );
+    }
+    shared.set_binding(Binding::Waiting);
+    let limit = stop.borrow().unwrap_or_default();
+    let drained = timeout(limit, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
+    if drained.is_err() {
+        warn!(
+            listener = shared.name(),
+            open = connections.len(),
+            "connections outlived their listener's drain and are closed"
+        );
+    }
+}
+
+async fn accept(
+    shared: &Arc<Shared>,
+    listener: &TcpListener,
+    connections: &mut JoinSet<()>,
+    stop: &mut watch::Receiver<Option<Duration>>,
+) {
+    let mut probes = JoinSet::new();
+    let mut recheck_at: Option<Instant> = None;
+    let mut complained: Option<Instant> = None;
+    loop {
+        shared.counters.open.set(connections.len());
+        tokio::select! {
+            () = stopped(stop) => return,
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => admit(shared, client, connections),
+                Err(error) => {
+                    // Out of descriptors, most likely: the backlog waits, we must not spin.
+                    if complained.is_none_or(|at| at.elapsed() > COMPLAIN_EVERY) {
+                        complained = Some(Instant::now());
+                        warn!(listener = shared.name(), error = &error as &dyn Error, "accept failed");
+                    }
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = shared.recheck.notified(), if recheck_at.is_none() => {
+                recheck_at = Some(Instant::now() + shared.limits.recheck);
+            }
+            () = sleep_until(recheck_at.unwrap_or_else(Instant::now)), if recheck_at.is_some() => {
+                while probes.try_join_next().is_some() {}
+                let waiting = shared.pool().to_probe();
+                recheck_at = (!waiting.is_empty()).then(|| Instant::now() + shared.limits.recheck);
+                if probes.is_empty() {
+                    for member in waiting {
+                        probes.spawn(probe(member, Arc::clone(shared)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns when the listener was told to stop, or nobody is left to tell it.
+async fn stopped(stop: &mut watch::Receiver<Option<Duration>>) {
+    let _ = stop.wait_for(Option::is_some).await.map(drop);
+}
+
+fn admit(shared: &Arc<Shared>, client: TcpStream, connections: &mut JoinSet<()>) {
+    shared.counters.accepted.add();
+    if connections.len() >= shared.limits.connections {
+        shared.counters.full.add();
+        reset(&client);
+        return;
+    }
+    connections.spawn(serve(client, Arc::clone(shared)));
+}
+
+async fn bind(shared: &Shared) -> TcpListener {
+    let mut pause = BIND_PAUSE;
+    loop {
+        match try_bind(shared.at) {
+            Ok((listener, at)) => {
+                shared.set_binding(Binding::Bound(at));
+                info!(listener = shared.name(), address = %at, "listener bound");
+                return listener;
+            }
+            Err(error) => {
+                let problem = bind_problem(shared.at, &error);
+                debug!(
+                    listener = shared.name(),
+                    error = &error as &dyn Error,
+                    "bind failed"
+                );
+                if pause >= BIND_PAUSE_MOST && !matches!(shared.binding(), Binding::Failed(_)) {
+                    warn!(
+                        listener = shared.name(),
+                        KEDGE_CODE = %problem.code,
+                        error = &error as &dyn Error,
+                        "listener cannot be bound, retrying"
+                    );
+                }
+                shared.set_binding(Binding::Failed(problem));
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(BIND_PAUSE_MOST);
+    }
+}
+
+fn try_bind(at: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = if at.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    let listener = socket.listen(BACKLOG)?;
+    let at = listener.local_addr()?;
+    Ok((listener, at))
+}
+
+fn bind_problem(at: SocketAddr, error: &io::Error) -> Problem {
+    let (code, what, fix) = match error.kind() {
+        io::ErrorKind::AddrInUse => (
+            Code::GatewayPortInUse,
+            format!("port {} on {} is taken", at.port(), at.ip()),
+            Fix::text("find the process that listens there and stop or move it")
+                .command(format!("ss -Hltnp 'sport = :{}'", at.port())),
+        ),
+        io::ErrorKind::PermissionDenied => (
+            Code::NetPermission,
+            format!("no permission to listen on port {}", at.port()),
+            Fix::text("run the gateway with CAP_NET_BIND_SERVICE"),
+        ),
+        io::ErrorKind::AddrNotAvailable => (
+            Code::NetKernel,
+            format!("{} is no address of this machine", at.ip()),
+            Fix::text("give the machine the address, or correct the gateway's public address")
+                .command("ip address show"),
+        ),
+        _ => (
+            Code::NetKernel,
+            format!("the kernel does not let us listen on {at}"),
+            Fix::text("the evidence says what the kernel objects to"),
+        ),
+    };
+    Problem::new(code, what)
+        .evidence(format!("bind {at}: {error}"))
+        .consequence("the listener serves nobody; binding is tried again every second")
+        .fix(fix)
+}
+
+const BACKLOG: u32 = 1_024;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// A listener that moves to another name frees its port within moments: ask soon, then rarely.
+const BIND_PAUSE: Duration = Duration::from_millis(25);
+const BIND_PAUSE_MOST: Duration = Duration::from_secs(1);

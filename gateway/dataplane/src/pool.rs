@@ -1,0 +1,152 @@
+//! The members of one listener: who lives, and who is next. No I/O.
+
+use std::collections::BTreeMap;
+
+use kedge_control::{balance::Member, local::MemberStatus};
+
+/// What the tunnel says of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Liveness {
+    /// Whether the host answers.
+    pub alive: bool,
+    /// Why, as a sentence.
+    pub because: String,
+}
+
+/// What is known of every host.
+pub(crate) type Hosts = BTreeMap<String, Liveness>;
+
+/// A listener's members.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    entries: Vec<Entry>,
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    member: Member,
+    host: Liveness,
+    /// Why the last connect failed; cleared by a connect that works and by a host that returns.
+    refused: Option<String>,
+    open: u64,
+}
+
+impl Entry {
+    fn alive(&self) -> bool {
+        self.host.alive && self.refused.is_none()
+    }
+}
+
+impl Pool {
+    /// Replaces the members. What is known of those that stay is kept.
+    pub fn set(&mut self, members: Vec<Member>, hosts: &Hosts) {
+        let mut old = std::mem::take(&mut self.entries);
+        for member in members {
+            if self.entries.iter().any(|entry| entry.member == member) {
+                continue;
+            }
+            let known = old.iter().position(|entry| entry.member == member);
+            let entry = known.map_or_else(
+                || Entry {
+                    host: hosts.get(&member.host).cloned().unwrap_or_else(unheard),
+                    refused: None,
+                    open: 0,
+                    member,
+                },
+                |at| old.swap_remove(at),
+            );
+            self.entries.push(entry);
+        }
+    }
+
+    /// Takes what the tunnel says of a host. A host that returns gets a new chance.
+    pub fn heard(&mut self, host: &str, liveness: &Liveness) {
+        for entry in self.entries.iter_mut().filter(|e| e.member.host == host) {
+            if liveness.alive && !entry.host.alive {
+                entry.refused = None;
+            }
+            entry.host = liveness.clone();
+        }
+    }
+
+    /// Takes the live member with the fewest open connections; equals take turns. The connection
+    /// counts from here on: give it back with [`closed`](Self::closed).
+    pub fn choose(&mut self, tried: &[Member]) -> Option<Member> {
+        let count = self.entries.len();
+        let turn = self.turn;
+        let (at, entry) = self
+            .entries
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, entry)| entry.alive() && !tried.contains(&entry.member))
+            .min_by_key(|(at, entry)| (entry.open, (at + count - turn % count.max(1)) % count))?;
+        entry.open += 1;
+        self.turn = at + 1;
+        Some(entry.member.clone())
+    }
+
+    /// A connection to the member has ended, or never came to be.
+    pub fn closed(&mut self, member: &Member) {
+        if let Some(entry) = self.find(member) {
+            entry.open = entry.open.saturating_sub(1);
+        }
+    }
+
+    /// A connect to the member failed: it gets no connections until one works again.
+    pub fn refused(&mut self, member: &Member, because: String) {
+        if let Some(entry) = self.find(member) {
+            entry.refused = Some(because);
+        }
+    }
+
+    /// A connect to the member worked.
+    pub fn answered(&mut self, member: &Member) {
+        if let Some(entry) = self.find(member) {
+            entry.refused = None;
+        }
+    }
+
+    /// The members that only wait for a connect to work.
+    pub fn to_probe(&self) -> Vec<Member> {
+        let waiting = |entry: &&Entry| entry.host.alive && entry.refused.is_some();
+        let members = self.entries.iter().filter(waiting);
+        members.map(|entry| entry.member.clone()).collect()
+    }
+
+    /// Whether any member takes connections.
+    pub fn any_alive(&self) -> bool {
+        self.entries.iter().any(Entry::alive)
+    }
+
+    /// The members as people see them.
+    pub fn status(&self) -> Vec<MemberStatus> {
+        let tell = |entry: &Entry| MemberStatus {
+            host: entry.member.host.clone(),
+            address: entry.member.address,
+            port: entry.member.port,
+            alive: entry.alive(),
+            because: match &entry.refused {
+                Some(because) if entry.host.alive => because.clone(),
+                Some(_) | None => entry.host.because.clone(),
+            },
+        };
+        self.entries.iter().map(tell).collect()
+    }
+
+    fn find(&mut self, member: &Member) -> Option<&mut Entry> {
+        self.entries
+            .iter_mut()
+            .find(|entry| entry.member == *member)
+    }
+}
+
+fn unheard() -> Liveness {
+    Liveness {
+        alive: false,
+        because: "nothing was heard from the host through the tunnel yet".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use super::*;
+
+fn member(host: &str) -> Member {
+    Member {
+        host: host.to_owned(),
+        address: "fd6b:6564:6765::a".parse().unwrap(),
+        port: 6443,
+    }
+}
+
+fn liveness(alive: bool, because: &str) -> Liveness {
+    Liveness {
+        alive,
+        because: because.to_owned(),
+    }
+}
+
+fn pool(hosts: &[&str]) -> Pool {
+    let known = hosts
+        .iter()
+        .map(|host| ((*host).to_owned(), liveness(true, "data 1 s ago")))
+        .collect();
+    let mut pool = Pool::default();
+    pool.set(hosts.iter().map(|host| member(host)).collect(), &known);
+    pool
+}
+
+fn chosen(pool: &mut Pool, tried: &[Member]) -> Option<String> {
+    pool.choose(tried).map(|member| member.host)
+}
+
+#[test]
+fn equals_take_turns_and_the_least_loaded_is_next() {
+    let mut pool = pool(&["a", "b", "c"]);
+    let mut order = String::new();
+    for _ in 0..6 {
+        order += &chosen(&mut pool, &[]).unwrap();
+    }
+    assert_eq!(order, "abcabc");
+    pool.closed(&member("b"));
+    pool.closed(&member("b"));
+    assert_eq!(chosen(&mut pool, &[]).unwrap(), "b");
+    assert_eq!(chosen(&mut pool, &[]).unwrap(), "b");
+    assert_eq!(chosen(&mut pool, &[]).unwrap(), "c");
+}
+
+#[test]
+fn connections_that_end_at_once_are_spread_too() {
+    let mut pool = pool(&["a", "b", "c"]);
+    let mut order = String::new();
+    for _ in 0..6 {
+        let host = chosen(&mut pool, &[]).unwrap();
+        pool.closed(&member(&host));
+        order += &host;
+    }
+    assert_eq!(order, "abcabc");
+}
+
+#[test]
+fn a_refusing_member_gets_nothing_until_a_connect_works() {
+    let mut pool = pool(&["a", "b"]);
+    pool.refused(&member("a"), "connection refused".to_owned());
+    assert_eq!(pool.to_probe(), [member("a")]);
+    for _ in 0..3 {
+        assert_eq!(chosen(&mut pool, &[]).unwrap(), "b");
+    }
+    let status = pool.status();
+    assert!(!status[0].alive);
+    assert_eq!(status[0].because, "connection refused");
+    pool.answered(&member("a"));
+    assert!(pool.to_probe().is_empty());
+    assert_eq!(chosen(&mut pool, &[]).unwrap(), "a");
+}
+
+#[test]
+fn a_host_that_returns_is_forgiven_its_refusal() {
+    let mut pool = pool(&["a"]);
+    pool.refused(&member("a"), "connection refused".to_owned());
+    pool.heard("a", &liveness(true, "data 2 s ago"));
+    assert_eq!(chosen(&mut pool, &[]), None, "still alive is no news");
+    pool.heard("a", &liveness(false, "no data for 3 s"));
+    assert!(
+        pool.to_probe().is_empty(),
+        "a host without tunnel is not probed"
+    );
+    assert_eq!(pool.status()[0].because, "no data for 3 s");
+    pool.heard("a", &liveness(true, "data again"));
+    assert_eq!(chosen(&mut pool, &[]).unwrap(), "a");
+}
+
+#[test]
+fn tried_members_are_not_chosen_again() {
+    let mut pool = pool(&["a", "b"]);
+    assert_eq!(chosen(&mut pool, &[member("a")]).unwrap(), "b");
+    assert_eq!(chosen(&mut pool, &[member("a"), member("b")]), None);
+    assert_eq!(chosen(&mut Pool::default(), &[]), None);
+}
+
+#[test]
+fn unknown_hosts_are_dead_and_say_why() {
+    let mut pool = Pool::default();
+    pool.set(vec![member("a"), member("a")], &Hosts::new());
+    assert_eq!(pool.status().len(), 1, "a member stands once");
+    assert!(!pool.any_alive());
+    assert!(pool.status()[0].because.contains("nothing was heard"));
+}
+
+#[test]
+fn members_that_stay_keep_what_is_known_of_them() {
+    let mut pool = pool(&["a", "b"]);
+    assert_eq!(chosen(&mut pool, &[]).unwrap(), "a");
+    pool.refused(&member("b"), "connection refused".to_owned());
+    let known: Hosts = [("c".to_owned(), liveness(true, "data"))].into();
+    pool.set(vec![member("c"), member("b"), member("a")], &known);
+    assert_eq!(pool.to_probe(), [member("b")]);
+    assert_eq!(
+        chosen(&mut pool, &[]).unwrap(),
+        "c",
+        "a has an open connection"
+    );
+}

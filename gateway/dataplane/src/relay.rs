@@ -1,0 +1,88 @@
+//! Both directions of one proxied connection.
+
+use std::{io, pin::pin};
+
+use kedge_net::splice;
+use tokio::{io::Interest, net::TcpStream};
+
+use crate::pipes::Pipes;
+
+/// Carries bytes both ways until both ends have finished, or one of them breaks.
+///
+/// The end of one direction closes only that direction. A reset arrives as an error, also when
+/// the peer that sent it had finished sending before: the caller passes it on.
+pub(crate) async fn relay(client: &TcpStream, member: &TcpStream, pipes: &Pipes) -> io::Result<()> {
+    let mut up = pin!(pump(client, member, pipes));
+    let mut down = pin!(pump(member, client, pipes));
+    tokio::select! {
+        ended = &mut up => {
+            let stopped = ended?;
+            tokio::select! {
+                ended = &mut down => refuse_stopped(stopped | ended?),
+                () = broken(client), if !stopped => Err(io::ErrorKind::ConnectionReset.into()),
+            }
+        }
+        ended = &mut down => {
+            let stopped = ended?;
+            tokio::select! {
+                ended = &mut up => refuse_stopped(stopped | ended?),
+                () = broken(member), if !stopped => Err(io::ErrorKind::ConnectionReset.into()),
+            }
+        }
+    }
+}
+
+/// One direction, to the end of `from`. `true`: `to` takes no more bytes. What `to` still has to
+/// say (an early answer before its reset) is then for the other direction to deliver.
+async fn pump(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<bool> {
+    let mut turns = 0_u32;
+    loop {
+        from.readable().await?;
+        let mut pipe = pipes.take()?;
+        match from.try_io(Interest::READABLE, || pipe.fill(from)) {
+            Ok(0) => {
+                pipes.give(pipe);
+                return Ok(splice::finish(to).is_err());
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                pipes.give(pipe);
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        while pipe.held() > 0 {
+            to.writable().await?;
+            match to.try_io(Interest::WRITABLE, || pipe.drain(to)) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Ok(true),
+            }
+        }
+        pipes.give(pipe);
+        turns = turns.wrapping_add(1);
+        if turns.is_multiple_of(FAIR_TURNS) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Returns when the peer of a socket we have read to its end resets the connection.
+async fn broken(socket: &TcpStream) {
+    match socket.ready(Interest::ERROR).await {
+        Ok(ready) if !ready.is_error() => std::future::pending().await,
+        Ok(_) | Err(_) => {}
+    }
+}
+
+fn refuse_stopped(stopped: bool) -> io::Result<()> {
+    if stopped {
+        Err(io::ErrorKind::BrokenPipe.into())
+    } else {
+        Ok(())
+    }
+}
+
+/// Chunks one direction may carry before others get their turn.
+const FAIR_TURNS: u32 = 16;
