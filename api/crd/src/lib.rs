@@ -1,1 +1,29 @@
-//! Custom resources and the foreign Cluster API kinds Kedge reads.
+//! Custom resources: our kinds of `kedge.dev/v1alpha1` and the foreign kinds Kedge reads
+//! (Cluster API, Elemental). No I/O.
+//!
+//! Our specs refuse unknown fields, so that a typing mistake is an error and not a wish that is
+//! silently ignored. Foreign kinds are read tolerantly: their providers add fields at any time.
+
+pub mod balancer;
+pub mod capi;
+pub mod condition;
+pub mod elemental;
+pub mod endpoint;
+pub mod gateway;
+pub mod host;
+pub mod meta;
+pub mod pool;
+pub mod selector;
+pub mod tenant;
+
+pub use balancer::{LoadBalancer, LoadBalancerSpec, LoadBalancerStatus};
+pub use capi::{Cluster, Machine};
+pub use condition::{Condition, Status};
+pub use elemental::{ElementalHost, ElementalMachine};
+pub use endpoint::{Endpoint, InfraCluster};
+pub use gateway::{EdgeGateway, EdgeGatewaySpec, EdgeGatewayStatus};
+pub use host::{EdgeHost, EdgeHostSpec, EdgeHostStatus};
+pub use meta::{Object, ObjectMeta, Resource};
+pub use pool::{VipPool, VipPoolSpec, VipPoolStatus};
+pub use selector::LabelSelector;
+pub use tenant::{Tenant, TenantSpec, TenantStatus};

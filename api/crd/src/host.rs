@@ -1,0 +1,298 @@
+//! EdgeHost: a machine that runs `kedge agent`.
+
+use ipnet::IpNet;
+use kedge_core::vip::{Priority, RouterState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    condition::Condition,
+    meta::{GROUP, GatewayRef, Object, Resource, VERSION},
+};
+
+/// A machine that runs `kedge agent`.
+pub type EdgeHost = Object<EdgeHostSpec, EdgeHostStatus>;
+
+/// Who a host is and what it may do. The manager writes all but `access`, `vrrp` and
+/// `tunnel.gatewayRef`, which are an admin's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EdgeHostSpec {
+    /// The tenant.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tenant: String,
+    /// The identity the host enrolled with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// The object that stands for the same machine. Bound once, by what the token says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ref: Option<HostRef>,
+    /// The host's end of the tunnel.
+    #[serde(default, skip_serializing_if = "HostTunnel::is_empty")]
+    pub tunnel: HostTunnel,
+    /// Whether the host is served at all; `Active` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
+    /// Wishes for its virtual routers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrrp: Option<HostVrrp>,
+    /// The desired state handed to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConfigMark>,
+}
+
+impl EdgeHostSpec {
+    /// Whether the host is served.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.access.unwrap_or_default() == Access::Active
+    }
+}
+
+/// What a certificate stands for, and the last one that was issued.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Identity {
+    /// A UUID made at enrolment; it stands in the certificate's SAN.
+    pub uid: String,
+    /// The Ed25519 public key, PEM.
+    pub public_key: String,
+    /// The serial of the last certificate, hexadecimal.
+    #[serde(default)]
+    pub serial: String,
+    /// Its generation.
+    #[serde(default)]
+    pub generation: u64,
+    /// What the client called the renewal that led to it; empty after enrolment.
+    #[serde(
+        default,
+        rename = "renewalID",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub renewal_id: String,
+    /// When the last certificate was issued, RFC 3339.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub issued: String,
+    /// When an expired identity was last recovered, RFC 3339.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub recovered: String,
+    /// How often it was recovered with another generation than the stored one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub recovery_mismatches: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
+/// Another object that stands for the same machine, in the same namespace.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostRef {
+    /// The object's API group.
+    pub api_group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A host's end of the tunnel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostTunnel {
+    /// WireGuard public keys, base64; the first is in use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub public_keys: Vec<String>,
+    /// The host's overlay addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub addresses: Vec<IpNet>,
+    /// The gateway it connects to; the tenant's when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_ref: Option<GatewayRef>,
+}
+
+impl HostTunnel {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Whether a host is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Access {
+    /// It is.
+    #[default]
+    Active,
+    /// Requests are refused and its peers are removed; its identity is kept.
+    Suspended,
+    /// As suspended; its keys are never enrolled again.
+    Banned,
+}
+
+impl Access {
+    /// The state as it is spelt.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "Active",
+            Self::Suspended => "Suspended",
+            Self::Banned => "Banned",
+        }
+    }
+}
+
+/// Wishes for a host's virtual routers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostVrrp {
+    /// The priority on every VIP, instead of the one the manager chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
+/// Which desired state was handed out: the generation grows when the digest changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ConfigMark {
+    /// The generation.
+    pub generation: u64,
+    /// SHA-256 of the desired state without its generation, base64url.
+    pub digest: String,
+}
+
+/// What a host reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EdgeHostStatus {
+    /// Its addresses, best first.
+    #[serde(default)]
+    pub addresses: Vec<HostAddress>,
+    /// The Machine it is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub machine_ref: String,
+    /// The agent.
+    #[serde(default)]
+    pub agent: AgentInfo,
+    /// The tunnel.
+    #[serde(default)]
+    pub tunnel: TunnelInfo,
+    /// Its VIPs.
+    #[serde(default)]
+    pub vips: Vec<HostVip>,
+    /// Enrolled, AddressesReported, ConfigApplied, TunnelReady, VIPHealthy, AgentAlive, Ready.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+/// Cluster API's address types.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+pub enum AddressKind {
+    /// A host name.
+    Hostname,
+    /// An address reachable from elsewhere.
+    ExternalIP,
+    /// An address of the site's network.
+    #[default]
+    InternalIP,
+    /// A name reachable from elsewhere.
+    ExternalDNS,
+    /// A name of the site's network.
+    InternalDNS,
+}
+
+/// One address of a host, and why it is reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostAddress {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: AddressKind,
+    /// The address or name.
+    pub address: String,
+    /// The interface that carries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Whether it is the one to use.
+    #[serde(default)]
+    pub primary: bool,
+    /// Why it was chosen.
+    #[serde(default)]
+    pub because: String,
+}
+
+/// The agent of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentInfo {
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+    /// The kernel's boot id.
+    #[serde(default, rename = "bootID")]
+    pub boot_id: String,
+    /// `/etc/machine-id`.
+    #[serde(default, rename = "machineID")]
+    pub machine_id: String,
+    /// The generation of the desired state it applied.
+    #[serde(default)]
+    pub config_generation: u64,
+}
+
+/// The tunnel of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TunnelInfo {
+    /// The gateway instance that answers it, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Since when, RFC 3339.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_transition: String,
+}
+
+/// One VIP of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostVip {
+    /// The VIP's name on the host.
+    pub lb: String,
+    /// Its address.
+    pub address: String,
+    /// What the host's router is doing.
+    pub state: RouterState,
+    /// Since when, RFC 3339.
+    #[serde(default)]
+    pub since: String,
+    /// Why.
+    #[serde(default)]
+    pub because: String,
+}
+
+impl Resource for EdgeHostSpec {
+    const GROUP: &'static str = GROUP;
+    const VERSION: &'static str = VERSION;
+    const KIND: &'static str = "EdgeHost";
+    const NAMESPACED: bool = true;
+    type Status = EdgeHostStatus;
+}
