@@ -26,8 +26,7 @@ struct Run {
     addresses: Addresses,
     mac: Mac,
     started: Instant,
-    /// How many entries of the schedule are done.
-    done: usize,
+
     due: Instant,
 }
 
@@ -39,7 +38,7 @@ impl Announcer {
             addresses,
             mac,
             started: now,
-            done: 0,
+
             due: now,
         });
         self.handle_timeout(now);
@@ -64,13 +63,12 @@ impl Announcer {
         let Some(run) = self.run.as_mut().filter(|run| run.due <= now) else {
             return;
         };
-        while run.due <= now {
-            run.done += 1;
-            run.due = match SCHEDULE.get(run.done) {
-                Some(offset) => run.started + *offset,
-                None => now + REFRESH,
-            };
-        }
+        let started = run.started;
+        let upcoming = SCHEDULE
+            .iter()
+            .map(|offset| started + *offset)
+            .find(|due| *due > now);
+        run.due = upcoming.unwrap_or(now + REFRESH);
         push(&mut self.queue, run);
         self.last = Some(now);
     }

@@ -126,6 +126,5 @@ pub enum ConfigError {
     },
 }
 
-/// The lowest base priority among Kedge members; what lies below after subtracting
-/// [`super::health::DEMOTION`] is the low band.
+/// The lowest base priority among Kedge members; what lies below is unhealthy.
 pub(super) const LOWEST_BASE: u8 = 192;

@@ -100,6 +100,11 @@ pub enum Because {
     },
     /// Nobody answers for the addresses any more.
     AddressFree,
+    /// The host that answered for an address is served by an Active that is heard.
+    Served {
+        /// The Active.
+        peer: Peer,
+    },
     /// The kernel did not take an address.
     Refused(AddressRefused),
     /// Time to try again after a refusal by the kernel.
@@ -244,6 +249,12 @@ impl fmt::Display for Because {
                 write!(f, "{mac} answers for {address} and is no VRRP router")
             }
             Self::AddressFree => f.write_str("nobody else answers for the address any more"),
+            Self::Served { peer } => {
+                write!(
+                    f,
+                    "{peer} is the Active, so its answer for the address was no conflict"
+                )
+            }
             Self::Refused(refused) => refused.fmt(f),
             Self::Retry => f.write_str("it is time to try again"),
             Self::Leaving => f.write_str("the agent was told to leave"),

@@ -1,8 +1,8 @@
 //! Health bands: who may hold the VIP when not everybody is healthy.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use kedge_core::vip::Priority;
+use kedge_core::{Instant, vip::Priority};
 
 use super::{Config, Members};
 
@@ -41,15 +41,69 @@ pub(super) fn effective(config: &Config, verdict: Verdict) -> Priority {
     }
 }
 
-/// Whether a Kedge member with this priority is not healthy.
-pub(super) fn in_low_band(priority: Priority) -> bool {
-    priority.get() <= 254 - DEMOTION
+/// Whether a router with this configuration and verdict may pull the VIP from an Active that
+/// advertises `priority`, if its own service answers a fresh probe.
+///
+/// Without preemption a Backup accepts lower adverts (RFC 9568 section 6.4.2), so an Active that
+/// lowers its priority because its service is ill would keep the VIP for ever.
+pub(super) fn may_pull(config: &Config, verdict: Verdict, priority: Priority) -> bool {
+    config.gated
+        && verdict == Verdict::Healthy
+        && config.members == Members::Kedge
+        && priority <= HIGHEST_UNHEALTHY
+}
+
+/// The fresh probe that must succeed before a living Active is overruled for its health.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FreshProbe {
+    asked_at: Option<Instant>,
+    failed_at: Option<Instant>,
+}
+
+impl FreshProbe {
+    /// Whether to ask for a probe now; if so it counts as asked for.
+    pub(super) fn ask(&mut self, now: Instant) -> bool {
+        let running = self.asked_at.is_some_and(|at| now.since(at) < LOST);
+        let failed = self
+            .failed_at
+            .is_some_and(|at| now.since(at) < AFTER_FAILURE);
+        if running || failed {
+            return false;
+        }
+        self.asked_at = Some(now);
+        true
+    }
+
+    pub(super) const fn is_asked(&self) -> bool {
+        self.asked_at.is_some()
+    }
+
+    /// Takes the answer.
+    pub(super) fn answered(&mut self, now: Instant, healthy: bool) {
+        self.asked_at = None;
+        self.failed_at = (!healthy).then_some(now);
+    }
+
+    /// Forgets a question that no longer matters.
+    pub(super) fn cancel(&mut self) {
+        self.asked_at = None;
+    }
 }
 
 /// Moves 192..=254 to 1..=63: order and spacing survive.
-pub(super) const DEMOTION: u8 = 191;
+const DEMOTION: u8 = 191;
 
 const LOWEST: Priority = match Priority::new(1) {
     Ok(lowest) => lowest,
     Err(_) => Priority::OWNER,
 };
+
+const HIGHEST_UNHEALTHY: Priority = match Priority::new(254 - DEMOTION) {
+    Ok(highest) => highest,
+    Err(_) => LOWEST,
+};
+
+/// An answer that takes longer than any probe's time limit does not come.
+const LOST: Duration = Duration::from_secs(5);
+/// An Active advertises every few milliseconds; a service that just failed is not asked as often.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);

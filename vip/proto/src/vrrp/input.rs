@@ -10,7 +10,7 @@ use crate::wire::{Mac, arp, vrrp::Received};
 pub enum Input {
     /// An advertisement for this VRID arrived and passed [`Received::parse`].
     Advert(Received),
-    /// An ARP packet arrived whose sender, or whose target in a probe, is one of our addresses.
+    /// An ARP packet arrived whose sender is one of our addresses.
     Arp(arp::Packet),
     /// The kernel answered an [`Output::Own`](super::Output::Own) with `hold: true`.
     Owned {

@@ -21,17 +21,24 @@
 //!    clients go.
 //! 4. It answers each [`Output::Own`] with `hold: true` by an [`Input::Owned`] with its ticket.
 
+mod active;
+mod backup;
 mod checksum;
 mod config;
 mod damping;
 mod event;
+mod fault;
 mod health;
 mod input;
+mod notices;
 mod output;
+mod reconfigure;
+mod releasing;
 mod router;
 mod slots;
 mod state;
 mod timing;
+mod view;
 
 pub use checksum::ChecksumPolicy;
 pub use config::{Config, ConfigError, Members};
@@ -41,4 +48,4 @@ pub use input::{AddressRefused, Command, Input, Link, LinkLoss, Reject, Ticket};
 pub use output::{Output, Transmit};
 pub use router::Router;
 pub use slots::{SLOTS, automatic_priority, slot_of, spacing};
-pub use state::{Peer, Stats, View};
+pub use view::{Peer, Stats, View};

@@ -1,82 +1,155 @@
-//! What a virtual router knows, as people see it.
+//! The states; each owns its deadlines.
 
-use std::{fmt, net::Ipv4Addr};
+use kedge_core::{Instant, vip::RouterState};
 
-use kedge_core::{
-    Instant,
-    vip::{AdvertInterval, Priority, RouterState},
+use super::{AddressRefused, LinkLoss, Peer};
+use crate::{
+    claim::{Claim, Probe},
+    wire::Addresses,
 };
 
-use super::{Because, Verdict, Waiting};
-use crate::wire::Mac;
-
-/// Another router, by its last advertisement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Peer {
-    /// The source of its adverts.
-    pub address: Ipv4Addr,
-    /// Its hardware address.
-    pub mac: Mac,
-    /// The priority it advertised last.
-    pub priority: Priority,
-    /// The interval it advertised last.
-    pub interval: AdvertInterval,
-    /// When that was.
-    pub heard_at: Instant,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Initialize,
+    Backup(Backup),
+    Active(Active),
+    Releasing(Releasing),
+    Fault(Fault),
 }
 
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (priority {})", self.address, self.priority)
+/// Listening for the Active.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Backup {
+    /// When listening began.
+    pub(super) since: Instant,
+    /// When the Active counts as gone. Only a valid advert moves it later.
+    pub(super) down_at: Instant,
+    /// What `down_at` stands for.
+    pub(super) cause: Cause,
+    /// The first-claim probes, while they run.
+    pub(super) probe: Option<Probe>,
+}
+
+/// What the end of a Backup's wait means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The Active (if there was one) fell silent.
+    Silence,
+    /// The Active said goodbye.
+    Goodbye,
+    /// The Active is alive, of lower priority, and preemption is on.
+    Preempt(Peer),
+    /// The Active is alive and unhealthy, and our own fresh probe succeeded.
+    Pull(Peer),
+}
+
+/// Holding the addresses, or about to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Active {
+    /// When the next advert is due.
+    pub(super) advert_at: Instant,
+    /// When the last one was sent.
+    pub(super) sent_at: Instant,
+    /// Whether the kernel said that it holds the addresses.
+    pub(super) held: bool,
+}
+
+/// Said goodbye, still answering.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Releasing {
+    /// When the next goodbye is due.
+    pub(super) advert_at: Instant,
+    /// When the last one was sent.
+    pub(super) sent_at: Instant,
+    /// When to stop answering.
+    pub(super) release_at: Instant,
+    /// Who took over.
+    pub(super) successor: Option<Successor>,
+    /// What follows.
+    pub(super) then: Then,
+    /// Whether the kernel said that it holds the addresses.
+    pub(super) held: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Successor {
+    pub(super) peer: Peer,
+    announced: Seen,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    Stop,
+    Backup,
+}
+
+/// Unable to hold the addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// No usable link.
+    Link(LinkLoss),
+    /// A host that is no VRRP router answers for an address.
+    InUse {
+        claim: Claim,
+        /// When to ask again.
+        probe_at: Instant,
+        /// Whether anybody answered since the last time.
+        answered: bool,
+    },
+    /// The kernel did not take an address.
+    Refused {
+        refused: AddressRefused,
+        retry_at: Instant,
+    },
+}
+
+impl State {
+    pub(super) const fn name(&self) -> RouterState {
+        match self {
+            Self::Initialize => RouterState::Initialize,
+            Self::Backup(_) => RouterState::Backup,
+            Self::Active(_) => RouterState::Active,
+            Self::Releasing(_) => RouterState::Releasing,
+            Self::Fault(_) => RouterState::Fault,
+        }
     }
 }
 
-/// A router's own account of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
-    /// The state.
-    pub state: RouterState,
-    /// Since when.
-    pub since: Instant,
-    /// Why.
-    pub because: Because,
-    /// Whether the kernel holds the addresses for us.
-    pub held: bool,
-    /// The effective priority.
-    pub priority: Priority,
-    /// The health gate's verdict.
-    pub verdict: Verdict,
-    /// The Active as last heard, if it is not this router.
-    pub active: Option<Peer>,
-    /// When a Backup takes over if nothing is heard.
-    pub takes_over_at: Option<Instant>,
-    /// What a Backup waits for beside the Active's silence.
-    pub waiting: Option<Waiting>,
-    /// Whether both checksum forms are being sent.
-    pub both_checksums: bool,
-    /// Counters.
-    pub stats: Stats,
+impl Successor {
+    pub(super) const fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            announced: Seen([0; 4]),
+        }
+    }
+
+    /// Notes a claim; whether the successor has now announced all of `addresses`.
+    pub(super) fn announced(&mut self, addresses: &Addresses, claim: Claim) -> bool {
+        if claim.mac != self.peer.mac {
+            return false;
+        }
+        if let Some(index) = addresses
+            .iter()
+            .position(|address| address == claim.address)
+        {
+            self.announced.insert(index);
+        }
+        self.announced.count() == u32::from(addresses.count())
+    }
 }
 
-/// Counters of a virtual router.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// How often it became Active.
-    pub became_active: u64,
-    /// Adverts sent, each checksum form counted.
-    pub adverts_sent: u64,
-    /// Adverts accepted.
-    pub adverts_received: u64,
-    /// Adverts with priority 0 sent.
-    pub goodbyes_sent: u64,
-    /// Adverts with priority 0 accepted.
-    pub goodbyes_received: u64,
-    /// Adverts whose address list differs from ours.
-    pub address_list_errors: u64,
-    /// Adverts whose interval differs from ours.
-    pub interval_errors: u64,
-    /// ARP claims of others to an address that we held.
-    pub foreign_claims: u64,
-    /// Times this host was too late to stay Active.
-    pub stalls: u64,
+/// A set of positions in an address list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen([u64; 4]);
+
+impl Seen {
+    fn insert(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use kedge_core::vip::{AdvertInterval, Priority};
+use kedge_core::{
+    Instant,
+    vip::{AdvertInterval, Priority},
+};
 
 /// `Skew_Time`: `(256 - priority) * interval / 256`.
 pub(super) fn skew(interval: AdvertInterval, priority: Priority) -> Duration {
@@ -17,6 +20,17 @@ pub(super) fn active_down(interval: AdvertInterval, priority: Priority) -> Durat
 /// The longest `Active_Down_Interval` any Backup can have.
 pub(super) fn longest_active_down(interval: AdvertInterval) -> Duration {
     interval.duration() * (ADVERTS_LOST + 1)
+}
+
+/// The first instant after `now` on the schedule that goes through `due`: what was missed is
+/// skipped, because a burst tells nobody anything.
+pub(super) fn next_after(now: Instant, due: Instant, interval: AdvertInterval) -> Instant {
+    if due > now {
+        return due;
+    }
+    let interval = u64::from(interval.centis()) * 10_000_000;
+    let behind = now.as_nanos().saturating_sub(due.as_nanos());
+    now + Duration::from_nanos(interval - behind % interval)
 }
 
 /// How many adverts must be missing before anybody may act.

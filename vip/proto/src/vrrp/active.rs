@@ -1,0 +1,219 @@
+//! Active: holding the addresses (RFC 9568 section 6.4.3).
+
+use std::time::Duration;
+
+use kedge_core::{Instant, vip::Priority};
+
+use super::{
+    AddressRefused, Because, Link, Notice, Peer,
+    checksum::Ignored,
+    router::Router,
+    state::{Active, State},
+    timing::{ADVERTS_LOST, next_after},
+};
+use crate::claim::Claim;
+
+impl Router {
+    /// Becomes Active: advertise, take the addresses, and announce once the kernel holds them.
+    pub(super) fn take_over(&mut self, now: Instant, because: Because) {
+        self.stats.became_active += 1;
+        self.active = None;
+        self.interval = self.config.interval;
+        self.fresh.cancel();
+        self.send(Some(self.priority()));
+        self.own();
+        let advert_at = now + self.config.interval.duration();
+        self.enter(
+            now,
+            State::Active(Active {
+                advert_at,
+                sent_at: now,
+                held: false,
+            }),
+            because,
+        );
+    }
+
+    pub(super) fn active_timeout(&mut self, now: Instant) {
+        let State::Active(active) = &mut self.state else {
+            return;
+        };
+        if now < active.advert_at {
+            return;
+        }
+        active.sent_at = now;
+        active.advert_at = next_after(now, active.advert_at, self.config.interval);
+        self.send(Some(self.priority()));
+    }
+
+    /// Lets go *before* anything leaves when so much time passed since the last advert that a
+    /// Backup may hold the addresses.
+    pub(super) fn let_go_after_stall(&mut self, now: Instant) {
+        let longest = self.config.interval.duration() * ADVERTS_LOST;
+        match &self.state {
+            State::Active(active) if !self.config.owner => {
+                let gap = now.since(active.sent_at);
+                if gap > longest {
+                    self.stats.stalls += 1;
+                    self.disown();
+                    self.listen(now, None, None, Because::Stalled { gap });
+                }
+            }
+            State::Releasing(releasing) if releasing.successor.is_none() => {
+                let gap = now.since(releasing.sent_at);
+                if gap > longest {
+                    self.stats.stalls += 1;
+                    self.finish(now, Because::Stalled { gap });
+                }
+            }
+            State::Initialize
+            | State::Backup(_)
+            | State::Active(_)
+            | State::Releasing(_)
+            | State::Fault(_) => {}
+        }
+    }
+
+    pub(super) fn active_advert(&mut self, now: Instant, peer: Peer) {
+        let own = self.priority();
+        let Link::Up { source, .. } = self.link else {
+            return;
+        };
+        if peer.priority == own && peer.address == source {
+            return self.notice(
+                now,
+                Notice::DuplicateRouter {
+                    src: source,
+                    mac: peer.mac,
+                },
+            );
+        }
+        if own == Priority::OWNER && peer.priority == Priority::OWNER {
+            self.notice(
+                now,
+                Notice::SecondOwner {
+                    src: peer.address,
+                    mac: peer.mac,
+                },
+            );
+        }
+        if (peer.priority, peer.address) > (own, source) {
+            self.step_down(now, peer, own);
+        } else {
+            self.answer_lower(now, peer);
+        }
+    }
+
+    /// Yields to a better Active on the very delivery of its advert.
+    fn step_down(&mut self, now: Instant, peer: Peer, own: Priority) {
+        if self
+            .announcer
+            .last()
+            .is_some_and(|last| now.since(last) < OVERTAKEN)
+        {
+            // Our announcement may have overtaken the winner's: a lower advert makes it announce
+            // again (R7), so that the clients do not stay with us.
+            self.send(Some(own));
+        }
+        self.disown();
+        self.listen(now, Some(peer), None, Because::Better { peer, own });
+    }
+
+    /// Asserts the Active state towards a router that should be Backup, and towards the switches
+    /// and clients that its announcements misled.
+    fn answer_lower(&mut self, now: Instant, peer: Peer) {
+        let own = self.config.interval.duration();
+        match self
+            .checksums
+            .ignored(now, &peer, own, self.config.checksum)
+        {
+            Ignored::NotYet => {}
+            Ignored::TryBoth => self.notice(now, Notice::BothChecksums { peer: peer.address }),
+            Ignored::For(since) => {
+                let both_forms = self.checksums.sends_both(self.config.checksum);
+                self.notice(
+                    now,
+                    Notice::Unheard {
+                        peer,
+                        since,
+                        both_forms,
+                    },
+                );
+            }
+        }
+        if self.defence.take(now) {
+            self.send_beside_schedule(now);
+            self.announcer.again(now);
+        }
+    }
+
+    /// Somebody says that it leaves: make clear who stays (RFC 9568 section 6.4.3).
+    pub(super) fn active_goodbye(&mut self, now: Instant) {
+        if self.defence.take(now) {
+            self.advertise(now);
+        }
+    }
+
+    /// Another host claims an address that we hold.
+    pub(super) fn active_claim(&mut self, now: Instant, claim: Claim) {
+        self.stats.foreign_claims += 1;
+        self.defence.claimed(now, claim.mac);
+        let Claim { address, mac } = claim;
+        let (claims, persistent) = (self.defence.claims(), self.defence.is_persistent());
+        self.notice(
+            now,
+            Notice::ForeignClaim {
+                address,
+                mac,
+                claims,
+                persistent,
+            },
+        );
+        if self.announcing() && self.defence.take(now) {
+            self.announcer.again(now);
+        }
+    }
+
+    /// The kernel answered.
+    pub(super) fn on_owned(&mut self, now: Instant, result: Result<(), AddressRefused>) {
+        match (&mut self.state, self.link, result) {
+            (State::Active(active), Link::Up { mac, .. }, Ok(())) => {
+                active.held = true;
+                self.refusals = 0;
+                self.unclaimed = false;
+                self.announcer
+                    .start(now, self.config.addresses.clone(), mac);
+            }
+            (State::Active(_), _, Err(refused)) => {
+                self.send(None);
+                self.disown();
+                self.address_refused(now, refused);
+            }
+            (State::Releasing(releasing), _, Ok(())) => releasing.held = true,
+            (State::Releasing(_), _, Err(refused)) => {
+                self.finish(now, Because::Refused(refused));
+            }
+            (State::Active(_) | State::Initialize | State::Backup(_) | State::Fault(_), _, _) => {}
+        }
+    }
+
+    /// Advertises at once and counts the interval from here, if Active.
+    pub(super) fn advertise(&mut self, now: Instant) {
+        let State::Active(active) = &mut self.state else {
+            return;
+        };
+        active.advert_at = now + self.config.interval.duration();
+        self.send_beside_schedule(now);
+    }
+
+    fn send_beside_schedule(&mut self, now: Instant) {
+        let State::Active(active) = &mut self.state else {
+            return;
+        };
+        active.sent_at = now;
+        self.send(Some(self.priority()));
+    }
+}
+
+/// How long after our last announcement a winner is made to announce again.
+const OVERTAKEN: Duration = Duration::from_secs(5);

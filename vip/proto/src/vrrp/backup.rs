@@ -1,0 +1,174 @@
+//! Backup: listening for the Active (RFC 9568 section 6.4.2).
+
+use std::net::Ipv4Addr;
+
+use kedge_core::Instant;
+
+use super::{
+    Because, Link, Output, Peer, health,
+    router::Router,
+    state::{Backup, Cause, Fault, State},
+    timing::{active_down, skew},
+};
+use crate::claim::{Claim, Probe};
+
+impl Router {
+    /// Begins to take part: the owner of the address is Active at once, everybody else listens.
+    pub(super) fn take_part(&mut self, now: Instant, because: Because) {
+        match self.link {
+            Link::Down(loss) => {
+                self.enter(
+                    now,
+                    State::Fault(Fault::Link(loss)),
+                    Because::LinkDown(loss),
+                );
+            }
+            Link::Up { .. } if self.config.owner => self.take_over(now, Because::OwnsAddress),
+            Link::Up { mac, .. } => {
+                self.preempt_from = now + self.config.preempt_delay;
+                let addresses = &self.config.addresses;
+                let probe = self
+                    .unclaimed
+                    .then(|| Probe::start(now, addresses.clone(), mac));
+                self.listen(now, None, probe, because);
+                self.wait_for_probes();
+            }
+        }
+    }
+
+    /// Enters Backup with a full `Active_Down_Interval` of `active`, or of our own without one.
+    pub(super) fn listen(
+        &mut self,
+        now: Instant,
+        active: Option<Peer>,
+        probe: Option<Probe>,
+        because: Because,
+    ) {
+        self.active = active;
+        self.interval = active.map_or(self.config.interval, |peer| peer.interval);
+        self.fresh.cancel();
+        let down_at = now + active_down(self.interval, self.priority());
+        let backup = Backup {
+            since: now,
+            down_at,
+            cause: Cause::Silence,
+            probe,
+        };
+        self.enter(now, State::Backup(backup), because);
+    }
+
+    /// When a Backup becomes Active if it hears nothing more.
+    pub(super) fn takes_over_at(&self, backup: &Backup) -> Instant {
+        backup.down_at.max(self.not_before)
+    }
+
+    pub(super) fn backup_timeout(&mut self, now: Instant) {
+        let State::Backup(backup) = &mut self.state else {
+            return;
+        };
+        if let Some(probe) = &mut backup.probe {
+            probe.handle_timeout(now);
+        }
+        let State::Backup(backup) = &self.state else {
+            return;
+        };
+        if now < self.takes_over_at(backup) {
+            return;
+        }
+        let own = self.priority();
+        let because = match (backup.cause, self.active) {
+            (Cause::Preempt(peer), _) => Because::Preempted { peer, own },
+            (Cause::Pull(peer), _) => Because::Unhealthy { peer, own },
+            (Cause::Goodbye, Some(peer)) => Because::Goodbye { peer },
+            (Cause::Silence, Some(peer)) => Because::Silence {
+                peer,
+                since: now.since(peer.heard_at),
+            },
+            (Cause::Goodbye | Cause::Silence, None) => Because::NobodyHeard {
+                since: now.since(backup.since),
+            },
+        };
+        if matches!(backup.cause, Cause::Preempt(_) | Cause::Pull(_)) {
+            self.damping.overruled(now);
+        }
+        self.take_over(now, because);
+    }
+
+    pub(super) fn backup_advert(&mut self, now: Instant, peer: Peer, ours: bool) {
+        let own = self.priority();
+        let ill = ours && health::may_pull(&self.config, self.verdict, peer.priority);
+        let overruling = self.damping.allows(now);
+        let preempting = self.config.preempt && now >= self.preempt_from && overruling;
+        let lower = peer.priority < own;
+        let State::Backup(backup) = &mut self.state else {
+            return;
+        };
+        if ours {
+            // The address is served by a virtual router: no stranger owns it.
+            backup.probe = None;
+            self.unclaimed = false;
+            self.not_before = now;
+        }
+        if ill && matches!(backup.cause, Cause::Pull(_)) {
+            return;
+        }
+        if ill && overruling && self.fresh.ask(now) {
+            self.outputs.push_back(Output::ProbeHealth);
+        }
+        if lower && preempting {
+            backup.cause = Cause::Preempt(peer);
+            return;
+        }
+        backup.cause = Cause::Silence;
+        backup.down_at = now + active_down(peer.interval, own);
+        self.active = Some(peer);
+        self.interval = peer.interval;
+        if !ill {
+            self.fresh.cancel();
+        }
+    }
+
+    /// A goodbye counts only from the Active that we follow, and repeated ones never postpone
+    /// the election.
+    pub(super) fn backup_goodbye(&mut self, now: Instant, src: Ipv4Addr) {
+        let skew = skew(self.interval, self.priority());
+        let followed = self.active.is_some_and(|peer| peer.address == src);
+        let State::Backup(backup) = &mut self.state else {
+            return;
+        };
+        if followed {
+            backup.down_at = backup.down_at.min(now + skew);
+            backup.cause = Cause::Goodbye;
+        }
+    }
+
+    /// Our own service has just been probed because the Active is not healthy.
+    pub(super) fn on_probed(&mut self, now: Instant, healthy: bool) {
+        self.fresh.answered(now, healthy);
+        let skew = skew(self.interval, self.priority());
+        let ill = self.active.filter(|peer| {
+            healthy
+                && self.damping.allows(now)
+                && health::may_pull(&self.config, self.verdict, peer.priority)
+        });
+        let State::Backup(backup) = &mut self.state else {
+            return;
+        };
+        if let Some(peer) = ill {
+            backup.down_at = backup.down_at.min(now + skew);
+            backup.cause = Cause::Pull(peer);
+        }
+    }
+
+    /// Somebody claims an address: an answer to our probes, unless a virtual router serves it.
+    pub(super) fn backup_claim(&mut self, now: Instant, claim: Claim) {
+        let State::Backup(backup) = &self.state else {
+            return;
+        };
+        let window = active_down(self.interval, self.priority());
+        let served = self.served_at.is_some_and(|at| now.since(at) <= window);
+        if backup.probe.is_some() && !served {
+            self.address_in_use(now, claim);
+        }
+    }
+}

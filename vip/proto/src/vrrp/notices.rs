@@ -1,0 +1,69 @@
+//! Telling people once, not with every packet.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use kedge_core::Instant;
+
+use super::Notice;
+use crate::wire::Mac;
+
+/// Which notices were given lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Notices {
+    given: [Option<(Key, Instant)>; 8],
+}
+
+/// What makes two notices the same for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    ForeignClaim(Mac, bool),
+    Unheard(Ipv4Addr, bool),
+    VridInUse(Mac),
+    AddressesDiffer(Ipv4Addr),
+    IntervalDiffers(Ipv4Addr),
+    DuplicateRouter(Mac),
+    SecondOwner(Mac),
+    BothChecksums(Ipv4Addr),
+}
+
+impl Notices {
+    /// Whether `notice` is news; if so it is remembered, in place of the oldest one.
+    pub(super) fn is_news(&mut self, now: Instant, notice: &Notice) -> bool {
+        let key = key(notice);
+        let known = |slot: &Option<(Key, Instant)>| {
+            slot.is_some_and(|(given, at)| given == key && now.since(at) < AGAIN)
+        };
+        if self.given.iter().any(known) {
+            return false;
+        }
+        let oldest = self.given.iter_mut().min_by_key(|slot| match slot {
+            Some((given, _)) if *given == key => Instant::ZERO,
+            Some((_, at)) => *at,
+            None => Instant::ZERO,
+        });
+        if let Some(slot) = oldest {
+            *slot = Some((key, now));
+        }
+        true
+    }
+}
+
+fn key(notice: &Notice) -> Key {
+    match notice {
+        Notice::ForeignClaim {
+            mac, persistent, ..
+        } => Key::ForeignClaim(*mac, *persistent),
+        Notice::Unheard {
+            peer, both_forms, ..
+        } => Key::Unheard(peer.address, *both_forms),
+        Notice::VridInUse { mac, .. } => Key::VridInUse(*mac),
+        Notice::AddressesDiffer { src, .. } => Key::AddressesDiffer(*src),
+        Notice::IntervalDiffers { src, .. } => Key::IntervalDiffers(*src),
+        Notice::DuplicateRouter { mac, .. } => Key::DuplicateRouter(*mac),
+        Notice::SecondOwner { mac, .. } => Key::SecondOwner(*mac),
+        Notice::BothChecksums { peer } => Key::BothChecksums(*peer),
+    }
+}
+
+/// The same notice is repeated at most this often.
+const AGAIN: Duration = Duration::from_secs(60);

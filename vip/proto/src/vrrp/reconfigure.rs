@@ -1,0 +1,66 @@
+//! A new configuration is a difference: what did not change emits nothing.
+
+use kedge_core::Instant;
+
+use super::{
+    Because, Config, ConfigError, Link, router::Router, state::State, timing::active_down,
+};
+use crate::claim::Probe;
+
+impl Router {
+    /// Whether `config` may replace the one in force.
+    pub(super) fn accept_config(&self, config: &Config) -> Result<(), ConfigError> {
+        config.check()?;
+        let (from, to) = (self.config.vrid, config.vrid);
+        if from == to {
+            Ok(())
+        } else {
+            Err(ConfigError::VridChanged { from, to })
+        }
+    }
+
+    pub(super) fn reconfigure(&mut self, now: Instant, config: Config) {
+        let priority = self.priority();
+        let before = std::mem::replace(&mut self.config, config);
+        let addresses = !before.addresses.same_set(&self.config.addresses);
+        let advert =
+            before.addresses != self.config.addresses || before.interval != self.config.interval;
+        if priority != self.priority() {
+            self.priority_changed(now, priority, Because::Configured);
+        } else if advert {
+            self.advertise(now);
+        }
+        match &mut self.state {
+            State::Active(active) if addresses => {
+                active.held = false;
+                self.silence();
+                self.own();
+            }
+            State::Backup(_) if self.config.owner => self.take_over(now, Because::OwnsAddress),
+            State::Backup(_) => self.reconfigure_backup(now, addresses),
+            State::Releasing(_) if before.interval != self.config.interval => {
+                self.goodbye_again(now);
+            }
+            State::Initialize | State::Active(_) | State::Releasing(_) | State::Fault(_) => {}
+        }
+    }
+
+    fn reconfigure_backup(&mut self, now: Instant, addresses: bool) {
+        if self.active.is_none() {
+            self.interval = self.config.interval;
+        }
+        let soonest = now + active_down(self.interval, self.priority());
+        let Link::Up { mac, .. } = self.link else {
+            return;
+        };
+        let State::Backup(backup) = &mut self.state else {
+            return;
+        };
+        // Only an advert may postpone it.
+        backup.down_at = backup.down_at.min(soonest);
+        if addresses && backup.probe.is_some() {
+            backup.probe = Some(Probe::start(now, self.config.addresses.clone(), mac));
+            self.wait_for_probes();
+        }
+    }
+}
