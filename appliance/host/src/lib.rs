@@ -5,6 +5,7 @@
 //! It reads and applies; it decides nothing.
 
 pub mod identity;
+pub mod layers;
 pub mod local;
 pub mod notify;
 pub mod root;
