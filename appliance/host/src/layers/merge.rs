@@ -78,6 +78,6 @@ fn contradiction(error: &Error, origins: &Origins) -> Box<Problem> {
     for origin in origins.below(&key) {
         problem = problem.evidence(origin);
     }
-    problem
-        .fix(Fix::text("let one layer alone set this key").command("kedge config view --origins"))
+    let fix = Fix::text("let one layer alone set this key").command("kedge config view --origins");
+    Box::new(problem.fix(fix))
 }
