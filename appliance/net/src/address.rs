@@ -1,1 +1,458 @@
 //! Addresses Kedge owns: a desired set, compared with the kernel.
+//!
+//! Every address carries our protocol number ([`crate::PROTOCOL`]) and nothing that does not is
+//! touched. The address of a VIP is *leased*: the kernel removes it by itself when it is not
+//! renewed, so that a process that hangs or dies stops answering for it. A tunnel's own address is
+//! *permanent*. Each [`Owned`] manages one of the two kinds and never sees the other's.
+
+use std::{collections::BTreeMap, io, time::Duration};
+
+use ipnet::IpNet;
+use kedge_core::{Code, Coded, Fix, Instant, Problem};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    address::{
+        AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol,
+        CacheInfo,
+    },
+};
+
+use crate::{
+    PROTOCOL,
+    monitor::{Address, Monitor},
+    privilege,
+    rtnl::Requests,
+};
+
+/// How long the kernel keeps an address of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// [`LEASE`], renewed every [`RENEWAL`].
+    Leased,
+    /// Until it is removed.
+    Permanent,
+}
+
+/// How long a leased address outlives its last renewal.
+pub const LEASE: Duration = Duration::from_secs(2);
+/// How often a leased address is renewed.
+pub const RENEWAL: Duration = Duration::from_millis(500);
+
+/// An address on a link, by the link's index.
+pub type Place = (u32, IpNet);
+
+/// The addresses of one kind that Kedge holds in the network namespace it was opened in.
+#[derive(Debug)]
+pub struct Owned {
+    requests: Requests,
+    lifetime: Lifetime,
+    held: BTreeMap<Place, Held>,
+}
+
+/// What happened to an address that is held, outside a call that asked for it.
+#[derive(Debug)]
+pub enum Report {
+    /// Somebody removed it; it is back.
+    Readded {
+        /// Which.
+        place: Place,
+        /// How often that happened since it was taken.
+        times: u32,
+    },
+    /// It could not be renewed or put back; it is tried again.
+    Failed {
+        /// Which.
+        place: Place,
+        /// Why.
+        error: AddressError,
+    },
+}
+
+/// An address could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// No socket for requests.
+    #[error("cannot open a netlink socket")]
+    Open(#[source] io::Error),
+    /// The kernel did not tell which addresses there are.
+    #[error("cannot read the addresses of the host")]
+    Read(#[source] io::Error),
+    /// The kernel refused to add or renew it.
+    #[error("the kernel refused the address {net} on interface {ifindex}")]
+    Add {
+        /// The interface.
+        ifindex: u32,
+        /// The address.
+        net: IpNet,
+        /// Its answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel refused to remove it.
+    #[error("the kernel refused to remove {net} from interface {ifindex}")]
+    Remove {
+        /// The interface.
+        ifindex: u32,
+        /// The address.
+        net: IpNet,
+        /// Its answer.
+        #[source]
+        source: io::Error,
+    },
+    /// The address is there and is not ours.
+    #[error("{net} is already on interface {ifindex}, and Kedge did not put it there")]
+    Foreign {
+        /// The interface.
+        ifindex: u32,
+        /// The address.
+        net: IpNet,
+    },
+}
+
+#[derive(Debug)]
+struct Held {
+    /// When it is renewed, or put back when it is missing.
+    due: Instant,
+    missing: bool,
+    readded: u32,
+    /// How long the next re-adding waits; grows while somebody fights over the address.
+    patience: Duration,
+    readded_at: Instant,
+}
+
+impl Owned {
+    /// Opens the socket in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused a socket.
+    pub fn open(lifetime: Lifetime) -> Result<Self, AddressError> {
+        let requests = Requests::open().map_err(AddressError::Open)?;
+        Ok(Self {
+            requests,
+            lifetime,
+            held: BTreeMap::new(),
+        })
+    }
+
+    /// Adds an address, or takes over one of ours that is there already. One round trip to the
+    /// kernel when it is not there.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused it; it is not held then.
+    pub fn hold(&mut self, now: Instant, (ifindex, net): Place) -> Result<(), AddressError> {
+        self.add(ifindex, net)?;
+        let held = Held {
+            due: self.next_renewal(now),
+            missing: false,
+            readded: 0,
+            patience: Duration::ZERO,
+            readded_at: now,
+        };
+        self.held.insert((ifindex, net), held);
+        Ok(())
+    }
+
+    /// Removes an address. One that is gone already, with or without its link, is removed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused; a leased address goes by itself within [`LEASE`].
+    pub fn release(&mut self, (ifindex, net): Place) -> Result<(), AddressError> {
+        self.held.remove(&(ifindex, net));
+        self.remove(ifindex, net)
+    }
+
+    /// Makes the held set what `desired` says, and says what could not be done.
+    pub fn reconcile(
+        &mut self,
+        now: Instant,
+        desired: impl IntoIterator<Item = Place>,
+    ) -> Vec<AddressError> {
+        let desired: std::collections::BTreeSet<Place> = desired.into_iter().collect();
+        let surplus: Vec<Place> = self
+            .held
+            .keys()
+            .filter(|place| !desired.contains(*place))
+            .copied()
+            .collect();
+        let mut refused = Vec::new();
+        refused.extend(
+            surplus
+                .into_iter()
+                .filter_map(|place| self.release(place).err()),
+        );
+        for place in desired {
+            if !self.held.contains_key(&place) {
+                refused.extend(self.hold(now, place).err());
+            }
+        }
+        refused
+    }
+
+    /// Whether the address is in the desired set.
+    #[must_use]
+    pub fn holds(&self, place: Place) -> bool {
+        self.held.contains_key(&place)
+    }
+
+    /// Removes what carries our number and is not held: the leftovers of a process that died.
+    /// Only addresses of this kind, and only on `ifindex` when one is given.
+    ///
+    /// # Errors
+    ///
+    /// The kernel could not be read, or refused.
+    pub fn remove_leftovers(&mut self, on: Option<u32>) -> Result<Vec<Place>, AddressError> {
+        let mut ours = Vec::new();
+        let permanent = self.lifetime == Lifetime::Permanent;
+        self.read(|ifindex, address| {
+            if address.protocol == PROTOCOL
+                && address.permanent == permanent
+                && on.is_none_or(|on| on == ifindex)
+            {
+                ours.push((ifindex, address.net));
+            }
+        })?;
+        ours.retain(|place| !self.held.contains_key(place));
+        for &(ifindex, net) in &ours {
+            self.remove(ifindex, net)?;
+        }
+        Ok(ours)
+    }
+
+    /// Compares the held set with what a freshly drained monitor saw. What is missing is put back
+    /// by the next [`handle_timeout`](Self::handle_timeout) that is due; what is on a link that is
+    /// gone is forgotten.
+    pub fn compare(&mut self, now: Instant, monitor: &Monitor) {
+        self.held
+            .retain(|(ifindex, _), _| monitor.link(*ifindex).is_some());
+        for ((ifindex, net), held) in &mut self.held {
+            let there = monitor.link(*ifindex).is_some_and(|link| {
+                link.addresses
+                    .iter()
+                    .any(|known| known.net == *net && known.protocol == PROTOCOL)
+            });
+            if there || held.missing {
+                continue;
+            }
+            if now.since(held.readded_at) > PEACE {
+                held.patience = Duration::ZERO;
+            }
+            held.missing = true;
+            held.due = now + held.patience;
+            held.patience = (held.patience * 2).clamp(FIRST_PATIENCE, LAST_PATIENCE);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.held
+            .values()
+            .map(|held| held.due)
+            .min()
+            .filter(|due| *due < Instant::FAR)
+    }
+
+    /// Renews what is due and puts back what is missing.
+    pub fn handle_timeout(&mut self, now: Instant) -> Vec<Report> {
+        let due: Vec<Place> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.due <= now)
+            .map(|(place, _)| *place)
+            .collect();
+        due.into_iter()
+            .filter_map(|place| self.renew(now, place))
+            .collect()
+    }
+
+    fn renew(&mut self, now: Instant, place: Place) -> Option<Report> {
+        let (ifindex, net) = place;
+        let missing = self.held.get(&place)?.missing;
+        let done = if missing {
+            self.add(ifindex, net)
+        } else {
+            self.replace(ifindex, net)
+        };
+        let next = self.next_renewal(now);
+        let held = self.held.get_mut(&place)?;
+        match done {
+            Ok(added) => {
+                held.due = next;
+                held.missing = false;
+                if !(missing && added == Added::Anew) {
+                    return None;
+                }
+                held.readded += 1;
+                held.readded_at = now;
+                Some(Report::Readded {
+                    place,
+                    times: held.readded,
+                })
+            }
+            Err(error) => {
+                held.due = now + RENEWAL;
+                Some(Report::Failed { place, error })
+            }
+        }
+    }
+
+    fn next_renewal(&self, now: Instant) -> Instant {
+        match self.lifetime {
+            Lifetime::Leased => now + RENEWAL,
+            Lifetime::Permanent => Instant::FAR,
+        }
+    }
+
+    fn add(&mut self, ifindex: u32, net: IpNet) -> Result<Added, AddressError> {
+        let message = self.message(ifindex, net);
+        let request = RouteNetlinkMessage::NewAddress(message);
+        match self.requests.change(request, NLM_F_CREATE | NLM_F_EXCL) {
+            Ok(()) => Ok(Added::Anew),
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
+                let mut ours = false;
+                self.read(|on, address| {
+                    ours |= on == ifindex && address.net == net && address.protocol == PROTOCOL;
+                })?;
+                if ours {
+                    self.replace(ifindex, net)
+                } else {
+                    Err(AddressError::Foreign { ifindex, net })
+                }
+            }
+            Err(source) => Err(AddressError::Add {
+                ifindex,
+                net,
+                source,
+            }),
+        }
+    }
+
+    fn replace(&mut self, ifindex: u32, net: IpNet) -> Result<Added, AddressError> {
+        let request = RouteNetlinkMessage::NewAddress(self.message(ifindex, net));
+        self.requests
+            .change(request, NLM_F_CREATE | NLM_F_REPLACE)
+            .map(|()| Added::Again)
+            .map_err(|source| AddressError::Add {
+                ifindex,
+                net,
+                source,
+            })
+    }
+
+    fn remove(&mut self, ifindex: u32, net: IpNet) -> Result<(), AddressError> {
+        let mut message = AddressMessage::default();
+        fill_header(&mut message, ifindex, net);
+        message.attributes.push(AddressAttribute::Local(net.addr()));
+        match self
+            .requests
+            .change(RouteNetlinkMessage::DelAddress(message), 0)
+        {
+            Err(source) if !is_gone(&source) => Err(AddressError::Remove {
+                ifindex,
+                net,
+                source,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&mut self, mut each: impl FnMut(u32, Address)) -> Result<(), AddressError> {
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        self.requests
+            .dump(request, |message| {
+                if let RouteNetlinkMessage::NewAddress(message) = message
+                    && let Some(address) = Address::read(&message)
+                {
+                    each(message.header.index, address);
+                }
+            })
+            .map_err(AddressError::Read)
+    }
+
+    /// The whole address. A renewal is the same message: the kernel clears whatever is left out,
+    /// our protocol number first.
+    fn message(&self, ifindex: u32, net: IpNet) -> AddressMessage {
+        let mut message = AddressMessage::default();
+        fill_header(&mut message, ifindex, net);
+        let mut flags = AddressFlags::Noprefixroute;
+        if net.addr().is_ipv6() {
+            flags |= AddressFlags::Nodad;
+        }
+        let mut lifetime = CacheInfo::default();
+        (lifetime.ifa_valid, lifetime.ifa_preferred) = match self.lifetime {
+            Lifetime::Permanent => (u32::MAX, u32::MAX),
+            Lifetime::Leased => {
+                let seconds = u32::try_from(LEASE.as_secs()).unwrap_or(u32::MAX);
+                // A deprecated IPv6 address is not chosen as a source; IPv4 knows no such thing.
+                (seconds, if net.addr().is_ipv6() { 0 } else { seconds })
+            }
+        };
+        message.attributes = vec![
+            AddressAttribute::Local(net.addr()),
+            AddressAttribute::Address(net.addr()),
+            AddressAttribute::Flags(flags),
+            AddressAttribute::CacheInfo(lifetime),
+            AddressAttribute::Protocol(AddressProtocol::Other(PROTOCOL)),
+        ];
+        message
+    }
+}
+
+impl Coded for AddressError {
+    fn problem(&self) -> Problem {
+        match self {
+            Self::Open(error) | Self::Read(error) => {
+                privilege::problem(Code::NetKernel, self.to_string(), error)
+            }
+            Self::Add { source, .. } => {
+                privilege::problem(Code::VipAddressRefused, self.to_string(), source)
+            }
+            Self::Remove { source, .. } => {
+                privilege::problem(Code::NetKernel, self.to_string(), source)
+            }
+            Self::Foreign { net, .. } => Problem::new(Code::VipAddressRefused, self.to_string())
+                .consequence("Kedge leaves it alone, so it cannot move the address either")
+                .fix(
+                    Fix::text("remove the address from the host's own network configuration")
+                        .command(format!("ip address show to {net}")),
+                ),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Added {
+    Anew,
+    Again,
+}
+
+fn fill_header(message: &mut AddressMessage, ifindex: u32, net: IpNet) {
+    let header = &mut message.header;
+    header.family = if net.addr().is_ipv6() {
+        AddressFamily::Inet6
+    } else {
+        AddressFamily::Inet
+    };
+    header.prefix_len = net.prefix_len();
+    header.flags = AddressHeaderFlags::empty();
+    header.index = ifindex;
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EADDRNOTAVAIL | libc::ENODEV)
+    )
+}
+
+/// Somebody who removes the address again within this time fights over it.
+const PEACE: Duration = Duration::from_secs(60);
+const FIRST_PATIENCE: Duration = Duration::from_millis(100);
+const LAST_PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

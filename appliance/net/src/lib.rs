@@ -10,11 +10,16 @@ pub mod link;
 pub mod monitor;
 pub mod netns;
 pub mod nft;
+mod privilege;
+mod rtnl;
+pub mod sched;
 pub mod splice;
+pub mod station;
 pub mod sys;
 pub mod tun;
 pub mod udp;
 pub mod vrrp;
+pub mod wait;
 
 /// The protocol number of every address (`IFA_PROTO`) and route Kedge installs.
 pub const PROTOCOL: u8 = 107;

@@ -1,10 +1,13 @@
 //! System calls. The only place with `unsafe`; every block says why it is sound.
-#![expect(unsafe_code, reason = "the one room for system calls without a safe wrapper")]
+#![expect(
+    unsafe_code,
+    reason = "the one room for system calls without a safe wrapper"
+)]
 
 pub mod clock;
+pub mod monitor;
 pub mod netns;
 pub mod packet;
 pub mod sched;
-pub mod splice;
 pub mod tun;
 pub mod udp;

@@ -1,1 +1,257 @@
-//! System calls for `packet`.
+//! `AF_PACKET` sockets: the parts of the interface that no safe wrapper offers.
+
+use std::{
+    io,
+    mem::{MaybeUninit, size_of, zeroed},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+/// A classic BPF instruction.
+pub type Instruction = libc::sock_filter;
+
+/// A station's hardware address.
+pub type Mac = [u8; 6];
+
+/// What a packet socket hands over: whole frames, or packets without the link-layer header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Ethernet frames.
+    Frame,
+    /// Network-layer packets.
+    Packet,
+}
+
+/// One received frame's size and origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its full length; more than the buffer when it was cut.
+    pub length: usize,
+    /// Who sent it.
+    pub mac: Mac,
+    /// The kernel saw it addressed to somebody else (a promiscuous interface).
+    pub for_other_host: bool,
+}
+
+/// A packet socket bound to one interface; it never sees what this host sends.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+    ifindex: i32,
+    ethertype: u16,
+}
+
+impl PacketSocket {
+    /// Opens the socket; the filter stands before the first packet can arrive.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer, `EPERM` without `CAP_NET_RAW`.
+    pub fn open(
+        layer: Layer,
+        ethertype: u16,
+        ifindex: u32,
+        filter: &[Instruction],
+    ) -> io::Result<Self> {
+        let kind = match layer {
+            Layer::Frame => libc::SOCK_RAW,
+            Layer::Packet => libc::SOCK_DGRAM,
+        };
+        let ifindex = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers. Protocol 0 means that nothing arrives before `bind`.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, flags, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just opened and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = Self {
+            fd,
+            ifindex,
+            ethertype,
+        };
+        socket.set_filter(filter)?;
+        set_option(
+            socket.as_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_IGNORE_OUTGOING,
+            &1_i32,
+        )?;
+        let address = socket.link_address([0; 6]);
+        // SAFETY: `address` is a valid `sockaddr_ll` and its size is given.
+        let status = unsafe {
+            libc::bind(
+                socket.fd.as_raw_fd(),
+                (&raw const address).cast(),
+                socklen::<libc::sockaddr_ll>(),
+            )
+        };
+        if status == 0 {
+            Ok(socket)
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Replaces the filter in one step.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the program.
+    pub fn set_filter(&self, filter: &[Instruction]) -> io::Result<()> {
+        let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // The kernel only reads the instructions.
+        let program = libc::sock_fprog {
+            len: length,
+            filter: filter.as_ptr().cast_mut(),
+        };
+        set_option(
+            self.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            &program,
+        )
+    }
+
+    /// Takes one queued frame, if there is one. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer, `ENETDOWN` or `ENODEV` once after the interface went.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
+        // SAFETY: all zero is a valid `sockaddr_ll`.
+        let mut from: libc::sockaddr_ll = unsafe { zeroed() };
+        let mut from_length = socklen::<libc::sockaddr_ll>();
+        // SAFETY: both pointers are valid for the lengths given with them.
+        let length = unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                (&raw mut from).cast(),
+                &raw mut from_length,
+            )
+        };
+        match usize::try_from(length) {
+            Ok(length) => {
+                let [a, b, c, d, e, f, ..] = from.sll_addr;
+                let for_other_host = from.sll_pkttype == libc::PACKET_OTHERHOST;
+                Ok(Some(Arrival {
+                    length,
+                    mac: [a, b, c, d, e, f],
+                    for_other_host,
+                }))
+            }
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Sends one frame. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer.
+    pub fn send(&self, to: Mac, frame: &[u8]) -> io::Result<()> {
+        let address = self.link_address(to);
+        // SAFETY: both pointers are valid for the lengths given with them.
+        let sent = unsafe {
+            libc::sendto(
+                self.fd.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                libc::MSG_DONTWAIT,
+                (&raw const address).cast(),
+                socklen::<libc::sockaddr_ll>(),
+            )
+        };
+        if sent < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Packets the kernel dropped on this socket since the last call because the queue was full.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer.
+    pub fn take_drops(&self) -> io::Result<u32> {
+        let mut statistics = MaybeUninit::<libc::tpacket_stats>::zeroed();
+        let mut length = socklen::<libc::tpacket_stats>();
+        // SAFETY: the pointer is valid for the length given with it.
+        let status = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                statistics.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: all zero is a valid `tpacket_stats`, and the kernel has filled it.
+        Ok(unsafe { statistics.assume_init() }.tp_drops)
+    }
+
+    fn link_address(&self, mac: Mac) -> libc::sockaddr_ll {
+        let [a, b, c, d, e, f] = mac;
+        // SAFETY: all zero is a valid `sockaddr_ll`.
+        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+        address.sll_family = u16::try_from(libc::AF_PACKET).unwrap_or_default();
+        address.sll_protocol = self.ethertype.to_be();
+        address.sll_ifindex = self.ifindex;
+        address.sll_halen = 6;
+        address.sll_addr = [a, b, c, d, e, f, 0, 0];
+        address
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Sets the queueing priority of everything a socket sends (`SO_PRIORITY`).
+///
+/// # Errors
+///
+/// The kernel's answer; values above 6 need `CAP_NET_ADMIN`.
+pub fn set_priority(socket: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
+    set_option(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_PRIORITY,
+        &libc::c_int::from(priority),
+    )
+}
+
+fn set_option<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: `value` is valid for its own size and the kernel only reads it.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            socklen::<T>(),
+        )
+    };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn socklen<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
+}

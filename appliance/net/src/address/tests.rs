@@ -1,0 +1,252 @@
+use std::time::Instant as Wall;
+
+use super::*;
+use crate::{
+    clock::now,
+    link::Links,
+    netns::{Lease, Namespace, tests::root},
+};
+
+/// Runs `test` in a namespace with a link `eth0`, 10.20.14.11/24, and its index.
+fn in_a_host(test: impl FnOnce(u32) + Send) {
+    if !root() {
+        return;
+    }
+    let lease = Lease::take().unwrap();
+    let host = Namespace::create(&lease.namespace("a")).unwrap();
+    host.run(|| {
+        let mut links = Links::open().unwrap();
+        links.veth("eth0", "eth1", None).unwrap();
+        links.up("eth0").unwrap();
+        links.up("eth1").unwrap();
+        links.add_address("eth0", net("10.20.14.11/24")).unwrap();
+        test(links.index("eth0").unwrap());
+    })
+    .unwrap();
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+fn seen(monitor: &mut Monitor, ifindex: u32, wanted: IpNet) -> Option<Address> {
+    monitor.drain().unwrap();
+    let link = monitor.link(ifindex).unwrap();
+    link.addresses
+        .iter()
+        .find(|address| address.net == wanted)
+        .cloned()
+}
+
+fn eventually(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Duration {
+    let start = Wall::now();
+    while !holds() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    println!("{what}: {:?}", start.elapsed());
+    start.elapsed()
+}
+
+#[test]
+fn a_leased_address_carries_our_number_through_its_renewals_and_ends_without_them() {
+    in_a_host(|eth0| {
+        let vip = net("10.20.14.10/32");
+        let mut monitor = Monitor::open().unwrap();
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        let start = Wall::now();
+        owned.hold(now(), (eth0, vip)).unwrap();
+        println!("added in {:?}", start.elapsed());
+        let first = seen(&mut monitor, eth0, vip).unwrap();
+        assert_eq!((first.protocol, first.permanent), (PROTOCOL, false));
+
+        let due = owned.poll_timeout().unwrap();
+        assert!(owned.handle_timeout(due).is_empty());
+        let renewed = seen(&mut monitor, eth0, vip).unwrap();
+        assert_eq!(renewed.protocol, PROTOCOL, "a renewal keeps the number");
+        assert!(!renewed.permanent);
+        assert_eq!(owned.poll_timeout(), Some(due + RENEWAL));
+
+        let gone = eventually("the kernel ends the lease", LEASE * 2, || {
+            seen(&mut monitor, eth0, vip).is_none()
+        });
+        assert!(gone > LEASE / 2, "{gone:?}");
+    });
+}
+
+#[test]
+fn an_address_is_held_and_released_in_one_round_trip_each() {
+    in_a_host(|eth0| {
+        let vip = net("10.20.14.10/32");
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        let mut times = Vec::new();
+        for _ in 0..50 {
+            let start = Wall::now();
+            owned.hold(now(), (eth0, vip)).unwrap();
+            times.push(start.elapsed());
+            owned.release((eth0, vip)).unwrap();
+        }
+        times.sort();
+        println!("address add: median {:?}, worst {:?}", times[25], times[49]);
+        assert!(times[25] < Duration::from_millis(5));
+        assert!(owned.release((eth0, vip)).is_ok(), "gone is released");
+        assert!(owned.release((9999, vip)).is_ok(), "without its link too");
+    });
+}
+
+#[test]
+fn what_somebody_else_removes_comes_back_and_the_second_time_later() {
+    in_a_host(|eth0| {
+        let vip = net("10.20.14.10/32");
+        let mut monitor = Monitor::open().unwrap();
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        owned.hold(now(), (eth0, vip)).unwrap();
+
+        Links::open().unwrap().delete_address("eth0", vip).unwrap();
+        assert!(seen(&mut monitor, eth0, vip).is_none());
+        let at = now();
+        owned.compare(at, &monitor);
+        assert_eq!(owned.poll_timeout(), Some(at), "at once the first time");
+        let reports = owned.handle_timeout(at);
+        assert!(
+            matches!(reports.as_slice(), [Report::Readded { times: 1, .. }]),
+            "{reports:?}"
+        );
+        assert!(seen(&mut monitor, eth0, vip).is_some());
+
+        Links::open().unwrap().delete_address("eth0", vip).unwrap();
+        monitor.drain().unwrap();
+        owned.compare(at, &monitor);
+        assert_eq!(owned.poll_timeout(), Some(at + FIRST_PATIENCE));
+        assert!(owned.handle_timeout(at).is_empty());
+        let reports = owned.handle_timeout(at + FIRST_PATIENCE);
+        assert!(
+            matches!(reports.as_slice(), [Report::Readded { times: 2, .. }]),
+            "{reports:?}"
+        );
+    });
+}
+
+#[test]
+fn leftovers_of_our_kind_go_and_everything_else_stays() {
+    in_a_host(|eth0| {
+        let (vip, tunnel) = (net("10.20.14.10/32"), net("198.18.0.5/32"));
+        Owned::open(Lifetime::Leased)
+            .unwrap()
+            .hold(now(), (eth0, vip))
+            .unwrap();
+        Owned::open(Lifetime::Permanent)
+            .unwrap()
+            .hold(now(), (eth0, tunnel))
+            .unwrap();
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        assert_eq!(owned.remove_leftovers(Some(eth0 + 1)).unwrap(), []);
+        assert_eq!(owned.remove_leftovers(None).unwrap(), [(eth0, vip)]);
+        let mut monitor = Monitor::open().unwrap();
+        assert!(seen(&mut monitor, eth0, vip).is_none());
+        assert!(seen(&mut monitor, eth0, net("10.20.14.11/24")).is_some());
+        let kept = seen(&mut monitor, eth0, tunnel).unwrap();
+        assert!(kept.permanent && kept.protocol == PROTOCOL);
+    });
+}
+
+#[test]
+fn an_address_that_is_not_ours_is_refused_and_left_alone() {
+    in_a_host(|eth0| {
+        let vip = net("10.20.14.10/32");
+        Links::open().unwrap().add_address("eth0", vip).unwrap();
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        let refused = owned.hold(now(), (eth0, vip)).unwrap_err();
+        assert!(
+            matches!(refused, AddressError::Foreign { .. }),
+            "{refused:?}"
+        );
+        assert_eq!(refused.problem().code, Code::VipAddressRefused);
+        let mut monitor = Monitor::open().unwrap();
+        let there = seen(&mut monitor, eth0, vip).unwrap();
+        assert_ne!(there.protocol, PROTOCOL);
+        assert!(there.permanent);
+    });
+}
+
+#[test]
+fn the_held_set_follows_the_desired_set() {
+    in_a_host(|eth0| {
+        let nets = ["10.20.14.10/32", "10.20.14.9/32", "fd6b:6564:6765::a/128"].map(net);
+        let mut owned = Owned::open(Lifetime::Permanent).unwrap();
+        assert!(
+            owned
+                .reconcile(now(), [(eth0, nets[0]), (eth0, nets[2])])
+                .is_empty()
+        );
+        assert!(
+            owned
+                .reconcile(now(), [(eth0, nets[1]), (eth0, nets[2])])
+                .is_empty()
+        );
+        let mut monitor = Monitor::open().unwrap();
+        assert_eq!(
+            nets.map(|net| owned.holds((eth0, net))),
+            [false, true, true]
+        );
+        assert_eq!(
+            nets.map(|net| seen(&mut monitor, eth0, net).is_some()),
+            [false, true, true]
+        );
+        assert_eq!(owned.poll_timeout(), None, "nothing to renew");
+        assert_eq!(owned.reconcile(now(), [(9999, nets[0])]).len(), 1);
+    });
+}
+
+#[test]
+fn changes_are_seen_by_kind_and_renewals_are_none() {
+    in_a_host(|eth0| {
+        let vip = net("10.20.14.10/32");
+        let mut monitor = Monitor::open().unwrap();
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        owned.hold(now(), (eth0, vip)).unwrap();
+        assert!(monitor.drain().unwrap().addresses);
+        owned.handle_timeout(now() + RENEWAL);
+        assert_eq!(monitor.drain().unwrap(), crate::monitor::Changes::default());
+        Links::open().unwrap().down("eth1").unwrap();
+        eventually("carrier loss is seen", Duration::from_secs(2), || {
+            monitor.drain().unwrap();
+            !monitor.link(eth0).unwrap().is_running()
+        });
+        Links::open().unwrap().delete("eth0").unwrap();
+        assert!(monitor.drain().unwrap().links);
+        assert!(monitor.link(eth0).is_none());
+        owned.compare(now(), &monitor);
+        assert!(!owned.holds((eth0, vip)), "forgotten with its link");
+    });
+}
+
+#[test]
+fn a_flood_of_changes_ends_in_a_resync_with_the_right_contents() {
+    in_a_host(|eth0| {
+        let mut monitor = Monitor::open().unwrap();
+        let mut owned = Owned::open(Lifetime::Permanent).unwrap();
+        // More notifications than any socket buffer holds, none of them taken.
+        for round in 0..40_u32 {
+            for host in 1..=200_u32 {
+                let ip = std::net::Ipv4Addr::from_bits(0x0a63_0000 + host);
+                let place = (eth0, IpNet::new(ip.into(), 32).unwrap());
+                if round % 2 == 0 {
+                    owned.hold(now(), place).unwrap();
+                } else {
+                    owned.release(place).unwrap();
+                }
+            }
+        }
+        owned.hold(now(), (eth0, net("10.20.14.10/32"))).unwrap();
+        let changes = monitor.drain().unwrap();
+        assert!(changes.addresses);
+        println!("resyncs: {}", monitor.resyncs());
+        let link = monitor.link(eth0).unwrap();
+        let v4 = link
+            .addresses
+            .iter()
+            .filter(|address| address.net.addr().is_ipv4());
+        assert_eq!(v4.count(), 2);
+    });
+}

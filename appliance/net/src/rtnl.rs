@@ -1,0 +1,168 @@
+//! One rtnetlink socket that asks the kernel and waits for its answer.
+//!
+//! Requests are answered before `send` returns, so nothing here waits in practice; a limit on the
+//! socket keeps a kernel that breaks that promise from stopping the thread.
+
+use std::{io, time::Duration};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+/// A request socket.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    socket: Socket,
+    sequence: u32,
+    out: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl Requests {
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        // Filters in dumps (`ifindex`) are honoured in strict mode only; older kernels ignore it.
+        let _ = socket.set_netlink_get_strict_chk(true);
+        set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(1)))?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+            out: Vec::new(),
+            buffer: Vec::with_capacity(BUFFER),
+        })
+    }
+
+    /// Asks for a change and waits until the kernel has made or refused it.
+    pub(crate) fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let sequence = self.send(message, NLM_F_REQUEST | NLM_F_ACK | flags)?;
+        let mut answer = None;
+        while answer.is_none() {
+            self.receive()?;
+            for reply in messages(&self.buffer) {
+                let reply = reply?;
+                if reply.header.sequence_number == sequence
+                    && let NetlinkPayload::Error(error) = reply.payload
+                {
+                    answer = Some(error.code.map_or(Ok(()), |_| Err(error.to_io())));
+                }
+            }
+        }
+        answer.unwrap_or(Ok(()))
+    }
+
+    /// Asks for every object of a kind.
+    pub(crate) fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        mut each: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        let sequence = self.send(message, NLM_F_REQUEST | NLM_F_DUMP)?;
+        loop {
+            self.receive()?;
+            for reply in messages(&self.buffer) {
+                let Ok(reply) = reply else { continue };
+                if reply.header.sequence_number != sequence {
+                    continue;
+                }
+                match reply.payload {
+                    NetlinkPayload::InnerMessage(object) => each(object),
+                    NetlinkPayload::Done(_) => return Ok(()),
+                    NetlinkPayload::Error(error) if error.code.is_some() => {
+                        return Err(error.to_io());
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<u32> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, message.into());
+        message.finalize();
+        self.out.clear();
+        self.out.resize(message.buffer_len(), 0);
+        message.serialize(&mut self.out);
+        self.socket.send_to(&self.out, &SocketAddr::new(0, 0), 0)?;
+        Ok(self.sequence)
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        receive(&self.socket, &mut self.buffer)
+    }
+}
+
+/// Takes one datagram that the kernel sent; what other processes send is dropped.
+pub(crate) fn receive(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        buffer.clear();
+        match socket.recv_from(buffer, 0) {
+            Ok((_, from)) if from.port_number() == 0 => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The messages in a datagram. One that cannot be read is an error of its own and does not hide
+/// the next.
+pub(crate) fn messages(
+    datagram: &[u8],
+) -> impl Iterator<Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let length = rest
+            .first_chunk::<4>()
+            .map(|bytes| u32::from_ne_bytes(*bytes))?;
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length >= HEADER)?;
+        let message = rest.get(..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some(
+            NetlinkMessage::deserialize(message)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
+        )
+    })
+}
+
+/// The kernel never sends a datagram larger than this (`NLMSG_GOODSIZE` is at most 32 KiB).
+pub(crate) const BUFFER: usize = 32 * 1024;
+const HEADER: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_cannot_be_read_does_not_hide_the_next() {
+        let mut broken = vec![
+            17, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0,
+        ];
+        let done = [16, 0, 0, 0, 3, 0, 2, 0, 2, 0, 0, 0, 0, 0, 0, 0];
+        broken.extend(done);
+        let read: Vec<_> = messages(&broken).collect();
+        assert_eq!(read.len(), 2);
+        assert!(read[0].is_err());
+        assert_eq!(read[1].as_ref().unwrap().header.sequence_number, 2);
+    }
+
+    #[test]
+    fn no_datagram_makes_it_panic_or_loop() {
+        for length in [0_u32, 1, 15, 16, 17, 4096, u32::MAX] {
+            let mut datagram = length.to_ne_bytes().to_vec();
+            for size in 4..40 {
+                datagram.resize(size, 0xa5);
+                assert!(messages(&datagram).count() <= 3);
+            }
+        }
+    }
+}

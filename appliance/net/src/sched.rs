@@ -1,0 +1,52 @@
+//! The scheduling class of a thread whose deadlines matter.
+
+use std::fmt;
+
+use crate::sys;
+
+/// The real-time priority of the thread that speaks VRRP.
+pub const VRRP_PRIORITY: i32 = 40;
+
+/// What a thread got, to be shown where the intervals it can keep are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// `SCHED_FIFO` at this priority.
+    Fifo(i32),
+    /// The normal class, because real time was not asked for.
+    Normal,
+    /// The normal class, because the kernel refused real time (the OS error number).
+    Refused(i32),
+}
+
+/// Asks for `SCHED_FIFO` for the calling thread and says what came of it.
+#[must_use]
+pub fn real_time(priority: i32) -> Class {
+    match sys::sched::set_fifo(priority) {
+        Ok(()) => Class::Fifo(priority),
+        Err(error) => Class::Refused(error.raw_os_error().unwrap_or_default()),
+    }
+}
+
+/// Keeps the process's pages in memory, so that a deadline does not wait for a disk.
+///
+/// # Errors
+///
+/// The kernel's answer; working without it is possible.
+pub fn lock_memory() -> std::io::Result<()> {
+    sys::sched::lock_memory()
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo(priority) => write!(f, "real time (SCHED_FIFO {priority})"),
+            Self::Normal => f.write_str("normal"),
+            Self::Refused(errno) => write!(
+                f,
+                "normal, because real time was refused ({}): set LimitRTPRIO={VRRP_PRIORITY} or \
+                 give CAP_SYS_NICE",
+                std::io::Error::from_raw_os_error(*errno)
+            ),
+        }
+    }
+}

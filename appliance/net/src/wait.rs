@@ -1,0 +1,180 @@
+//! Waiting without a runtime: a deadline and a doorbell as descriptors, and one call that waits
+//! for any of them.
+//!
+//! tokio's timers tick in whole milliseconds and stand still while the host is suspended; a thread
+//! whose deadlines are a fraction of a millisecond apart waits here.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use kedge_core::Instant;
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    io::Errno,
+    time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    },
+};
+
+/// A deadline as a descriptor that becomes readable, on the clock of [`crate::clock::now`].
+#[derive(Debug)]
+pub struct Alarm {
+    fd: OwnedFd,
+    set: Option<Instant>,
+}
+
+impl Alarm {
+    /// An alarm that never rings.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let fd = timerfd_create(
+            TimerfdClockId::Boottime,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
+        Ok(Self { fd, set: None })
+    }
+
+    /// Rings at `deadline`, or never; costs nothing when that is what it does already.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer; it has no reason to give one.
+    pub fn set(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        let deadline = deadline.filter(|deadline| *deadline < Instant::FAR);
+        if self.set == deadline {
+            return Ok(());
+        }
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // All zero would disarm; a deadline at the epoch is merely long past.
+        let value = deadline.map_or(zero, |deadline| {
+            let nanos = deadline.as_nanos().max(1);
+            Timespec {
+                tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+                tv_nsec: i64::try_from(nanos % 1_000_000_000).unwrap_or_default(),
+            }
+        });
+        let spec = Itimerspec {
+            it_interval: zero,
+            it_value: value,
+        };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec)?;
+        self.set = deadline;
+        Ok(())
+    }
+
+    /// Stops an alarm that rings. A later [`set`](Self::set) arms it anew.
+    pub fn silence(&mut self) {
+        if drain(self.fd.as_fd()) {
+            self.set = None;
+        }
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Wakes a waiting thread from another one.
+#[derive(Debug)]
+pub struct Doorbell(OwnedFd);
+
+impl Doorbell {
+    /// A doorbell nobody has rung.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(
+            0,
+            EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
+        )?))
+    }
+
+    /// Wakes the waiting thread. Never waits; ringing twice is ringing once.
+    pub fn ring(&self) {
+        // The only refusal is a counter at its maximum, and then the bell rings already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Stops the ringing.
+    pub fn silence(&self) {
+        drain(self.0.as_fd());
+    }
+}
+
+impl AsFd for Doorbell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until one of the descriptors is readable or broken.
+///
+/// # Errors
+///
+/// The kernel's answer; a signal is no error.
+pub fn readable(fds: &mut [PollFd<'_>]) -> io::Result<()> {
+    match poll(fds, None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A descriptor to wait for.
+pub fn on<Fd: AsFd>(fd: &Fd) -> PollFd<'_> {
+    PollFd::new(fd, PollFlags::IN)
+}
+
+fn drain(fd: BorrowedFd<'_>) -> bool {
+    let mut count = [0; 8];
+    rustix::io::read(fd, &mut count).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::clock::now;
+
+    #[test]
+    fn an_alarm_rings_at_its_deadline_and_not_before() {
+        let mut alarm = Alarm::new().unwrap();
+        let deadline = now() + Duration::from_micros(2_500);
+        alarm.set(Some(deadline)).unwrap();
+        readable(&mut [on(&alarm)]).unwrap();
+        let late = now().since(deadline);
+        assert!(now() >= deadline);
+        assert!(late < Duration::from_millis(500), "{late:?}");
+        alarm.silence();
+        alarm.set(Some(deadline)).unwrap();
+        readable(&mut [on(&alarm)]).unwrap();
+    }
+
+    #[test]
+    fn a_doorbell_wakes_a_waiting_thread() {
+        let bell = Arc::new(Doorbell::new().unwrap());
+        let other = Arc::clone(&bell);
+        let thread = std::thread::spawn(move || other.ring());
+        readable(&mut [on(&*bell)]).unwrap();
+        bell.silence();
+        thread.join().unwrap();
+        let mut alarm = Alarm::new().unwrap();
+        alarm.set(Some(now())).unwrap();
+        let mut fds = [on(&*bell), on(&alarm)];
+        readable(&mut fds).unwrap();
+        assert!(fds[0].revents().is_empty());
+    }
+}
