@@ -17,9 +17,11 @@ use std::{
 use kedge_core::{Code, Coded, Fix, Problem};
 use rustix::{
     mount::{MountPropagationFlags, UnmountFlags},
-    process::{Pid, PidfdFlags, Signal},
+    process::PidfdFlags,
     thread::LinkNameSpaceType,
 };
+
+pub use rustix::process::{Pid, Signal};
 
 pub use self::{
     lease::{Collected, Lease, LeaseError, Leftovers, collect, leftovers},
@@ -227,6 +229,14 @@ impl Namespace {
         let mut reached = self.processes();
         reached.retain(|pid| self.identity.signal(*pid, signal));
         reached
+    }
+
+    /// Sends a signal to one process, if that is in it.
+    pub fn signal_process(&self, pid: u32, signal: Signal) -> bool {
+        i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| self.identity.signal(pid, signal))
     }
 
     /// Kills every process in it and waits until they are gone.

@@ -1,0 +1,47 @@
+//! The lab's own processes: hidden sub-commands of `kedge`.
+
+mod apiserver;
+mod echo;
+mod probe;
+
+use std::net::SocketAddr;
+
+use clap::Subcommand;
+use kedge_core::Problem;
+
+pub use self::{
+    apiserver::ApiserverArgs,
+    echo::EchoArgs,
+    probe::{ProbeArgs, ProbeEvent},
+};
+
+/// What a process of the lab is. `agent/cli` mounts it as the hidden sub-command `lab-role`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum LabRole {
+    /// Stands in for an API server: HTTPS `/readyz` and `/version`, and UDP echo on the same port
+    Apiserver(ApiserverArgs),
+    /// Answers UDP probes with its name
+    Echo(EchoArgs),
+    /// Sends a UDP probe each millisecond until stdin ends, and reports what was lost
+    Probe(ProbeArgs),
+}
+
+/// Runs a role until it is told to end.
+///
+/// # Errors
+/// When its sockets or files cannot be used.
+pub fn run(role: LabRole) -> Result<(), Problem> {
+    match role {
+        LabRole::Apiserver(args) => apiserver::run(&args),
+        LabRole::Echo(args) => echo::run(&args),
+        LabRole::Probe(args) => probe::run(&args),
+    }
+}
+
+/// The real-time priority of what is measured with: above the agents' 40, so that a busy machine
+/// is not taken for an outage.
+const PRIORITY: i32 = 60;
+
+fn default_listen() -> SocketAddr {
+    SocketAddr::from(([0, 0, 0, 0], 6443))
+}
