@@ -1,0 +1,153 @@
+//! The agent's configuration: what stands in files ([`AgentFile`]) and what it means
+//! ([`AgentConfig`]).
+
+mod check;
+mod defaults;
+mod file;
+mod values;
+
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+
+use ipnet::IpNet;
+use kedge_control::enrol::HostRef;
+use kedge_core::{
+    Name,
+    vip::{AdvertInterval, Priority, Vrid},
+};
+use kedge_tunnel_proto::keys::PublicKey;
+use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
+
+pub use check::{DEFAULT_OVERLAY, check_vip};
+pub use file::{
+    AgentFile, ChecksumFile, HealthFile, HostRefFile, ManagerFile, MembersFile, NodeFile, PeerFile,
+    ProbeFile, ReportFile, TunnelFile, VipFile,
+};
+pub use values::{
+    AdvertSpan, Attempts, CertificatePin, Endpoint, HttpsUrl, InterfaceName, Keepalive, Mtu,
+    ProbeSpan, Version,
+};
+
+/// The agent's configuration, checked, defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentConfig {
+    /// The VIPs, by name.
+    pub vips: BTreeMap<Name, VipConfig>,
+    /// The manager, if there is one.
+    pub manager: Option<ManagerConfig>,
+    /// The tunnel.
+    pub tunnel: TunnelConfig,
+    /// The host's name where the kernel's is not the one to use.
+    pub node_name: Option<Name>,
+    /// What is reported of the host's addresses.
+    pub report: ReportConfig,
+}
+
+/// A VIP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VipConfig {
+    /// Its addresses; IPv4.
+    pub addresses: Vec<std::net::Ipv4Addr>,
+    /// Its virtual router id.
+    pub vrid: Vrid,
+    /// Whether the VRID was derived from the first address.
+    pub vrid_derived: bool,
+    /// Its base priority; `None` derives it from the host's own address.
+    pub priority: Option<Priority>,
+    /// The other members.
+    pub members: Members,
+    /// The advertisement interval.
+    pub interval: AdvertInterval,
+    /// The interface; `None` chooses it by on-link prefix.
+    pub interface: Option<String>,
+    /// Whether a better Backup takes over from a living Active.
+    pub preempt: bool,
+    /// The checksum form.
+    pub checksum: ChecksumPolicy,
+    /// What decides whether this host is fit to hold it; `None`: nothing.
+    pub health: Option<ProbeConfig>,
+}
+
+/// A health probe.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProbeConfig {
+    /// What is asked.
+    pub url: HttpsUrl,
+    /// What the server's certificate must match.
+    pub trust: Trust,
+    /// From one probe to the next.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// Successes in a row that prove health after a failure.
+    pub rise: u32,
+    /// Failures in a row that disprove it.
+    pub fall: u32,
+    /// Whether this is `health: auto`.
+    pub auto: bool,
+}
+
+/// What a probed server's certificate must match.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trust {
+    /// Nothing: the server is on this host.
+    Local,
+    /// A CA in this file.
+    CaFile(PathBuf),
+    /// The SHA-256 of its public key.
+    Pin(CertificatePin),
+}
+
+/// The way to the manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerConfig {
+    /// Its URL.
+    pub url: HttpsUrl,
+    /// The file with the enrolment token; needed once.
+    pub token_file: Option<PathBuf>,
+    /// The object that stands for the same machine.
+    pub host_ref: Option<HostRef>,
+}
+
+/// The tunnel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TunnelConfig {
+    /// The UDP port; 0 lets the kernel choose.
+    pub listen_port: u16,
+    /// The device's name.
+    pub interface: String,
+    /// The device's MTU; `None` takes the manager's, else 1420.
+    pub mtu: Option<u16>,
+    /// Addresses of this end that do not come from the manager.
+    pub addresses: Vec<IpNet>,
+    /// Peers that do not come from the manager.
+    pub peers: BTreeMap<Name, PeerConfig>,
+    /// The prefixes a manager may route into the tunnel.
+    pub allowed: Vec<IpNet>,
+}
+
+/// A static tunnel peer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerConfig {
+    /// Its public key.
+    pub public_key: PublicKey,
+    /// Where it is; absent where it calls us.
+    pub endpoint: Option<Endpoint>,
+    /// The prefixes that belong to it.
+    pub allowed_ips: Vec<IpNet>,
+    /// Time between keepalives.
+    pub keepalive: Option<Duration>,
+}
+
+/// What is reported of the host's addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportConfig {
+    /// The address to report as primary.
+    pub primary: Option<IpAddr>,
+    /// Prefixes whose addresses are not reported.
+    pub exclude: Vec<IpNet>,
+    /// Interfaces whose addresses are not reported.
+    pub exclude_interfaces: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! What may stand in `agent.yaml`. Every field is optional, so that a layer sets only what it
+//! names.
+
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
+
+use ipnet::IpNet;
+use kedge_core::{
+    Name,
+    vip::{Priority, Vrid},
+};
+use kedge_host::layers::Auto;
+use kedge_tunnel_proto::keys::PublicKey;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::values::{
+    AdvertSpan, Attempts, CertificatePin, Endpoint, HttpsUrl, InterfaceName, Keepalive, Mtu,
+    ProbeSpan, Version,
+};
+
+macro_rules! section {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $($(#[$field_doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
+        }
+    };
+}
+
+section! {
+    /// The configuration file of `kedge agent`.
+    AgentFile {
+        /// The version of the format: 1.
+        version: Version,
+        /// The floating addresses this host takes part in, by name.
+        vips: BTreeMap<Name, VipFile>,
+        /// The manager this host enrols at. Without it the agent works alone.
+        manager: ManagerFile,
+        /// The WireGuard tunnel to the gateways.
+        tunnel: TunnelFile,
+        /// The host itself.
+        node: NodeFile,
+        /// What is reported of the host's addresses.
+        report: ReportFile,
+    }
+}
+
+section! {
+    /// A floating address.
+    VipFile {
+        /// The addresses, installed as /32. IPv4.
+        addresses: Vec<IpAddr>,
+        /// The virtual router id: `auto` derives it from the first address, the same on every host.
+        vrid: Auto<Vrid>,
+        /// The priority while healthy: `auto`, 192 to 254 (with `members: mixed` 1 to 254), or 255
+        /// for the owner of the address.
+        priority: Auto<Priority>,
+        /// The priority while not healthy, with `members: mixed`.
+        unhealthy_priority: Priority,
+        /// Who else takes part: `kedge`, or `mixed` with keepalived, FRR and others.
+        members: MembersFile,
+        /// The time between advertisements: 10ms to 40.95s in steps of 10ms.
+        advert_interval: AdvertSpan,
+        /// What decides whether this host is fit to hold the address: `auto` asks the API server
+        /// on this host, `none` asks nobody.
+        health: HealthFile,
+        /// The interface; left out it is chosen by on-link prefix.
+        interface: InterfaceName,
+        /// Whether a host of higher priority takes the address from a living one.
+        preempt: bool,
+        /// The checksum form to send: `auto` learns it, `pseudo_header` (RFC 9568), or `message`
+        /// (without the pseudo-header, as some IPv4 implementations).
+        checksum: ChecksumFile,
+    }
+}
+
+section! {
+    /// A health probe over HTTPS.
+    ProbeFile {
+        /// What to ask; 200 is healthy.
+        url: HttpsUrl,
+        /// The CA that signed the server's certificate, PEM.
+        ca_file: PathBuf,
+        /// The SHA-256 of the server's public key, base64.
+        pin: CertificatePin,
+        /// The time between probes: 100ms to 60s.
+        interval: ProbeSpan,
+        /// How long an answer may take: 50ms to 60s.
+        timeout: ProbeSpan,
+        /// Successes in a row that prove health after a failure: 1 to 100.
+        rise: Attempts,
+        /// Failures in a row that disprove it: 1 to 100.
+        fall: Attempts,
+    }
+}
+
+section! {
+    /// The way to the manager.
+    ManagerFile {
+        /// Its URL, such as `https://203.0.113.9:9443`.
+        url: HttpsUrl,
+        /// The file with the enrolment token, needed once.
+        token_file: PathBuf,
+        /// The name to enrol with; left out it is the host's name.
+        name: Name,
+        /// The object that stands for the same machine, such as an ElementalHost.
+        host_ref: HostRefFile,
+    }
+}
+
+section! {
+    /// An object that stands for the same machine.
+    HostRefFile {
+        /// Its API group.
+        api_group: String,
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+    }
+}
+
+section! {
+    /// The WireGuard tunnel.
+    TunnelFile {
+        /// The UDP port; 0 lets the kernel choose.
+        listen_port: u16,
+        /// The device's name.
+        interface: InterfaceName,
+        /// The device's MTU: 1280 to 9000.
+        mtu: Mtu,
+        /// Addresses of this end, beside those the manager gives.
+        #[schemars(with = "Option<Vec<String>>")]
+        addresses: Vec<IpNet>,
+        /// Static peers, beside those the manager gives.
+        peers: BTreeMap<Name, PeerFile>,
+        /// The prefixes a manager may route into the tunnel; anything else is refused and reported.
+        #[schemars(with = "Option<Vec<String>>")]
+        allowed: Vec<IpNet>,
+    }
+}
+
+section! {
+    /// A static tunnel peer.
+    PeerFile {
+        /// Its public key, base64.
+        public_key: PublicKey,
+        /// Where it is, `host:port`; left out where it calls us.
+        endpoint: Endpoint,
+        /// The prefixes that belong to it.
+        #[schemars(with = "Option<Vec<String>>")]
+        allowed_ips: Vec<IpNet>,
+        /// The time between keepalives: 1s to 18h, or 0s for none.
+        keepalive: Keepalive,
+    }
+}
+
+section! {
+    /// The host itself.
+    NodeFile {
+        /// Its name where the kernel's is not the one to use.
+        name: Name,
+    }
+}
+
+section! {
+    /// What is reported of the host's addresses.
+    ReportFile {
+        /// The address to report as primary.
+        primary: IpAddr,
+        /// Prefixes whose addresses are not reported.
+        #[schemars(with = "Option<Vec<String>>")]
+        exclude: Vec<IpNet>,
+        /// Interfaces whose addresses are not reported.
+        exclude_interfaces: Vec<InterfaceName>,
+    }
+}
+
+/// Who else takes part in a VIP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MembersFile {
+    /// Kedge only.
+    #[default]
+    Kedge,
+    /// Other VRRP implementations too.
+    Mixed,
+}
+
+/// The checksum of advertisements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ChecksumFile {
+    /// Learned from the LAN.
+    #[default]
+    Auto,
+    /// Over the message alone.
+    Message,
+    /// Over pseudo-header and message.
+    PseudoHeader,
+}
+
+/// What decides whether this host is fit to hold a VIP.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum HealthFile {
+    /// The API server on this host.
+    #[default]
+    Auto,
+    /// Nothing.
+    None,
+    /// A probe.
+    Probe(Box<ProbeFile>),
+}
