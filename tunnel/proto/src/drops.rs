@@ -6,11 +6,11 @@ macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $label:literal;)*) => {
         /// Why a packet was not carried; also the label of its counter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Drop {
+        pub enum DropReason {
             $($(#[$doc])* $variant,)*
         }
 
-        impl Drop {
+        impl DropReason {
             /// Every reason.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
@@ -62,16 +62,16 @@ reasons! {
 
 /// A counter for each reason. One thread writes, any thread reads.
 #[derive(Debug, Default)]
-pub struct Drops([AtomicU64; Drop::ALL.len()]);
+pub struct Drops([AtomicU64; DropReason::ALL.len()]);
 
 impl Drops {
     /// Counts one.
-    pub fn count(&self, reason: Drop) {
+    pub fn count(&self, reason: DropReason) {
         self.count_many(reason, 1);
     }
 
     /// Counts several.
-    pub fn count_many(&self, reason: Drop, many: u64) {
+    pub fn count_many(&self, reason: DropReason, many: u64) {
         if let Some(counter) = self.0.get(reason as usize) {
             counter.fetch_add(many, Ordering::Relaxed);
         }
@@ -79,7 +79,7 @@ impl Drops {
 
     /// How many were dropped for `reason`.
     #[must_use]
-    pub fn of(&self, reason: Drop) -> u64 {
+    pub fn of(&self, reason: DropReason) -> u64 {
         self.0
             .get(reason as usize)
             .map_or(0, |counter| counter.load(Ordering::Relaxed))
@@ -87,8 +87,10 @@ impl Drops {
 
     /// The reasons that happened, with their counts.
     #[must_use]
-    pub fn nonzero(&self) -> Vec<(Drop, u64)> {
-        let all = Drop::ALL.iter().map(|reason| (*reason, self.of(*reason)));
+    pub fn nonzero(&self) -> Vec<(DropReason, u64)> {
+        let all = DropReason::ALL
+            .iter()
+            .map(|reason| (*reason, self.of(*reason)));
         all.filter(|(_, count)| *count > 0).collect()
     }
 }
@@ -102,7 +104,7 @@ mod tests {
     #[test]
     fn each_reason_has_its_own_counter_and_label() {
         let drops = Drops::default();
-        for (position, reason) in Drop::ALL.iter().enumerate() {
+        for (position, reason) in DropReason::ALL.iter().enumerate() {
             drops.count_many(*reason, u64::try_from(position).unwrap() + 1);
         }
         let counts: BTreeSet<u64> = drops
@@ -110,10 +112,13 @@ mod tests {
             .into_iter()
             .map(|(_, count)| count)
             .collect();
-        let labels: BTreeSet<&str> = Drop::ALL.iter().map(|reason| reason.label()).collect();
+        let labels: BTreeSet<&str> = DropReason::ALL
+            .iter()
+            .map(|reason| reason.label())
+            .collect();
         assert_eq!(
             (counts.len(), labels.len()),
-            (Drop::ALL.len(), Drop::ALL.len())
+            (DropReason::ALL.len(), DropReason::ALL.len())
         );
     }
 }

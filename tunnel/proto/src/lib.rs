@@ -1,11 +1,17 @@
 //! WireGuard peers around the Noise core, allowed IPs, in-tunnel echo: no I/O.
 //!
-//! [`directory`] turns wanted peers into the smallest change, [`allowed`] knows who owns an inner
+//! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted peers into the smallest change, [`allowed`] knows who owns an inner
 //! address, [`echo`] proves that a session is alive, [`keys`] holds keys.
 
 pub mod allowed;
+mod backlog;
 pub mod counters;
 pub mod directory;
 pub mod drops;
 pub mod echo;
+mod jitter;
 pub mod keys;
+mod noise;
+mod peer;
+pub mod shard;
+pub mod wire;

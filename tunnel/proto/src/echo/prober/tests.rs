@@ -118,7 +118,7 @@ fn while_nobody_answers_handshakes_are_forced_each_second_and_later_each_five() 
 fn a_lost_probe_is_asked_again_at_once_and_two_losses_are_no_verdict() {
     let mut prober = Prober::new(Config::default(), 1, at(0));
     let seen = run(&mut prober, 0, 8_000, |now| {
-        (now < 3_000 || now > 3_600).then_some(5)
+        (!(3_000..=3_600).contains(&now)).then_some(5)
     });
     let sends: Vec<u64> = seen
         .iter()

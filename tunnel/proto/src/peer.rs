@@ -1,0 +1,455 @@
+//! One peer: its sessions, its timers, where it is.
+//!
+//! ```text
+//!            packet, always-up            answered / confirmed by data
+//!   Idle ────────────────────► Connecting ───────────────────────────► Connected
+//!     ▲                            │ 90 s without answer                 │ 180 s old
+//!     └────────────────────────────┴─────────────────────────────────────┘
+//!        (an always-up peer starts again after 0–333 ms)
+//! ```
+//!
+//! Where datagrams go is moved by authenticated *data* only. Handshakes are answered to where they
+//! came from, but a replayed one must not lead the peer's traffic away.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use kedge_core::Instant;
+
+use crate::{
+    backlog::{Backlog, Budget},
+    counters::{Counters, State},
+    directory::PeerSpec,
+    drops::DropReason,
+    jitter::Jitter,
+    noise::{NoiseCore, Opened, Tick},
+    wire::Kind,
+};
+
+/// One peer.
+pub(crate) struct Peer {
+    core: NoiseCore,
+    counters: Arc<Counters>,
+    endpoint: Option<SocketAddr>,
+    keepalive: Option<Duration>,
+    always_up: bool,
+    backlog: Backlog,
+    /// The highest counter seen in the newest session.
+    heard: Option<u64>,
+    moved_at: Option<Instant>,
+    state: State,
+    /// When the newest session began, and whether we asked for it.
+    session: Option<Session>,
+    sent_at: Instant,
+    ticked_at: Instant,
+    forced_at: Option<Instant>,
+    rearm_at: Option<Instant>,
+    owed: Owed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    since: Instant,
+    initiator: bool,
+}
+
+/// What is to be sent as soon as there is a buffer for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owed {
+    Nothing,
+    Keepalive,
+    Initiation,
+}
+
+/// A message at the start of the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) to: SocketAddr,
+    pub(crate) length: usize,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Nothing,
+    Reply(Message),
+    /// An inner packet of this length stands at the start of the buffer.
+    Packet(usize),
+}
+
+impl Peer {
+    pub(crate) fn new(
+        core: NoiseCore,
+        spec: &PeerSpec,
+        counters: Arc<Counters>,
+        now: Instant,
+    ) -> Self {
+        counters.set_endpoint(spec.endpoint);
+        Self {
+            core,
+            counters,
+            endpoint: spec.endpoint,
+            keepalive: spec.keepalive,
+            always_up: spec.always_up,
+            backlog: Backlog::default(),
+            heard: None,
+            moved_at: None,
+            state: State::Idle,
+            session: None,
+            sent_at: now,
+            ticked_at: now,
+            forced_at: None,
+            rearm_at: None,
+            owed: Owed::Nothing,
+        }
+    }
+
+    /// Takes over new wishes; the session stays.
+    pub(crate) fn update(&mut self, spec: &PeerSpec, endpoint_changed: bool) {
+        self.keepalive = spec.keepalive;
+        self.always_up = spec.always_up;
+        if let Some(endpoint) = spec.endpoint.filter(|_| endpoint_changed) {
+            self.set_endpoint(endpoint);
+            // The peer learns where we are from the first authenticated data.
+            self.owe(Owed::Keepalive);
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Seals a packet; `buffer` holds it in its first `length` bytes and has room for padding.
+    /// Without a session the packet waits, and the message is an initiation.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        (buffer, length): (&mut [u8], usize),
+        mtu: usize,
+        budget: &mut Budget,
+        dst: &mut [u8],
+    ) -> Result<Option<Message>, DropReason> {
+        self.refresh(now, budget, dst);
+        let to = self.endpoint.ok_or(DropReason::NoEndpoint)?;
+        let padded = pad(buffer, length, mtu).ok_or(DropReason::Oversized)?;
+        if self.state == State::Connected {
+            let length = self.seal(now, padded, dst)?;
+            self.counters.carried();
+            return Ok(Some(Message { to, length }));
+        }
+        let kept = self.backlog.push(budget, padded);
+        let initiation = self.initiate(false, dst);
+        // The initiation goes out although the oldest packet did not survive.
+        if let Err(reason) = kept {
+            self.counters.drops.count(reason);
+        }
+        Ok(initiation)
+    }
+
+    /// Opens a datagram for one of this peer's indices, or an initiation of its key.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        kind: Kind,
+        datagram: &[u8],
+        budget: &mut Budget,
+        dst: &mut [u8],
+    ) -> Result<Received, DropReason> {
+        self.refresh(now, budget, dst);
+        if kind == Kind::Initiation {
+            self.core.keep_confirmed(dst);
+        }
+        let opened = self.core.open(datagram, dst);
+        // A data message whose content is no IP packet was authentic all the same.
+        let authentic = opened.is_ok() || opened == Err(DropReason::NotIp);
+        match kind {
+            Kind::Data { receiver, counter } if authentic => {
+                self.heard(now, from, (receiver, counter), datagram.len());
+            }
+            Kind::Response { receiver } if opened.is_ok() => {
+                self.counters.received_handshake(datagram.len());
+                self.core.answered(receiver);
+                self.heard = None;
+                self.established(now, true);
+                self.sent_at = now;
+            }
+            Kind::Initiation if opened.is_ok() => {
+                self.counters.received_handshake(datagram.len());
+            }
+            Kind::CookieReply { .. } if opened.is_ok() => {
+                self.counters.received_handshake(datagram.len());
+                // The core would wait out its five seconds before it uses the cookie.
+                self.owe(Owed::Initiation);
+            }
+            _ => {}
+        }
+        match opened? {
+            Opened::Nothing => Ok(Received::Nothing),
+            Opened::Packet(length) => Ok(Received::Packet(length)),
+            Opened::Reply(length) => {
+                self.counters.sent(length);
+                let to = match kind {
+                    Kind::Initiation => from,
+                    _ => self.endpoint.unwrap_or(from),
+                };
+                Ok(Received::Reply(Message { to, length }))
+            }
+        }
+    }
+
+    /// Does what is due, at most one message at a time.
+    pub(crate) fn tick(
+        &mut self,
+        now: Instant,
+        jitter: &mut Jitter,
+        budget: &mut Budget,
+        dst: &mut [u8],
+    ) -> Option<Message> {
+        let ticked = self.tick_core(now, budget, dst);
+        if let Tick::Send(length) = ticked {
+            self.counters.sent(length);
+            let to = self.endpoint?;
+            return Some(Message { to, length });
+        }
+        let to = self.endpoint?;
+        if self.state != State::Connected && self.wants_session() {
+            if !self.core.is_expired() {
+                return self.initiate(false, dst);
+            }
+            // Peers that gave up together must not come back together.
+            let at = *self
+                .rearm_at
+                .get_or_insert_with(|| now + jitter.up_to(JITTER));
+            if now < at {
+                return None;
+            }
+            self.rearm_at = None;
+            return self.initiate(false, dst);
+        }
+        let session = self.session.filter(|_| self.state == State::Connected)?;
+        if self.always_up && session.initiator && now.since(session.since) >= REKEY {
+            // The core re-keys only when data was sent; an idle session would end with a gap.
+            if let Some(message) = self.initiate(false, dst) {
+                return Some(message);
+            }
+        }
+        if self
+            .keepalive
+            .is_some_and(|interval| now.since(self.sent_at) >= interval)
+        {
+            let length = self.seal(now, &[], dst).ok()?;
+            return Some(Message { to, length });
+        }
+        None
+    }
+
+    /// What is owed or waits, one message at a time, until `None`.
+    pub(crate) fn flush(
+        &mut self,
+        now: Instant,
+        budget: &mut Budget,
+        dst: &mut [u8],
+    ) -> Option<Message> {
+        let to = self.endpoint?;
+        let owed = std::mem::replace(&mut self.owed, Owed::Nothing);
+        if owed == Owed::Initiation
+            && let Some(message) = self.initiate(true, dst)
+        {
+            return Some(message);
+        }
+        if self.state != State::Connected {
+            return None;
+        }
+        if let Some(packet) = self.backlog.pop(budget) {
+            return match self.seal(now, &packet, dst) {
+                Ok(length) => {
+                    self.counters.carried();
+                    Some(Message { to, length })
+                }
+                Err(reason) => {
+                    self.counters.drops.count(reason);
+                    None
+                }
+            };
+        }
+        if owed == Owed::Keepalive {
+            let length = self.seal(now, &[], dst).ok()?;
+            return Some(Message { to, length });
+        }
+        None
+    }
+
+    /// Asks for a handshake whatever the state, not more often than a peer may be asked.
+    pub(crate) fn force_handshake(&mut self, now: Instant) {
+        if self.forced_at.is_none_or(|at| now.since(at) >= FORCE_PAUSE) {
+            self.forced_at = Some(now);
+            self.owe(Owed::Initiation);
+        }
+    }
+
+    /// When to tick next: soon while something goes on, rarely else.
+    pub(crate) fn next_tick(&self, now: Instant, jitter: &mut Jitter) -> Instant {
+        let busy = self.state != State::Idle || self.wants_session();
+        now + if busy { ACTIVE } else { DORMANT } + jitter.up_to(JITTER)
+    }
+
+    /// Whether [`flush`](Self::flush) may have something.
+    pub(crate) fn has_more(&self) -> bool {
+        self.owed != Owed::Nothing || (self.state == State::Connected && !self.backlog.is_empty())
+    }
+
+    /// Gives back what the peer holds of the budget.
+    pub(crate) fn discard(&mut self, budget: &mut Budget) {
+        let waiting = self.backlog.clear(budget);
+        self.counters.drops.count_many(DropReason::Expired, waiting);
+        self.set_state(State::Idle);
+    }
+
+    /// An authentic data message came: the peer is alive, and there.
+    fn heard(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        (receiver, counter): (u32, u64),
+        length: usize,
+    ) {
+        self.counters.received(now, length);
+        if self.core.confirm(receiver) {
+            self.heard = None;
+            self.established(now, false);
+        } else if self.state != State::Connected && self.core.has_session() {
+            self.set_state(State::Connected);
+        }
+        if !self.core.is_newest(receiver) || self.heard.is_some_and(|highest| counter <= highest) {
+            return;
+        }
+        self.heard = Some(counter);
+        let settled = self.moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
+        if self.endpoint != Some(from) && settled {
+            self.moved_at = Some(now);
+            self.set_endpoint(from);
+        }
+    }
+
+    fn established(&mut self, now: Instant, initiator: bool) {
+        self.session = Some(Session {
+            since: now,
+            initiator,
+        });
+        self.rearm_at = None;
+        self.counters.handshake_completed(now);
+        self.set_state(State::Connected);
+    }
+
+    fn seal(&mut self, now: Instant, inner: &[u8], dst: &mut [u8]) -> Result<usize, DropReason> {
+        let length = self.core.seal(inner, dst)?;
+        self.sent_at = now;
+        self.counters.sent(length);
+        Ok(length)
+    }
+
+    fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<Message> {
+        let to = self.endpoint?;
+        let length = self.core.initiate(force, dst)?;
+        self.counters.sent(length);
+        if self.state == State::Idle {
+            self.set_state(State::Connecting);
+        }
+        Some(Message { to, length })
+    }
+
+    /// Looks at the age of the sessions before they are used: a thread that slept must not seal
+    /// with keys that are too old. A message that falls due is made again at the next flush.
+    fn refresh(&mut self, now: Instant, budget: &mut Budget, dst: &mut [u8]) {
+        if now.since(self.ticked_at) >= STALE
+            && let Tick::Send(_) = self.tick_core(now, budget, dst)
+        {
+            self.owe(Owed::Initiation);
+        }
+    }
+
+    fn tick_core(&mut self, now: Instant, budget: &mut Budget, dst: &mut [u8]) -> Tick {
+        self.ticked_at = now;
+        let tick = self.core.tick(dst);
+        if tick == Tick::Expired {
+            let waiting = self.backlog.clear(budget);
+            self.counters.drops.count_many(DropReason::Expired, waiting);
+            self.set_state(State::Idle);
+        } else if self.state == State::Connected && !self.core.has_session() {
+            self.set_state(State::Idle);
+        }
+        tick
+    }
+
+    fn wants_session(&self) -> bool {
+        self.always_up || self.keepalive.is_some() || !self.backlog.is_empty()
+    }
+
+    fn owe(&mut self, owed: Owed) {
+        if self.owed != Owed::Initiation {
+            self.owed = owed;
+        }
+    }
+
+    fn set_endpoint(&mut self, endpoint: SocketAddr) {
+        self.endpoint = Some(endpoint);
+        self.counters.set_endpoint(Some(endpoint));
+    }
+
+    fn set_state(&mut self, state: State) {
+        if state == State::Idle {
+            self.core.forget_confirmed();
+        }
+        self.state = state;
+        self.counters.set_state(state);
+    }
+}
+
+/// The packet with zeros up to a multiple of 16, so that its length tells less, but not beyond the
+/// MTU.
+fn pad(buffer: &mut [u8], length: usize, mtu: usize) -> Option<&[u8]> {
+    let padded = length
+        .next_multiple_of(16)
+        .min(mtu.max(length))
+        .min(buffer.len());
+    buffer.get_mut(length..padded)?.fill(0);
+    buffer.get(..padded)
+}
+
+/// From one tick to the next while there is a session or one is wanted, before jitter.
+const ACTIVE: Duration = Duration::from_millis(100);
+/// The same for a peer nobody talks to.
+const DORMANT: Duration = Duration::from_secs(1);
+/// WireGuard's own: re-keys and retries of many peers spread over a third of a second.
+const JITTER: Duration = Duration::from_millis(333);
+/// Without a tick for so long the age of a session is unknown.
+const STALE: Duration = Duration::from_secs(1);
+/// When a session is replaced (REKEY_AFTER_TIME).
+const REKEY: Duration = Duration::from_secs(120);
+/// A peer moves at most once in this time.
+const MOVE_PAUSE: Duration = Duration::from_secs(1);
+/// A handshake is forced at most once in this time.
+const FORCE_PAUSE: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_fills_to_sixteen_but_not_beyond_the_mtu_or_the_buffer() {
+        for (length, mtu, room, padded) in [
+            (20, 1420, 64, 32),
+            (32, 1420, 64, 32),
+            (1417, 1420, 1500, 1420),
+            (60, 1420, 62, 62),
+            (1500, 1420, 1600, 1500),
+        ] {
+            let mut buffer = vec![0xff; room];
+            let packet = pad(&mut buffer, length, mtu).unwrap();
+            assert_eq!(packet.len(), padded, "{length} of {room}");
+            assert!(packet[length..].iter().all(|byte| *byte == 0));
+            assert!(packet[..length].iter().all(|byte| *byte == 0xff));
+        }
+        assert_eq!(pad(&mut [0; 8], 9, 1420), None);
+    }
+}

@@ -1,0 +1,374 @@
+//! What one worker owns: its peers, their timers, and who is meant by a datagram or a packet.
+//!
+//! Pure: datagrams and packets go in and out through the caller's buffers, time is an argument.
+//! A worker is this and a loop of system calls around it. The shard's number is part of every
+//! session index it gives out, so that several workers can share a port.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use kedge_core::Instant;
+
+use crate::{
+    allowed::{Table, addresses},
+    backlog::Budget,
+    directory::{Change, Entry, PeerId},
+    drops::{DropReason, Drops},
+    jitter::Jitter,
+    keys::{PrivateKey, PublicKey},
+    noise::{FrontDoor, NoiseCore},
+    peer::{Message, Peer, Received},
+    wire::{self, Kind},
+};
+
+/// The peers of one worker.
+pub struct Shard {
+    number: u8,
+    mtu: usize,
+    door: FrontDoor,
+    table: Arc<Table<PeerId>>,
+    peers: Vec<Option<Slot>>,
+    by_key: BTreeMap<PublicKey, PeerId>,
+    by_index: BTreeMap<u32, PeerId>,
+    /// Indices of removed peers, which late datagrams may still name.
+    retired: VecDeque<(Instant, u32)>,
+    timers: BinaryHeap<Reverse<(Instant, PeerId)>>,
+    /// Peers that have something to send.
+    ready: VecDeque<PeerId>,
+    budget: Budget,
+    jitter: Jitter,
+    drops: Arc<Drops>,
+}
+
+struct Slot {
+    peer: Peer,
+    key: PublicKey,
+    index: u32,
+    /// Older entries in the heap are void.
+    due: Instant,
+    is_ready: bool,
+}
+
+/// A datagram to send: the first `length` bytes of the buffer that was handed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub to: SocketAddr,
+    /// How long it is.
+    pub length: usize,
+    /// Whose it is, for the counters.
+    pub peer: PeerId,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing more to do: a keepalive, a cookie, or a counted drop.
+    Nothing,
+    /// Send the answer.
+    Send(Transmit),
+    /// Give the first `length` bytes of the buffer to the host.
+    Deliver {
+        /// How long the inner packet is.
+        length: usize,
+        /// Whom it is from, for the counters.
+        peer: PeerId,
+    },
+}
+
+impl Shard {
+    /// A shard without peers. `seed` decides jitter and indices, nothing secret. Drops that can be
+    /// put down to no peer are counted in `drops`.
+    #[must_use]
+    pub fn new(key: &PrivateKey, number: u8, mtu: u16, seed: u64, drops: Arc<Drops>) -> Self {
+        Self {
+            number,
+            mtu: usize::from(mtu),
+            door: FrontDoor::new(key),
+            table: Arc::new(Table::new()),
+            peers: Vec::new(),
+            by_key: BTreeMap::new(),
+            by_index: BTreeMap::new(),
+            retired: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            budget: Budget::new(),
+            jitter: Jitter::new(seed),
+            drops,
+        }
+    }
+
+    /// Takes over a change of peers. Sessions of peers that stay are kept; the prefix table is
+    /// replaced as a whole.
+    pub fn apply(&mut self, now: Instant, change: Change) {
+        for id in change.remove {
+            self.remove(now, id);
+        }
+        for entry in change.add {
+            self.add(now, entry);
+        }
+        for update in change.update {
+            let id = update.entry.id;
+            if let Some(slot) = slot(&mut self.peers, id) {
+                slot.peer
+                    .update(&update.entry.spec, update.endpoint_changed);
+                slot.due = now;
+                self.timers.push(Reverse((now, id)));
+                self.note_ready(id);
+            }
+        }
+        if let Some(table) = change.table {
+            self.table = table;
+        }
+    }
+
+    /// Seals the packet in the first `length` bytes of `buffer` for the peer that owns its
+    /// destination. The rest of the buffer is room for padding.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+        length: usize,
+        dst: &mut [u8],
+    ) -> Option<Transmit> {
+        let destination = buffer.get(..length).and_then(addresses).map(|(_, to)| to);
+        let Some(destination) = destination else {
+            self.drops.count(DropReason::NotIp);
+            return None;
+        };
+        let Some(id) = self.table.owner(destination) else {
+            self.drops.count(DropReason::NoPeer);
+            return None;
+        };
+        let Some(slot) = slot(&mut self.peers, id) else {
+            self.drops.count(DropReason::NoPeer);
+            return None;
+        };
+        let sent = slot
+            .peer
+            .send(now, (buffer, length), self.mtu, &mut self.budget, dst);
+        let message = sent.unwrap_or_else(|reason| {
+            slot.peer.counters().drops.count(reason);
+            None
+        });
+        self.note_ready(id);
+        message.map(|message| transmit(id, message))
+    }
+
+    /// Opens a datagram. `dst` must be at least as long as it, and 148 bytes.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Outcome {
+        match self.try_receive(now, from, datagram, dst) {
+            Ok(outcome) => outcome,
+            Err((reason, id)) => {
+                self.count(id, reason);
+                Outcome::Nothing
+            }
+        }
+    }
+
+    /// Whatever is due or waits, one datagram at a time, until `None`. After that
+    /// [`poll_timeout`](Self::poll_timeout) is in the future.
+    pub fn poll_transmit(&mut self, now: Instant, dst: &mut [u8]) -> Option<Transmit> {
+        while let Some(&id) = self.ready.front() {
+            if let Some(slot) = slot(&mut self.peers, id) {
+                if let Some(message) = slot.peer.flush(now, &mut self.budget, dst) {
+                    return Some(transmit(id, message));
+                }
+                slot.is_ready = false;
+            }
+            self.ready.pop_front();
+        }
+        while let Some(&Reverse((due, id))) = self.timers.peek() {
+            if due > now {
+                break;
+            }
+            self.timers.pop();
+            let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.due == due) else {
+                continue;
+            };
+            let message = slot.peer.tick(now, &mut self.jitter, &mut self.budget, dst);
+            slot.due = slot.peer.next_tick(now, &mut self.jitter);
+            self.timers.push(Reverse((slot.due, id)));
+            if let Some(message) = message {
+                return Some(transmit(id, message));
+            }
+        }
+        None
+    }
+
+    /// When [`poll_transmit`](Self::poll_transmit) must be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.ready.is_empty() {
+            self.timers.peek().map(|Reverse((due, _))| *due)
+        } else {
+            Some(Instant::ZERO)
+        }
+    }
+
+    /// Starts a handshake with a peer whatever its session's state.
+    pub fn force_handshake(&mut self, now: Instant, id: PeerId) {
+        if let Some(slot) = slot(&mut self.peers, id) {
+            slot.peer.force_handshake(now);
+            self.note_ready(id);
+        }
+    }
+
+    /// Counts a packet of a peer that the caller could not send or deliver.
+    pub fn count(&mut self, id: Option<PeerId>, reason: DropReason) {
+        match id.and_then(|id| slot(&mut self.peers, id)) {
+            Some(slot) => slot.peer.counters().drops.count(reason),
+            None => self.drops.count(reason),
+        }
+    }
+
+    fn try_receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
+        let kind = wire::classify(datagram).map_err(|reason| (reason, None))?;
+        let id = self
+            .recipient(kind, datagram)
+            .map_err(|reason| (reason, None))?;
+        let unknown = (DropReason::UnknownSession, None);
+        let slot = slot(&mut self.peers, id).ok_or(unknown)?;
+        let received = slot
+            .peer
+            .receive(now, from, kind, datagram, &mut self.budget, dst);
+        let outcome = match received {
+            Ok(Received::Packet(length)) => {
+                let source = dst.get(..length).and_then(addresses).map(|(from, _)| from);
+                if source.and_then(|source| self.table.owner(source)) == Some(id) {
+                    slot.peer.counters().delivered();
+                    Ok(Outcome::Deliver { length, peer: id })
+                } else {
+                    Err((DropReason::SourceNotAllowed, Some(id)))
+                }
+            }
+            Ok(Received::Reply(message)) => Ok(Outcome::Send(transmit(id, message))),
+            Ok(Received::Nothing) => Ok(Outcome::Nothing),
+            Err(reason) => Err((reason, Some(id))),
+        };
+        self.note_ready(id);
+        outcome
+    }
+
+    /// Who is meant: an initiation names its sender under our key, everything else our index.
+    fn recipient(&self, kind: Kind, datagram: &[u8]) -> Result<PeerId, DropReason> {
+        match kind {
+            Kind::Initiation => {
+                let key = self.door.initiator(datagram)?;
+                self.by_key
+                    .get(&key)
+                    .copied()
+                    .ok_or(DropReason::UnknownPeer)
+            }
+            Kind::Response { receiver }
+            | Kind::CookieReply { receiver }
+            | Kind::Data { receiver, .. } => self
+                .by_index
+                .get(&(receiver >> 8))
+                .copied()
+                .ok_or(DropReason::UnknownSession),
+        }
+    }
+
+    fn add(&mut self, now: Instant, entry: Entry) {
+        let Entry { id, spec, counters } = entry;
+        let index = self.free_index(now);
+        let core = NoiseCore::new(&self.door, &spec.public_key, index);
+        let peer = Peer::new(core, &spec, counters, now);
+        let key = spec.public_key;
+        self.by_key.insert(key, id);
+        self.by_index.insert(index, id);
+        let at = position(id);
+        if at >= self.peers.len() {
+            self.peers.resize_with(at + 1, || None);
+        }
+        if let Some(place) = self.peers.get_mut(at) {
+            *place = Some(Slot {
+                peer,
+                key,
+                index,
+                due: now,
+                is_ready: false,
+            });
+        }
+        self.timers.push(Reverse((now, id)));
+    }
+
+    fn remove(&mut self, now: Instant, id: PeerId) {
+        let removed = self.peers.get_mut(position(id)).and_then(Option::take);
+        if let Some(mut slot) = removed {
+            slot.peer.discard(&mut self.budget);
+            self.by_key.remove(&slot.key);
+            self.by_index.remove(&slot.index);
+            self.retired.push_back((now, slot.index));
+        }
+    }
+
+    /// An index that no peer has, or had a short while ago: the shard's number below 16 random
+    /// bits.
+    fn free_index(&mut self, now: Instant) -> u32 {
+        while self
+            .retired
+            .front()
+            .is_some_and(|(at, _)| now.since(*at) >= RETIREMENT)
+        {
+            self.retired.pop_front();
+        }
+        let mut random = self.jitter.bits();
+        for _ in 0..=u16::MAX {
+            let index = u32::from(random) << 8 | u32::from(self.number);
+            let retired = self.retired.iter().any(|(_, old)| *old == index);
+            if !retired && !self.by_index.contains_key(&index) {
+                return index;
+            }
+            random = random.wrapping_add(1);
+        }
+        // All 65 536 are taken: a late datagram for a removed peer fails to decrypt, no more.
+        u32::from(random) << 8 | u32::from(self.number)
+    }
+
+    fn note_ready(&mut self, id: PeerId) {
+        if let Some(slot) = slot(&mut self.peers, id)
+            && !slot.is_ready
+            && slot.peer.has_more()
+        {
+            slot.is_ready = true;
+            self.ready.push_back(id);
+        }
+    }
+}
+
+fn slot(peers: &mut [Option<Slot>], id: PeerId) -> Option<&mut Slot> {
+    peers.get_mut(position(id))?.as_mut()
+}
+
+fn position(id: PeerId) -> usize {
+    usize::try_from(id.0).unwrap_or(usize::MAX)
+}
+
+const fn transmit(peer: PeerId, Message { to, length }: Message) -> Transmit {
+    Transmit { to, length, peer }
+}
+
+/// Twice REJECT_AFTER_TIME: nothing sealed for the old peer is still valid.
+const RETIREMENT: Duration = Duration::from_secs(360);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Where datagrams go, and whose addresses are whose.
+
+use super::harness::*;
+use crate::{directory::PeerSpec, drops::DropReason};
+
+fn endpoint(net: &Net) -> String {
+    net.ends[1]
+        .reading(1)
+        .endpoint
+        .map(|at| at.to_string())
+        .unwrap_or_default()
+}
+
+#[test]
+fn only_data_moves_a_peer() {
+    let mut net = Net::connected();
+    assert_eq!(endpoint(&net), "192.0.2.1:1000");
+    net.pass(2_000);
+    net.ends[0].at = address("198.51.100.9:999");
+    let initiation = net.initiation(0, 2);
+    let answers = net.ends[1].open(net.now, &initiation);
+    assert_eq!(
+        answers[0].to, net.ends[0].at,
+        "a handshake is answered to where it came from"
+    );
+    assert_eq!(endpoint(&net), "192.0.2.1:1000", "but it moves nothing");
+    let keepalive = net.ends[0].open(net.now, &answers[0]);
+    assert_eq!(keepalive[0].kind(), 4);
+    net.carry(keepalive, |_| true);
+    assert_eq!(endpoint(&net), "198.51.100.9:999");
+    assert!(net.works(1), "and traffic goes there");
+}
+
+#[test]
+fn a_response_or_garbage_from_elsewhere_moves_nothing() {
+    let mut net = Net::connected();
+    net.pass(2_000);
+    let initiation = net.initiation(1, 1);
+    let mut answers = net.ends[0].open(net.now, &initiation);
+    answers[0].from = address("203.0.113.66:6666");
+    let keepalive = net.ends[1].open(net.now, &answers[0]);
+    assert_eq!(endpoint(&net), "192.0.2.1:1000");
+    assert_eq!(keepalive[0].to, address("192.0.2.1:1000"));
+    let mut forged = net.ends[0]
+        .seal(net.now, &packet("10.0.0.1", "10.0.0.2", 64, 1))
+        .unwrap();
+    forged.from = address("203.0.113.66:6666");
+    forged.bytes[20] ^= 1;
+    net.carry([forged], |_| true);
+    assert_eq!(endpoint(&net), "192.0.2.1:1000");
+    assert_eq!(net.ends[1].dropped(1, DropReason::Forged), 1);
+}
+
+#[test]
+fn replayed_or_overtaken_data_moves_nothing() {
+    let mut net = Net::connected();
+    net.pass(2_000);
+    let mut seal = |mark| {
+        net.ends[0]
+            .seal(net.now, &packet("10.0.0.1", "10.0.0.2", 64, mark))
+            .unwrap()
+    };
+    let (mut first, second) = (seal(1), seal(2));
+    net.carry([second.clone()], |_| true);
+    let mut replayed = second;
+    replayed.from = address("203.0.113.66:6666");
+    first.from = address("203.0.113.67:6666");
+    net.carry([replayed, first], |_| true);
+    assert_eq!(
+        net.ends[1].delivered.len(),
+        2,
+        "the overtaken one is delivered"
+    );
+    assert_eq!(endpoint(&net), "192.0.2.1:1000");
+}
+
+#[test]
+fn data_of_an_older_session_moves_nothing() {
+    let mut net = Net::connected();
+    net.pass(2_000);
+    let mut old = net.ends[0]
+        .seal(net.now, &packet("10.0.0.1", "10.0.0.2", 64, 1))
+        .unwrap();
+    let initiation = net.initiation(0, 2);
+    net.carry([initiation], |_| true);
+    old.from = address("203.0.113.66:6666");
+    net.carry([old], |_| true);
+    assert_eq!(net.ends[1].delivered.len(), 1);
+    assert_eq!(endpoint(&net), "192.0.2.1:1000");
+}
+
+#[test]
+fn two_places_with_one_key_do_not_flap() {
+    let mut net = Net::connected();
+    net.pass(2_000);
+    let places = [address("198.51.100.1:1"), address("198.51.100.2:2")];
+    let mut moves = 0;
+    let mut last = endpoint(&net);
+    for step in 0..100 {
+        net.ends[0].at = places[step % 2];
+        net.pass(50);
+        let sealed = net.ends[0].seal(net.now, &packet("10.0.0.1", "10.0.0.2", 64, 1));
+        net.carry(sealed, |_| true);
+        if endpoint(&net) != last {
+            moves += 1;
+            last = endpoint(&net);
+        }
+    }
+    assert!((1..=6).contains(&moves), "{moves} moves in 5 s");
+}
+
+#[test]
+fn a_source_that_is_not_the_peers_is_refused() {
+    let mut net = Net::connected();
+    let sealed = net.ends[0].seal(net.now, &packet("10.0.0.9", "10.0.0.2", 64, 1));
+    net.carry(sealed, |_| true);
+    assert!(net.ends[1].delivered.is_empty());
+    assert_eq!(net.ends[1].dropped(1, DropReason::SourceNotAllowed), 1);
+    assert!(net.works(0), "the rest goes on");
+}
+
+#[test]
+fn the_longest_prefix_owns_a_source_even_inside_the_peers_own() {
+    let mut net = Net::connected();
+    let wide = PeerSpec {
+        allowed_ips: vec!["10.0.0.0/24".parse().unwrap()],
+        ..spec(1, None)
+    };
+    net.ends[1].apply(net.now, vec![wide, spec(3, None)]);
+    for (source, passes) in [("10.0.0.1", true), ("10.0.0.77", true), ("10.0.0.3", false)] {
+        net.ends[1].delivered.clear();
+        let sealed = net.ends[0].seal(net.now, &packet(source, "10.0.0.2", 64, 1));
+        net.carry(sealed, |_| true);
+        assert_eq!(net.ends[1].delivered.len(), usize::from(passes), "{source}");
+    }
+    assert_eq!(net.ends[1].dropped(1, DropReason::SourceNotAllowed), 1);
+}
