@@ -64,7 +64,7 @@ impl ArpSocket {
     }
 
     /// Receives from now on what others claim about `addresses`: packets whose sender is one of
-    /// them, and probes for one of them. Everything else stays in the kernel.
+    /// them. Everything else stays in the kernel.
     ///
     /// # Errors
     ///
@@ -118,43 +118,26 @@ impl Coded for ArpError {
     }
 }
 
-/// How many addresses one socket can watch: four instructions each, of the kernel's 4096.
-pub const MAX_WATCHED: usize = 1000;
+/// How many addresses one socket can watch: two instructions each, of the kernel's 4096.
+pub const MAX_WATCHED: usize = 2000;
 
-/// sender in `addresses`, or sender zero and target in `addresses`.
+/// The sender is one of `addresses`.
 fn claims_to(addresses: &[Ipv4Addr]) -> Vec<Instruction> {
-    let one_of = |program: &mut Vec<Instruction>| {
-        for address in addresses {
-            program.push(Instruction {
-                code: JUMP_EQUAL,
-                jt: 0,
-                jf: 1,
-                k: address.to_bits(),
-            });
-            program.push(ACCEPT);
-        }
-    };
     let mut program = vec![Instruction {
         code: LOAD_WORD,
         jt: 0,
         jf: 0,
         k: SENDER,
     }];
-    one_of(&mut program);
-    program.push(Instruction {
-        code: JUMP_EQUAL,
-        jt: 1,
-        jf: 0,
-        k: 0,
-    });
-    program.push(REFUSE);
-    program.push(Instruction {
-        code: LOAD_WORD,
-        jt: 0,
-        jf: 0,
-        k: TARGET,
-    });
-    one_of(&mut program);
+    for address in addresses {
+        program.push(Instruction {
+            code: JUMP_EQUAL,
+            jt: 0,
+            jf: 1,
+            k: address.to_bits(),
+        });
+        program.push(ACCEPT);
+    }
     program.push(REFUSE);
     program
 }
@@ -162,7 +145,6 @@ fn claims_to(addresses: &[Ipv4Addr]) -> Vec<Instruction> {
 const ETHERTYPE_ARP: u16 = 0x0806;
 const BROADCAST: Mac = [0xff; 6];
 const SENDER: u32 = 14;
-const TARGET: u32 = 24;
 const LOAD_WORD: u16 = 0x20;
 const JUMP_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;

@@ -10,7 +10,7 @@ pub mod link;
 pub mod monitor;
 pub mod netns;
 pub mod nft;
-mod privilege;
+pub mod privilege;
 mod rtnl;
 pub mod sched;
 pub mod splice;

@@ -5,13 +5,14 @@
 //! whose deadlines are a fraction of a millisecond apart waits here.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use kedge_core::Instant;
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    buffer::spare_capacity,
+    event::{EventfdFlags, epoll, eventfd},
     io::Errno,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -120,27 +121,67 @@ impl AsFd for Doorbell {
     }
 }
 
-/// Waits until one of the descriptors is readable or broken.
+/// Waits for any of several descriptors to become readable or to break.
 ///
-/// # Errors
-///
-/// The kernel's answer; a signal is no error.
-pub fn readable(fds: &mut [PollFd<'_>]) -> io::Result<()> {
-    match poll(fds, None) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
+/// A descriptor that is closed leaves by itself.
+pub struct Waiter {
+    fd: OwnedFd,
+    ready: Vec<epoll::Event>,
+}
+
+impl Waiter {
+    /// Waits for nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self {
+            fd,
+            ready: Vec::with_capacity(READY),
+        })
+    }
+
+    /// Waits for `source` from here on, and calls it `key`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer: out of memory.
+    pub fn add<Fd: AsFd>(&self, source: &Fd, key: u64) -> io::Result<()> {
+        let key = epoll::EventData::new_u64(key);
+        Ok(epoll::add(&self.fd, source, key, epoll::EventFlags::IN)?)
+    }
+
+    /// Waits, without a limit, and returns the keys of what is ready.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer; a signal is no error and leaves nothing ready.
+    pub fn wait(&mut self) -> io::Result<impl Iterator<Item = u64> + '_> {
+        self.ready.clear();
+        match epoll::wait(&self.fd, spare_capacity(&mut self.ready), None) {
+            Ok(_) | Err(Errno::INTR) => Ok(self.ready.iter().map(|event| event.data.u64())),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
-/// A descriptor to wait for.
-pub fn on<Fd: AsFd>(fd: &Fd) -> PollFd<'_> {
-    PollFd::new(fd, PollFlags::IN)
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter")
+            .field("fd", &self.fd)
+            .finish_non_exhaustive()
+    }
 }
 
 fn drain(fd: BorrowedFd<'_>) -> bool {
     let mut count = [0; 8];
     rustix::io::read(fd, &mut count).is_ok()
 }
+
+/// More than this is served in the next round.
+const READY: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -152,29 +193,43 @@ mod tests {
     #[test]
     fn an_alarm_rings_at_its_deadline_and_not_before() {
         let mut alarm = Alarm::new().unwrap();
+        let mut waiter = Waiter::new().unwrap();
+        waiter.add(&alarm, 7).unwrap();
         let deadline = now() + Duration::from_micros(2_500);
         alarm.set(Some(deadline)).unwrap();
-        readable(&mut [on(&alarm)]).unwrap();
+        assert_eq!(waiter.wait().unwrap().collect::<Vec<_>>(), [7]);
         let late = now().since(deadline);
         assert!(now() >= deadline);
         assert!(late < Duration::from_millis(500), "{late:?}");
         alarm.silence();
         alarm.set(Some(deadline)).unwrap();
-        readable(&mut [on(&alarm)]).unwrap();
+        assert_eq!(
+            waiter.wait().unwrap().count(),
+            1,
+            "a deadline long past rings at once"
+        );
     }
 
     #[test]
     fn a_doorbell_wakes_a_waiting_thread() {
         let bell = Arc::new(Doorbell::new().unwrap());
+        let mut waiter = Waiter::new().unwrap();
+        waiter.add(&*bell, 1).unwrap();
         let other = Arc::clone(&bell);
         let thread = std::thread::spawn(move || other.ring());
-        readable(&mut [on(&*bell)]).unwrap();
+        assert_eq!(waiter.wait().unwrap().collect::<Vec<_>>(), [1]);
         bell.silence();
         thread.join().unwrap();
         let mut alarm = Alarm::new().unwrap();
+        waiter.add(&alarm, 2).unwrap();
         alarm.set(Some(now())).unwrap();
-        let mut fds = [on(&*bell), on(&alarm)];
-        readable(&mut fds).unwrap();
-        assert!(fds[0].revents().is_empty());
+        assert_eq!(
+            waiter.wait().unwrap().collect::<Vec<_>>(),
+            [2],
+            "the bell is silent"
+        );
+        drop(alarm);
+        bell.ring();
+        assert_eq!(waiter.wait().unwrap().collect::<Vec<_>>(), [1]);
     }
 }
