@@ -9,3 +9,6 @@ pub use announcer::Announcer;
 pub use defence::Defence;
 pub use probe::Probe;
 pub use watch::{Claim, Watch};
+
+#[cfg(test)]
+mod tests;

@@ -154,11 +154,15 @@ impl Router {
         }
     }
 
-    /// Another host claims an address that we hold.
+    /// Another host claims an address that we hold. Before the kernel holds it there is nothing to
+    /// defend: the announcement that follows is the answer.
     pub(super) fn active_claim(&mut self, now: Instant, claim: Claim) {
         self.stats.foreign_claims += 1;
         self.defence.claimed(now, claim.mac);
         let Claim { address, mac } = claim;
+        if !self.announcing() {
+            return;
+        }
         let (claims, persistent) = (self.defence.claims(), self.defence.is_persistent());
         self.notice(
             now,
@@ -169,7 +173,7 @@ impl Router {
                 persistent,
             },
         );
-        if self.announcing() && self.defence.take(now) {
+        if self.defence.take(now) {
             self.announcer.again(now);
         }
     }

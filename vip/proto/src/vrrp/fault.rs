@@ -118,6 +118,7 @@ impl Router {
             && ours
         {
             self.unclaimed = false;
+            self.not_before = now;
             self.listen(now, Some(peer), None, Because::Served { peer });
         }
     }

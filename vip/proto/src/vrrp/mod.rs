@@ -26,12 +26,14 @@ mod backup;
 mod checksum;
 mod config;
 mod damping;
+mod emit;
 mod event;
 mod fault;
 mod health;
 mod input;
 mod notices;
 mod output;
+mod receive;
 mod reconfigure;
 mod releasing;
 mod router;
@@ -49,3 +51,6 @@ pub use output::{Output, Transmit};
 pub use router::Router;
 pub use slots::{SLOTS, automatic_priority, slot_of, spacing};
 pub use view::{Peer, Stats, View};
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ impl Router {
     }
 
     pub(super) fn reconfigure(&mut self, now: Instant, config: Config) {
+        if config == self.config {
+            return;
+        }
         let priority = self.priority();
         let before = std::mem::replace(&mut self.config, config);
         let addresses = !before.addresses.same_set(&self.config.addresses);
@@ -37,7 +40,10 @@ impl Router {
                 self.own();
             }
             State::Backup(_) if self.config.owner => self.take_over(now, Because::OwnsAddress),
-            State::Backup(_) => self.reconfigure_backup(now, addresses),
+            State::Backup(_) => {
+                let interval = before.interval != self.config.interval;
+                self.reconfigure_backup(now, interval, addresses);
+            }
             State::Releasing(_) if before.interval != self.config.interval => {
                 self.goodbye_again(now);
             }
@@ -45,8 +51,8 @@ impl Router {
         }
     }
 
-    fn reconfigure_backup(&mut self, now: Instant, addresses: bool) {
-        if self.active.is_none() {
+    fn reconfigure_backup(&mut self, now: Instant, interval: bool, addresses: bool) {
+        if interval && self.active.is_none() {
             self.interval = self.config.interval;
         }
         let soonest = now + active_down(self.interval, self.priority());
@@ -56,8 +62,10 @@ impl Router {
         let State::Backup(backup) = &mut self.state else {
             return;
         };
-        // Only an advert may postpone it.
-        backup.down_at = backup.down_at.min(soonest);
+        if interval {
+            // Only an advert may postpone it.
+            backup.down_at = backup.down_at.min(soonest);
+        }
         if addresses && backup.probe.is_some() {
             backup.probe = Some(Probe::start(now, self.config.addresses.clone(), mac));
             self.wait_for_probes();

@@ -1,6 +1,6 @@
 //! The virtual router itself: what it knows, which inputs it takes, and its deadlines.
 
-use std::{collections::VecDeque, net::Ipv4Addr};
+use std::collections::VecDeque;
 
 use kedge_core::{
     Instant, Machine,
@@ -8,22 +8,15 @@ use kedge_core::{
 };
 
 use super::{
-    Because, Command, Config, ConfigError, Event, Input, Link, LinkLoss, Notice, Output, Peer,
-    Reject, Stats, Ticket, Transmit, Verdict, View, Waiting,
+    Because, Command, Config, ConfigError, Event, Input, Link, LinkLoss, Output, Peer, Reject,
+    Stats, Ticket, Verdict, View, Waiting,
     checksum::Checksums,
     damping::Damping,
     health::{self, FreshProbe},
     notices::Notices,
-    state::{Backup, State},
-    timing::skew,
+    state::State,
 };
-use crate::{
-    claim::{Announcer, Defence, Watch},
-    wire::{
-        Mac, arp,
-        vrrp::{Advert, Received},
-    },
-};
+use crate::claim::{Announcer, Defence};
 
 /// One virtual router: (interface, VRID) for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,188 +208,6 @@ impl Machine for Router {
 }
 
 impl Router {
-    /// Refuses inputs that make no sense, before anything changes.
-    fn accept(&self, input: &Input) -> Result<(), Reject> {
-        match input {
-            Input::Advert(received) => {
-                let own = self.listening()?;
-                if received.advert.vrid != self.config.vrid {
-                    return Err(Reject::OtherVrid);
-                }
-                if received.mac == own {
-                    Err(Reject::OwnPacket)
-                } else {
-                    Ok(())
-                }
-            }
-            Input::Arp(packet) => {
-                let own = self.listening()?;
-                if packet.sender_mac == own {
-                    return Err(Reject::OwnPacket);
-                }
-                let ours = self.config.addresses.contains(packet.sender);
-                if ours {
-                    Ok(())
-                } else {
-                    Err(Reject::OtherAddress)
-                }
-            }
-            Input::Owned { ticket, .. } => {
-                let waiting = match &self.state {
-                    State::Active(active) => !active.held,
-                    State::Releasing(releasing) => !releasing.held,
-                    State::Initialize | State::Backup(_) | State::Fault(_) => false,
-                };
-                let current = waiting && *ticket == self.ticket;
-                if current {
-                    Ok(())
-                } else {
-                    Err(Reject::OldTicket)
-                }
-            }
-            Input::Probed { .. } if !self.fresh.is_asked() => Err(Reject::NotAsked),
-            Input::Heard if matches!(self.link, Link::Down(_)) => Err(Reject::NotListening),
-            Input::Command(command) => {
-                let sensible = match command {
-                    Command::Start => self.state == State::Initialize,
-                    Command::Stop => self.state != State::Initialize,
-                    Command::HandOver => {
-                        matches!(self.state, State::Active(_)) && !self.config.owner
-                    }
-                };
-                if sensible {
-                    Ok(())
-                } else {
-                    Err(Reject::WrongState)
-                }
-            }
-            Input::Config(config) => self.accept_config(config).map_err(Reject::Config),
-            Input::Link(_) | Input::Heard | Input::Health(_) | Input::Probed { .. } => Ok(()),
-        }
-    }
-
-    /// Our hardware address, if we take packets at all.
-    fn listening(&self) -> Result<Mac, Reject> {
-        match self.link {
-            Link::Up { mac, .. } if self.state != State::Initialize => Ok(mac),
-            Link::Up { .. } | Link::Down(_) => Err(Reject::NotListening),
-        }
-    }
-
-    /// Nothing proves that the link carries frames.
-    pub(super) fn deafen(&mut self, now: Instant) {
-        self.deaf = true;
-        self.not_before = now + self.config.link_up_wait + skew(self.interval, self.priority());
-    }
-
-    /// A frame from another station arrived.
-    fn on_frame(&mut self, now: Instant) {
-        if self.deaf {
-            self.deaf = false;
-            self.not_before = now + skew(self.interval, self.priority());
-            self.wait_for_probes();
-        }
-    }
-
-    /// No take-over before the first-claim probes ended.
-    pub(super) fn wait_for_probes(&mut self) {
-        if let State::Backup(Backup {
-            probe: Some(probe), ..
-        }) = &self.state
-        {
-            let skew = skew(self.interval, self.priority());
-            self.not_before = self.not_before.max(probe.ends_at() + skew);
-        }
-    }
-
-    fn on_advert(&mut self, now: Instant, received: &Received) {
-        self.on_frame(now);
-        self.stats.adverts_received += 1;
-        self.checksums.heard(received.src, received.forms);
-        self.compare(now, received);
-        let Some(priority) = received.advert.priority else {
-            self.stats.goodbyes_received += 1;
-            return self.on_goodbye(now, received.src);
-        };
-        let peer = Peer {
-            address: received.src,
-            mac: received.mac,
-            priority,
-            interval: received.advert.interval,
-            heard_at: now,
-        };
-        let ours = !received
-            .advert
-            .addresses
-            .is_disjoint(&self.config.addresses);
-        if ours {
-            self.served_at = Some(now);
-        }
-        match &self.state {
-            State::Initialize => {}
-            State::Backup(_) => self.backup_advert(now, peer, ours),
-            State::Active(_) => self.active_advert(now, peer),
-            State::Releasing(_) => self.releasing_advert(now, peer),
-            State::Fault(_) => self.fault_advert(now, peer, ours),
-        }
-    }
-
-    fn on_goodbye(&mut self, now: Instant, src: Ipv4Addr) {
-        match &self.state {
-            State::Backup(_) => self.backup_goodbye(now, src),
-            State::Active(_) => self.active_goodbye(now),
-            State::Initialize | State::Releasing(_) | State::Fault(_) => {}
-        }
-    }
-
-    /// Reports how an advert differs from our configuration. Differences never drop it: hosts
-    /// that ignore each other are two Actives.
-    fn compare(&mut self, now: Instant, received: &Received) {
-        let (theirs, ours) = (&received.advert.addresses, &self.config.addresses);
-        let src = received.src;
-        if !theirs.same_set(ours) {
-            self.stats.address_list_errors += 1;
-            let notice = if theirs.is_disjoint(ours) {
-                Notice::VridInUse {
-                    vrid: self.config.vrid,
-                    src,
-                    mac: received.mac,
-                    addresses: theirs.clone(),
-                }
-            } else {
-                Notice::AddressesDiffer {
-                    src,
-                    theirs: theirs.clone(),
-                    ours: ours.clone(),
-                }
-            };
-            self.notice(now, notice);
-        }
-        let (theirs, ours) = (received.advert.interval, self.config.interval);
-        if theirs != ours {
-            self.stats.interval_errors += 1;
-            self.notice(now, Notice::IntervalDiffers { src, theirs, ours });
-        }
-    }
-
-    fn on_arp(&mut self, now: Instant, packet: &arp::Packet) {
-        let Link::Up { mac, .. } = self.link else {
-            return;
-        };
-        let watch = Watch::new(self.config.addresses.clone(), mac);
-        let Some(claim) = watch.claim(packet) else {
-            return;
-        };
-        self.on_frame(now);
-        match &self.state {
-            State::Initialize => {}
-            State::Backup(_) => self.backup_claim(now, claim),
-            State::Active(_) => self.active_claim(now, claim),
-            State::Releasing(_) => self.releasing_claim(now, claim),
-            State::Fault(_) => self.fault_claim(claim),
-        }
-    }
-
     fn on_health(&mut self, now: Instant, verdict: Verdict) {
         let before = self.priority();
         self.verdict = verdict;
@@ -434,87 +245,6 @@ impl Router {
             }
             State::Active(_) => self.leave(now),
             State::Releasing(_) => self.leave_faster(now),
-        }
-    }
-
-    /// Changes the state and says so.
-    pub(super) fn enter(&mut self, now: Instant, state: State, because: Because) {
-        let from = self.state.name();
-        self.state = state;
-        self.since = now;
-        self.because = because.clone();
-        let to = self.state.name();
-        self.event(Event::State { from, to, because });
-    }
-
-    /// Sends an advert, or a goodbye without `priority`, in every form that is needed.
-    pub(super) fn send(&mut self, priority: Option<Priority>) {
-        let Link::Up { source: src, .. } = self.link else {
-            return;
-        };
-        let advert = Advert {
-            vrid: self.config.vrid,
-            priority,
-            interval: self.config.interval,
-            addresses: self.config.addresses.clone(),
-        };
-        let (first, second) = self.checksums.forms(self.config.checksum);
-        for form in [Some(first), second].into_iter().flatten() {
-            self.stats.adverts_sent += 1;
-            if priority.is_none() {
-                self.stats.goodbyes_sent += 1;
-            }
-            let advert = advert.clone();
-            self.outputs
-                .push_back(Output::Send(Transmit { src, form, advert }));
-        }
-    }
-
-    /// Asks the kernel to hold the addresses.
-    pub(super) fn own(&mut self) {
-        self.ticket = Ticket(self.ticket.0.wrapping_add(1));
-        self.outputs.push_back(Output::Own {
-            hold: true,
-            ticket: self.ticket,
-        });
-    }
-
-    /// Takes back every announcement, then the addresses: in this order, so that none follows.
-    pub(super) fn disown(&mut self) {
-        self.silence();
-        self.outputs.push_back(Output::Own {
-            hold: false,
-            ticket: self.ticket,
-        });
-    }
-
-    /// Takes back every announcement that has not left.
-    pub(super) fn silence(&mut self) {
-        self.announcer.cancel();
-        self.outputs
-            .retain(|output| !matches!(output, Output::Announce(_)));
-    }
-
-    pub(super) fn event(&mut self, event: Event) {
-        self.outputs.push_back(Output::Event(event));
-    }
-
-    pub(super) fn notice(&mut self, now: Instant, notice: Notice) {
-        if self.notices.is_news(now, &notice) {
-            self.event(Event::Notice(notice));
-        }
-    }
-
-    fn drain_children(&mut self) {
-        while let Some(packet) = self.announcer.poll_output() {
-            self.outputs.push_back(Output::Announce(packet));
-        }
-        if let State::Backup(backup) = &mut self.state
-            && let Some(probe) = &mut backup.probe
-        {
-            while let Some(packet) = probe.poll_output() {
-                self.outputs.push_back(Output::ProbeAddress(packet));
-            }
         }
     }
 }

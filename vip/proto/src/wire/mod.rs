@@ -94,3 +94,6 @@ impl ParseError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

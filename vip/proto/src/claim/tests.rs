@@ -1,0 +1,200 @@
+//! Schedules and buckets, instant by instant.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use kedge_core::Instant;
+
+use super::{Announcer, Claim, Defence, Probe, Watch};
+use crate::wire::{
+    Addresses, Mac,
+    arp::{Operation, Packet},
+};
+
+const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const OTHER: Mac = Mac([2, 0, 0, 0, 0, 2]);
+const VIP: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 10);
+
+fn at(millis: u64) -> Instant {
+    Instant::from_nanos(1_000_000_000) + Duration::from_millis(millis)
+}
+
+fn addresses() -> Addresses {
+    Addresses::new(&[VIP, Ipv4Addr::new(10, 20, 14, 20)]).unwrap()
+}
+
+fn drain(announcer: &mut Announcer) -> usize {
+    std::iter::from_fn(|| announcer.poll_output()).count()
+}
+
+#[test]
+fn announcements_follow_the_schedule_and_then_refresh() {
+    let mut announcer = Announcer::default();
+    announcer.start(at(0), addresses(), OWN);
+    let mut times = Vec::new();
+    let mut now = at(0);
+    while now <= at(200_000) {
+        if drain(&mut announcer) > 0 {
+            times.push(now.since(at(0)).as_millis());
+        }
+        now = announcer.poll_timeout().unwrap();
+        announcer.handle_timeout(now);
+    }
+    assert_eq!(
+        times,
+        [
+            0, 1, 5, 20, 100, 500, 1_000, 5_000, 65_000, 125_000, 185_000
+        ]
+    );
+}
+
+#[test]
+fn each_announcement_is_a_request_and_a_reply_for_every_address() {
+    let mut announcer = Announcer::default();
+    announcer.start(at(0), addresses(), OWN);
+    let sent: Vec<Packet> = std::iter::from_fn(|| announcer.poll_output()).collect();
+    let expected: Vec<Packet> = addresses()
+        .iter()
+        .flat_map(|address| {
+            [Operation::Request, Operation::Reply]
+                .map(|operation| Packet::announcement(operation, address, OWN))
+        })
+        .collect();
+    assert_eq!(sent, expected);
+}
+
+#[test]
+fn announcements_that_were_missed_are_skipped() {
+    let mut announcer = Announcer::default();
+    announcer.start(at(0), addresses(), OWN);
+    drain(&mut announcer);
+    announcer.handle_timeout(at(30));
+    assert_eq!(drain(&mut announcer), 4);
+    assert_eq!(announcer.poll_timeout(), Some(at(100)));
+}
+
+#[test]
+fn cancelling_takes_back_what_was_not_sent() {
+    let mut announcer = Announcer::default();
+    announcer.start(at(0), addresses(), OWN);
+    announcer.cancel();
+    assert_eq!(drain(&mut announcer), 0);
+    assert_eq!(announcer.poll_timeout(), None);
+    announcer.again(at(1));
+    assert_eq!(
+        drain(&mut announcer),
+        0,
+        "a cancelled announcer says nothing"
+    );
+    assert_eq!(announcer.last(), Some(at(0)));
+}
+
+#[test]
+fn an_early_timeout_announces_nothing() {
+    let mut announcer = Announcer::default();
+    announcer.start(at(0), addresses(), OWN);
+    drain(&mut announcer);
+    let before = announcer.clone();
+    announcer.handle_timeout(at(0));
+    assert_eq!(announcer, before);
+}
+
+#[test]
+fn a_probe_asks_three_times_and_ends_a_second_later() {
+    let mut probe = Probe::start(at(0), addresses(), OWN);
+    let mut times = Vec::new();
+    let mut now = at(0);
+    loop {
+        while let Some(packet) = probe.poll_output() {
+            assert!(packet.is_probe());
+            times.push(now.since(at(0)).as_millis());
+        }
+        let Some(next) = probe.poll_timeout() else {
+            break;
+        };
+        now = next;
+        probe.handle_timeout(now);
+    }
+    assert_eq!(times, [0, 0, 1_000, 1_000, 2_000, 2_000]);
+    assert_eq!(probe.ends_at(), at(3_000));
+}
+
+#[test]
+fn only_another_station_that_says_our_address_claims_it() {
+    let watch = Watch::new(addresses(), OWN);
+    let claim = |packet: Packet| watch.claim(&packet);
+    let announced = Packet::announcement(Operation::Reply, VIP, OTHER);
+    assert_eq!(
+        claim(announced),
+        Some(Claim {
+            address: VIP,
+            mac: OTHER
+        })
+    );
+    assert_eq!(
+        claim(Packet::announcement(Operation::Reply, VIP, OWN)),
+        None
+    );
+    assert_eq!(
+        claim(Packet::probe(VIP, OTHER)),
+        None,
+        "a probe claims nothing"
+    );
+    let asks = Packet {
+        sender: Ipv4Addr::new(10, 20, 14, 99),
+        ..announced
+    };
+    assert_eq!(claim(asks), None);
+}
+
+#[test]
+fn a_defence_is_five_answers_then_one_a_second() {
+    let mut defence = Defence::new();
+    let answered: Vec<u64> = (0..4_000)
+        .filter(|millis| defence.take(at(*millis)))
+        .collect();
+    assert_eq!(answered, [0, 1, 2, 3, 4, 1_000, 2_000, 3_000]);
+}
+
+#[test]
+fn a_defence_against_a_claimer_that_does_not_give_in_is_one_per_ten_seconds() {
+    let mut defence = Defence::new();
+    let mut answered = Vec::new();
+    for millis in (0..60_000).step_by(100) {
+        defence.claimed(at(millis), OTHER);
+        if defence.take(at(millis)) {
+            answered.push(millis);
+        }
+    }
+    assert!(defence.is_persistent());
+    assert_eq!(answered.iter().filter(|millis| **millis < 1_000).count(), 5);
+    let late: Vec<&u64> = answered.iter().filter(|millis| **millis >= 1_000).collect();
+    assert!(late.len() <= 6, "{late:?}");
+    assert!(
+        late.windows(2).all(|pair| *pair[1] - *pair[0] >= 10_000),
+        "{late:?}"
+    );
+}
+
+#[test]
+fn another_claimer_begins_another_dispute_but_refills_nothing() {
+    let mut defence = Defence::new();
+    for millis in 0..10 {
+        defence.claimed(at(millis), OTHER);
+        defence.take(at(millis));
+    }
+    assert!(defence.is_persistent());
+    defence.claimed(at(10), OWN);
+    assert_eq!(defence.claims(), 1);
+    assert!(!defence.is_persistent());
+    assert!(!defence.take(at(10)));
+}
+
+#[test]
+fn a_dispute_is_forgotten_after_a_quiet_minute() {
+    let mut defence = Defence::new();
+    defence.claimed(at(0), OTHER);
+    defence.claimed(at(1), OTHER);
+    assert_eq!(defence.claims(), 2);
+    defence.claimed(at(60_001), OTHER);
+    assert_eq!(defence.claims(), 1);
+}

@@ -1,0 +1,259 @@
+//! The rules of stalls, hand-over, link and reload (R13 to R17), one test each.
+
+use kedge_core::vip::{AdvertInterval, RouterState::*};
+
+use super::bench::{
+    Bench, LOW, VIP, assert_words, claim, link_down, link_up, mac, plain, priority,
+};
+use crate::{
+    vrrp::{Command, Config, ConfigError, Input, Reject},
+    wire::Addresses,
+};
+
+#[test]
+fn r13_a_late_advert_keeps_the_schedule_and_is_never_a_burst() {
+    let mut bench = Bench::active(plain());
+    bench.run(1_000);
+    let sent = bench.timeout(1_290);
+    assert_eq!(sent.iter().filter(|word| *word == "send 220").count(), 1);
+    assert_eq!(bench.deadline(), Some(1_300.0));
+}
+
+#[test]
+fn r13_an_active_that_stalled_lets_go_before_anything_leaves() {
+    let stalled = "Active -> Backup: this host sent no advert for 301 ms, so another may hold it";
+    let mut bench = Bench::active(plain());
+    bench.run(1_000);
+    assert_words(&bench.timeout(1_301), &["disown", stalled]);
+    assert_eq!(bench.deadline(), Some(1_615.062));
+    // The same when an input comes first: a lower advert must not be answered.
+    let mut bench = Bench::active(plain());
+    bench.run(1_000);
+    assert_words(&bench.advert(1_301, LOW, 200), &["disown", stalled]);
+    assert_eq!(bench.router.view().stats.stalls, 1);
+}
+
+#[test]
+fn r13_three_intervals_exactly_are_not_a_stall() {
+    let mut bench = Bench::active(plain());
+    bench.run(1_000);
+    bench.timeout(1_300);
+    assert_eq!(bench.state(), Active);
+}
+
+#[test]
+fn r14_a_leaving_active_says_goodbye_each_interval_and_keeps_the_address() {
+    let mut bench = Bench::active(plain());
+    assert_words(
+        &bench.command(0, Command::Stop),
+        &["send 0", "Active -> Releasing: the agent was told to leave"],
+    );
+    assert!(bench.router.view().held);
+    let done = bench.run(399);
+    assert_words(&done, &["send 0", "send 0", "send 0"]);
+    // Without a successor it answers until the slowest Backup must have acted.
+    assert_words(
+        &bench.run(400),
+        &[
+            "disown",
+            "Releasing -> Initialize: no other router took over",
+        ],
+    );
+}
+
+#[test]
+fn r14_a_leaving_active_lets_go_when_the_successor_announces() {
+    let mut bench = Bench::active(plain());
+    bench.command(0, Command::Stop);
+    assert_words(&bench.input(5, claim(mac(11))), &[]);
+    assert_words(&bench.advert(20, LOW, 210), &[]);
+    assert_words(&bench.input(21, claim(mac(66))), &[]);
+    assert_words(
+        &bench.input(22, claim(mac(11))),
+        &[
+            "disown",
+            "Releasing -> Initialize: 10.20.14.11 (priority 210) took over",
+        ],
+    );
+}
+
+#[test]
+fn r14_all_addresses_must_have_been_announced() {
+    let other = std::net::Ipv4Addr::new(10, 20, 14, 20);
+    let addresses = Addresses::new(&[VIP, other]).unwrap();
+    let mut bench = Bench::active(Config {
+        addresses,
+        ..plain()
+    });
+    bench.command(0, Command::Stop);
+    bench.advert(20, LOW, 210);
+    bench.input(21, claim(mac(11)));
+    assert_eq!(bench.state(), Releasing);
+    let second = crate::wire::arp::Packet::announcement(
+        crate::wire::arp::Operation::Request,
+        other,
+        mac(11),
+    );
+    bench.input(22, Input::Arp(second));
+    assert_eq!(bench.state(), Initialize);
+}
+
+#[test]
+fn r14_an_unheard_announcement_is_waited_for_one_interval_and_goodbyes_end() {
+    let mut bench = Bench::active(plain());
+    bench.command(0, Command::Stop);
+    bench.advert(20, LOW, 210);
+    assert_eq!(bench.deadline(), Some(120.0));
+    assert_words(
+        &bench.run(120),
+        &[
+            "disown",
+            "Releasing -> Initialize: 10.20.14.11 (priority 210) took over",
+        ],
+    );
+}
+
+#[test]
+fn r14_a_hand_over_ends_as_backup_of_the_successor() {
+    let mut bench = Bench::active(plain());
+    bench.command(0, Command::HandOver);
+    bench.advert(20, LOW, 210);
+    bench.input(22, claim(mac(11)));
+    assert_eq!((bench.state(), bench.deadline()), (Backup, Some(336.062)));
+    assert_eq!(bench.router.view().active.unwrap().address, LOW);
+}
+
+#[test]
+fn r14_a_hand_over_that_nobody_takes_is_taken_back() {
+    let mut bench = Bench::active(plain());
+    bench.command(0, Command::HandOver);
+    bench.run(399);
+    assert_words(
+        &bench.timeout(400),
+        &[
+            "send 220",
+            "own",
+            "Releasing -> Active: no other router took over",
+        ],
+    );
+}
+
+#[test]
+fn r14_a_second_stop_does_not_wait() {
+    let mut bench = Bench::active(plain());
+    bench.command(0, Command::Stop);
+    assert_words(
+        &bench.command(1, Command::Stop),
+        &[
+            "disown",
+            "Releasing -> Initialize: the agent was told to leave",
+        ],
+    );
+}
+
+#[test]
+fn r15_a_lost_link_is_a_fault_at_once_and_nothing_is_sent() {
+    let mut bench = Bench::active(plain());
+    assert_words(
+        &bench.input(10, link_down()),
+        &["disown", "Active -> Fault: the link is down"],
+    );
+    assert_eq!(bench.deadline(), None);
+}
+
+#[test]
+fn r15_after_link_up_a_full_down_interval_is_listened() {
+    let mut bench = Bench::active(plain());
+    bench.input(10, link_down());
+    bench.input(20, link_up());
+    assert_eq!((bench.state(), bench.deadline()), (Backup, Some(334.062)));
+}
+
+#[test]
+fn r15_nothing_is_claimed_before_a_frame_was_heard_or_thirty_seconds() {
+    let config = Config {
+        link_up_wait: Config::LINK_UP_WAIT,
+        ..plain()
+    };
+    let mut deaf = Bench::new(config.clone());
+    deaf.input(0, link_up());
+    deaf.command(0, Command::Start);
+    assert_eq!(deaf.deadline(), Some(30_014.062));
+    let mut hears = deaf.clone();
+    hears.input(5_000, Input::Heard);
+    // The skew keeps apart what heard the same first frame.
+    assert_eq!(hears.deadline(), Some(5_014.062));
+    let mut arp = deaf.clone();
+    arp.input(5_000, claim(mac(66)));
+    assert_eq!(arp.deadline(), Some(5_014.062));
+    let mut advert = deaf;
+    advert.advert(5_000, LOW, 200);
+    assert_eq!(advert.deadline(), Some(5_314.062));
+}
+
+#[test]
+fn r17_an_unchanged_configuration_emits_nothing() {
+    let config = Config {
+        preempt: true,
+        gated: true,
+        ..plain()
+    };
+    for mut bench in [
+        Bench::new(config.clone()),
+        Bench::started(config.clone()),
+        Bench::following(config.clone(), 254),
+        Bench::active(config.clone()),
+    ] {
+        let before = bench.router.clone();
+        bench.input(1, Input::Config(config.clone()));
+        assert_eq!(bench.router, before);
+    }
+}
+
+#[test]
+fn r17_a_changed_priority_or_interval_is_advertised_at_once() {
+    let mut bench = Bench::active(plain());
+    bench.run(1_050);
+    let lower = Config {
+        priority: priority(200),
+        ..plain()
+    };
+    assert_words(
+        &bench.input(1_060, Input::Config(lower.clone())),
+        &["priority 220 -> 200: the configuration changed", "send 200"],
+    );
+    let interval = AdvertInterval::from_centis(20).unwrap();
+    let slower = Config { interval, ..lower };
+    assert_words(&bench.input(1_070, Input::Config(slower)), &["send 200"]);
+    assert_eq!(bench.deadline(), Some(1_270.0));
+}
+
+#[test]
+fn r17_changed_addresses_are_announced_only_once_the_kernel_holds_them() {
+    let mut bench = Bench::active(plain());
+    let other = std::net::Ipv4Addr::new(10, 20, 14, 20);
+    let addresses = Addresses::new(&[other]).unwrap();
+    let config = Config {
+        addresses,
+        ..plain()
+    };
+    assert_words(
+        &bench.input(10, Input::Config(config)),
+        &["send 220", "own"],
+    );
+    let done = bench.timeout(20);
+    assert!(done.is_empty(), "{done:?}");
+    assert_eq!(bench.owned()[0], "announce 10.20.14.20 Request");
+}
+
+#[test]
+fn r17_another_vrid_is_another_router() {
+    let mut bench = Bench::active(plain());
+    let vrid = kedge_core::vip::Vrid::new(52).unwrap();
+    let refused = bench.try_input(1, Input::Config(Config { vrid, ..plain() }));
+    let from = plain().vrid;
+    assert_eq!(
+        refused,
+        Err(Reject::Config(ConfigError::VridChanged { from, to: vrid }))
+    );
+}
