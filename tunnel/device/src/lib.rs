@@ -1,1 +1,31 @@
 //! The packet engine: TUN and UDP workers around the peers.
+//!
+//! ```text
+//!   apply(peers) ──► plan ──► bounded queue ──► worker (own thread): poll(TUN, UDP4, UDP6, bell)
+//!        │                                        Shard: peers, prefix table, timers
+//!        └─► routes, addresses (netlink)          counters ──► stats()
+//! ```
+//!
+//! [`Device`] is one WireGuard interface. It blocks on nothing but netlink, so it can be used from
+//! async code; the worker knows no runtime. [`echo`] asks and answers through the tunnel, on tokio.
+
+mod config;
+mod device;
+pub mod echo;
+mod error;
+mod seed;
+mod stats;
+mod worker;
+
+pub use kedge_tunnel_proto::{
+    counters::State,
+    directory::{PeerSpec, PlanError},
+    drops::DropReason,
+};
+
+pub use self::{
+    config::DeviceConfig,
+    device::{Device, Handle},
+    error::{ApplyError, OpenError, RehandshakeError},
+    stats::{DeviceStats, PeerStats},
+};

@@ -118,6 +118,14 @@ impl Peer {
         &self.counters
     }
 
+    pub(crate) const fn state(&self) -> State {
+        self.state
+    }
+
+    pub(crate) const fn endpoint(&self) -> Option<SocketAddr> {
+        self.endpoint
+    }
+
     /// Seals a packet; `buffer` holds it in its first `length` bytes and has room for padding.
     /// Without a session the packet waits, and the message is an initiation.
     pub(crate) fn send(

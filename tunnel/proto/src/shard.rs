@@ -17,6 +17,7 @@ use kedge_core::Instant;
 use crate::{
     allowed::{Table, addresses},
     backlog::Budget,
+    counters::State,
     directory::{Change, Entry, PeerId},
     drops::{DropReason, Drops},
     jitter::Jitter,
@@ -43,10 +44,14 @@ pub struct Shard {
     budget: Budget,
     jitter: Jitter,
     drops: Arc<Drops>,
+    events: VecDeque<Event>,
 }
 
 struct Slot {
     peer: Peer,
+    /// What the last event said.
+    state: State,
+    endpoint: Option<SocketAddr>,
     key: PublicKey,
     index: u32,
     /// Older entries in the heap are void.
@@ -63,6 +68,34 @@ pub struct Transmit {
     pub length: usize,
     /// Whose it is, for the counters.
     pub peer: PeerId,
+}
+
+/// A change that an operator cares about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whose.
+    pub peer: PeerId,
+    /// What.
+    pub change: EventKind,
+}
+
+/// What changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Where the session stands.
+    State {
+        /// Before.
+        from: State,
+        /// After.
+        to: State,
+    },
+    /// Where the peer is.
+    Moved {
+        /// Before.
+        from: Option<SocketAddr>,
+        /// After.
+        to: Option<SocketAddr>,
+    },
 }
 
 /// What became of a datagram.
@@ -100,6 +133,7 @@ impl Shard {
             budget: Budget::new(),
             jitter: Jitter::new(seed),
             drops,
+            events: VecDeque::with_capacity(EVENTS),
         }
     }
 
@@ -119,7 +153,7 @@ impl Shard {
                     .update(&update.entry.spec, update.endpoint_changed);
                 slot.due = now;
                 self.timers.push(Reverse((now, id)));
-                self.note_ready(id);
+                self.settle(id);
             }
         }
         if let Some(table) = change.table {
@@ -156,7 +190,7 @@ impl Shard {
             slot.peer.counters().drops.count(reason);
             None
         });
-        self.note_ready(id);
+        self.settle(id);
         message.map(|message| transmit(id, message))
     }
 
@@ -200,6 +234,7 @@ impl Shard {
             let message = slot.peer.tick(now, &mut self.jitter, &mut self.budget, dst);
             slot.due = slot.peer.next_tick(now, &mut self.jitter);
             self.timers.push(Reverse((slot.due, id)));
+            self.settle(id);
             if let Some(message) = message {
                 return Some(transmit(id, message));
             }
@@ -217,11 +252,16 @@ impl Shard {
         }
     }
 
+    /// What happened that an operator cares about, until `None`.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
     /// Starts a handshake with a peer whatever its session's state.
     pub fn force_handshake(&mut self, now: Instant, id: PeerId) {
         if let Some(slot) = slot(&mut self.peers, id) {
             slot.peer.force_handshake(now);
-            self.note_ready(id);
+            self.settle(id);
         }
     }
 
@@ -263,7 +303,7 @@ impl Shard {
             Ok(Received::Nothing) => Ok(Outcome::Nothing),
             Err(reason) => Err((reason, Some(id))),
         };
-        self.note_ready(id);
+        self.settle(id);
         outcome
     }
 
@@ -300,8 +340,11 @@ impl Shard {
             self.peers.resize_with(at + 1, || None);
         }
         if let Some(place) = self.peers.get_mut(at) {
+            let (state, endpoint) = (peer.state(), peer.endpoint());
             *place = Some(Slot {
                 peer,
+                state,
+                endpoint,
                 key,
                 index,
                 due: now,
@@ -344,15 +387,37 @@ impl Shard {
         u32::from(random) << 8 | u32::from(self.number)
     }
 
-    fn note_ready(&mut self, id: PeerId) {
-        if let Some(slot) = slot(&mut self.peers, id)
-            && !slot.is_ready
-            && slot.peer.has_more()
-        {
+    /// Notes what a call to the peer left behind: something to send, something to tell.
+    fn settle(&mut self, id: PeerId) {
+        let Some(slot) = slot(&mut self.peers, id) else {
+            return;
+        };
+        if !slot.is_ready && slot.peer.has_more() {
             slot.is_ready = true;
             self.ready.push_back(id);
         }
+        let (state, endpoint) = (slot.peer.state(), slot.peer.endpoint());
+        if state != slot.state {
+            let from = std::mem::replace(&mut slot.state, state);
+            tell(&mut self.events, id, EventKind::State { from, to: state });
+        }
+        if endpoint != slot.endpoint {
+            let from = std::mem::replace(&mut slot.endpoint, endpoint);
+            tell(
+                &mut self.events,
+                id,
+                EventKind::Moved { from, to: endpoint },
+            );
+        }
     }
+}
+
+fn tell(events: &mut VecDeque<Event>, peer: PeerId, change: EventKind) {
+    // Nobody listens: the newest matter most.
+    if events.len() >= EVENTS {
+        events.pop_front();
+    }
+    events.push_back(Event { peer, change });
 }
 
 fn slot(peers: &mut [Option<Slot>], id: PeerId) -> Option<&mut Slot> {
@@ -366,6 +431,9 @@ fn position(id: PeerId) -> usize {
 const fn transmit(peer: PeerId, Message { to, length }: Message) -> Transmit {
     Transmit { to, length, peer }
 }
+
+/// Events that may wait for the caller.
+const EVENTS: usize = 64;
 
 /// Twice REJECT_AFTER_TIME: nothing sealed for the old peer is still valid.
 const RETIREMENT: Duration = Duration::from_secs(360);

@@ -1,1 +1,34 @@
 //! System calls for `tun`.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+/// Asks the kernel to make a TUN interface called `name` and to attach `fd` to it.
+///
+/// Without packet information, without persistence: the interface lives as long as the
+/// descriptor. One that exists already is refused, so that nobody else's is taken over.
+pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL;
+    let flags = libc::c_short::try_from(flags)
+        .or_else(|_| u16::try_from(flags).map(u16::cast_signed))
+        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut request = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags },
+    };
+    // The last byte stays zero: a longer name was refused by the caller.
+    let room = libc::IFNAMSIZ - 1;
+    for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    // SAFETY: TUNSETIFF reads and writes one `ifreq` through the pointer, which is valid and
+    // exclusively borrowed for the call; the descriptor is open while `fd` is borrowed.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

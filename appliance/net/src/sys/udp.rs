@@ -1,1 +1,1 @@
-//! System calls for `udp`.
+//! System calls for `udp`: none that rustix does not offer without `unsafe`.

@@ -1,0 +1,361 @@
+//! The kernel's side of a TUN device: MTU, state, addresses, routes.
+//!
+//! Addresses and routes are compared with the kernel; only what carries our protocol number and
+//! belongs to this interface is changed.
+//!
+//! Beside each route into the tunnel stands an `unreachable` route with a worse metric. It does
+//! not depend on the interface, so when the process dies and its TUN goes, packets for the tunnel
+//! are refused instead of leaving unencrypted by the default route.
+
+use std::{collections::BTreeSet, io, net::IpAddr};
+
+use ipnet::IpNet;
+use kedge_core::{Code, Coded, Problem};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage as Message,
+    address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
+    link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage},
+    route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType},
+};
+use rustix::{io::Errno, net::netdevice::name_to_index};
+
+use super::Tun;
+use crate::{PROTOCOL, privilege, rtnl::Requests};
+
+/// The kernel's side of a [`Tun`], in the namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct Interface {
+    name: String,
+    index: u32,
+    requests: Requests,
+    /// The metric of the `unreachable` routes, which also says that they are this interface's.
+    metric: u32,
+}
+
+/// The kernel refused something about the interface.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what}")]
+pub struct InterfaceError {
+    what: String,
+    source: io::Error,
+}
+
+/// A route of ours, as far as it is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Tunnel,
+    Unreachable,
+}
+
+impl Interface {
+    /// Finds the interface of `tun` and sets it up with `mtu`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set_up(tun: &Tun, mtu: u16) -> Result<Self, InterfaceError> {
+        let name = tun.name().to_owned();
+        let failed = |source| InterfaceError {
+            what: format!("set up {name}"),
+            source,
+        };
+        let mut requests = Requests::open().map_err(failed)?;
+        let index = index(&name).map_err(failed)?;
+        // No link-local address and so no router solicitations into the tunnel. Without IPv6 in
+        // the kernel there is nothing to switch off.
+        let quiet = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+        let mut message = link(index);
+        message
+            .attributes
+            .push(LinkAttribute::AfSpecUnspec(vec![quiet]));
+        let _ = requests.change(Message::SetLink(message), 0);
+        let mut message = link(index);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        message.attributes.push(LinkAttribute::Mtu(u32::from(mtu)));
+        message.attributes.push(LinkAttribute::TxQueueLen(QUEUE));
+        requests
+            .change(Message::SetLink(message), 0)
+            .map_err(failed)?;
+        let metric = METRIC + u32::from(hash(&name));
+        Ok(Self {
+            name,
+            index,
+            requests,
+            metric,
+        })
+    }
+
+    /// Makes the interface carry exactly `desired`, as far as addresses of ours go.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused; what was done before stays.
+    pub fn set_addresses(&mut self, desired: &[IpNet]) -> Result<(), InterfaceError> {
+        let desired: BTreeSet<IpNet> = desired.iter().copied().collect();
+        let observed = self.addresses()?;
+        for net in observed.difference(&desired) {
+            let message = Message::DelAddress(self.address(*net));
+            self.change(message, 0, &[Errno::ADDRNOTAVAIL], || {
+                format!("remove {net}")
+            })?;
+        }
+        for net in desired.difference(&observed) {
+            let message = Message::NewAddress(self.address(*net));
+            let flags = NLM_F_CREATE | NLM_F_REPLACE;
+            self.change(message, flags, &[], || format!("add the address {net}"))?;
+        }
+        Ok(())
+    }
+
+    /// Leads exactly `desired` into the tunnel, and nowhere when the tunnel is gone.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused; what was done before stays.
+    pub fn set_prefixes(&mut self, desired: &[IpNet]) -> Result<(), InterfaceError> {
+        let desired: BTreeSet<IpNet> = desired.iter().map(IpNet::trunc).collect();
+        // The order keeps packets off the default route at every step.
+        self.add_routes(Kind::Unreachable, &desired)?;
+        self.add_routes(Kind::Tunnel, &desired)?;
+        self.remove_routes(Kind::Tunnel, &desired)?;
+        self.remove_routes(Kind::Unreachable, &desired)
+    }
+
+    fn add_routes(&mut self, kind: Kind, desired: &BTreeSet<IpNet>) -> Result<(), InterfaceError> {
+        let observed = self.routes(kind)?;
+        for prefix in desired.difference(&observed) {
+            let message = Message::NewRoute(self.route(kind, *prefix));
+            let flags = NLM_F_CREATE | NLM_F_EXCL;
+            self.change(message, flags, &[Errno::EXIST], || {
+                format!("route {prefix}")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn remove_routes(
+        &mut self,
+        kind: Kind,
+        desired: &BTreeSet<IpNet>,
+    ) -> Result<(), InterfaceError> {
+        let observed = self.routes(kind)?;
+        for prefix in observed.difference(desired) {
+            let message = Message::DelRoute(self.route(kind, *prefix));
+            self.change(message, 0, &[Errno::SRCH], || {
+                format!("remove the route {prefix}")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn change(
+        &mut self,
+        message: Message,
+        flags: u16,
+        fine: &[Errno],
+        what: impl FnOnce() -> String,
+    ) -> Result<(), InterfaceError> {
+        match self.requests.change(message, flags) {
+            Err(source)
+                if !fine
+                    .iter()
+                    .any(|errno| source.raw_os_error() == Some(errno.raw_os_error())) =>
+            {
+                Err(InterfaceError {
+                    what: format!("{} on {}", what(), self.name),
+                    source,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn addresses(&mut self) -> Result<BTreeSet<IpNet>, InterfaceError> {
+        let mut found = BTreeSet::new();
+        let mut message = AddressMessage::default();
+        message.header.index = self.index;
+        let (index, name) = (self.index, &self.name);
+        self.requests
+            .dump(Message::GetAddress(message), |object| {
+                if let Message::NewAddress(message) = object
+                    && message.header.index == index
+                {
+                    found.extend(own_address(&message));
+                }
+            })
+            .map_err(|source| InterfaceError {
+                what: format!("read addresses of {name}"),
+                source,
+            })?;
+        Ok(found)
+    }
+
+    fn routes(&mut self, kind: Kind) -> Result<BTreeSet<IpNet>, InterfaceError> {
+        let mut found = BTreeSet::new();
+        let (index, metric, name) = (self.index, self.metric, &self.name);
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            self.requests
+                .dump(Message::GetRoute(message), |object| {
+                    if let Message::NewRoute(message) = object
+                        && let Some((seen, prefix)) = own_route(&message, index, metric)
+                        && seen == kind
+                    {
+                        found.insert(prefix);
+                    }
+                })
+                .map_err(|source| InterfaceError {
+                    what: format!("read routes of {name}"),
+                    source,
+                })?;
+        }
+        Ok(found)
+    }
+
+    fn address(&self, net: IpNet) -> AddressMessage {
+        let mut message = AddressMessage::default();
+        message.header.family = family(net);
+        message.header.prefix_len = net.prefix_len();
+        message.header.index = self.index;
+        // Nobody else is on the link: there is no duplicate to look for.
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes = vec![
+            AddressAttribute::Address(net.addr()),
+            AddressAttribute::Local(net.addr()),
+            AddressAttribute::Flags(AddressFlags::Nodad),
+            AddressAttribute::Protocol(PROTOCOL.into()),
+        ];
+        message
+    }
+
+    fn route(&self, kind: Kind, prefix: IpNet) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(prefix);
+        message.header.destination_prefix_length = prefix.prefix_len();
+        message.header.table = MAIN_TABLE;
+        message.header.protocol = RouteProtocol::from(PROTOCOL);
+        let destination = match prefix.network() {
+            IpAddr::V4(address) => RouteAddress::Inet(address),
+            IpAddr::V6(address) => RouteAddress::Inet6(address),
+        };
+        message
+            .attributes
+            .push(RouteAttribute::Destination(destination));
+        match kind {
+            Kind::Tunnel => {
+                message.header.kind = RouteType::Unicast;
+                message.header.scope = RouteScope::Link;
+                message.attributes.push(RouteAttribute::Oif(self.index));
+            }
+            Kind::Unreachable => {
+                message.header.kind = RouteType::Unreachable;
+                message.header.scope = RouteScope::Universe;
+                message
+                    .attributes
+                    .push(RouteAttribute::Priority(self.metric));
+            }
+        }
+        message
+    }
+}
+
+impl Coded for InterfaceError {
+    fn problem(&self) -> Problem {
+        privilege::problem(
+            Code::NetKernel,
+            format!("the kernel refused to {}", self.what),
+            &self.source,
+        )
+    }
+}
+
+/// The address of a message, if it carries our protocol number.
+fn own_address(message: &AddressMessage) -> Option<IpNet> {
+    let ours = message
+        .attributes
+        .contains(&AddressAttribute::Protocol(PROTOCOL.into()));
+    let local = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            AddressAttribute::Local(address) => Some(*address),
+            _ => None,
+        });
+    let any = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        });
+    let address = local.or(any).filter(|_| ours)?;
+    IpNet::new(address, message.header.prefix_len).ok()
+}
+
+/// The kind and prefix of a route that is this interface's and ours.
+fn own_route(message: &RouteMessage, index: u32, metric: u32) -> Option<(Kind, IpNet)> {
+    let header = &message.header;
+    if header.protocol != RouteProtocol::from(PROTOCOL) || header.table != MAIN_TABLE {
+        return None;
+    }
+    let has = |wanted: &RouteAttribute| message.attributes.contains(wanted);
+    let kind = match header.kind {
+        RouteType::Unicast if has(&RouteAttribute::Oif(index)) => Kind::Tunnel,
+        RouteType::Unreachable if has(&RouteAttribute::Priority(metric)) => Kind::Unreachable,
+        _ => return None,
+    };
+    let address = message
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::V4(*address)),
+            RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
+            _ => None,
+        })?;
+    Some((
+        kind,
+        IpNet::new(address, header.destination_prefix_length).ok()?,
+    ))
+}
+
+fn link(index: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message
+}
+
+const fn family(net: IpNet) -> AddressFamily {
+    match net {
+        IpNet::V4(_) => AddressFamily::Inet,
+        IpNet::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+fn index(name: &str) -> io::Result<u32> {
+    let any = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    Ok(name_to_index(&any, name)?)
+}
+
+/// FNV-1a folded to 16 bits.
+fn hash(name: &str) -> u16 {
+    let folded = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    let [a, b, c, d] = folded.to_be_bytes();
+    u16::from_be_bytes([a ^ c, b ^ d])
+}
+
+/// Worse than any metric a person or a routing daemon gives.
+const METRIC: u32 = 0x7000_0000;
+
+/// Runs of VXLAN packets overflow the default of 500 and also 1000.
+const QUEUE: u32 = 2_000;
+
+const MAIN_TABLE: u8 = 254;

@@ -1,0 +1,19 @@
+//! What a device is opened with.
+
+use ipnet::IpNet;
+use kedge_tunnel_proto::keys::PrivateKey;
+
+/// One WireGuard interface. Addresses and peers can change while it runs, the rest cannot.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// The TUN interface's name, such as `kedge0`.
+    pub ifname: String,
+    /// This device's key.
+    pub private_key: PrivateKey,
+    /// The UDP port of both families; 0 lets the kernel choose.
+    pub listen_port: u16,
+    /// The addresses on the TUN interface.
+    pub addresses: Vec<IpNet>,
+    /// The MTU of the TUN interface.
+    pub mtu: u16,
+}

@@ -1,0 +1,95 @@
+//! What can go wrong with a device.
+
+use std::io;
+
+use kedge_core::{Code, Coded, Fix, Problem};
+use kedge_net::{
+    tun::{InterfaceError, TunError},
+    udp::BindError,
+};
+use kedge_tunnel_proto::directory::PlanError;
+
+/// A device could not be opened. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The TUN device.
+    #[error("the tunnel has no TUN device")]
+    Tun(#[from] TunError),
+    /// The UDP port.
+    #[error("the tunnel has no UDP socket")]
+    Udp(#[from] BindError),
+    /// The interface's addresses, MTU or state.
+    #[error("the tunnel's interface cannot be set up")]
+    Interface(#[from] InterfaceError),
+    /// The worker thread.
+    #[error("the tunnel's worker cannot be started")]
+    Worker(#[source] io::Error),
+}
+
+/// Peers or addresses could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The peers do not go together; nothing changed.
+    #[error("the tunnel's peers do not go together")]
+    Plan(#[from] PlanError),
+    /// The kernel refused a route or address; the peers changed, applying again tries again.
+    #[error("the tunnel's routes and addresses cannot be set")]
+    Interface(#[from] InterfaceError),
+    /// The worker has ended because the interface was taken away.
+    #[error("the tunnel's worker has ended")]
+    Stopped,
+}
+
+/// A handshake could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RehandshakeError {
+    /// No peer has that name.
+    #[error("no tunnel peer is called `{0}`")]
+    Unknown(String),
+    /// The worker is busy or has ended; the next try may work.
+    #[error("the tunnel's worker takes no commands")]
+    Busy,
+}
+
+impl Coded for OpenError {
+    fn problem(&self) -> Problem {
+        match self {
+            Self::Tun(error) => error.problem(),
+            Self::Udp(error) => error.problem(),
+            Self::Interface(error) => error.problem(),
+            Self::Worker(_) => Problem::new(Code::SysUnexpected, "a thread cannot be started")
+                .caused_by(self)
+                .consequence("there is no tunnel")
+                .fix(Fix::text(
+                    "look at the process's limits: threads, descriptors, memory",
+                )),
+        }
+    }
+}
+
+impl Coded for ApplyError {
+    fn problem(&self) -> Problem {
+        match self {
+            Self::Plan(error) => error.problem(),
+            Self::Interface(error) => error.problem(),
+            Self::Stopped => Problem::new(Code::TunDeviceMissing, "the tunnel's interface is gone")
+                .evidence(self.to_string())
+                .consequence("no packet passes the tunnel")
+                .fix(Fix::text(
+                    "find out who deleted the interface and restart Kedge",
+                )),
+        }
+    }
+}
+
+impl Coded for RehandshakeError {
+    fn problem(&self) -> Problem {
+        let code = match self {
+            Self::Unknown(_) => Code::TunUnknown,
+            Self::Busy => Code::SysUnexpected,
+        };
+        Problem::new(code, self.to_string())
+            .consequence("the session stays as it is")
+            .fix(Fix::text("list the peers").command("kedge tunnel list"))
+    }
+}

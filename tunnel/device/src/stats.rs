@@ -1,0 +1,47 @@
+//! What a device tells about itself.
+
+use std::{net::SocketAddr, time::SystemTime};
+
+use kedge_core::Instant;
+use kedge_tunnel_proto::{counters::State, drops::DropReason, keys::PublicKey};
+
+/// One peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStats {
+    /// Its name.
+    pub name: String,
+    /// Its key.
+    pub public_key: PublicKey,
+    /// Where datagrams for it go: where it was last heard from, else what was configured.
+    pub endpoint: Option<SocketAddr>,
+    /// Where its session stands. "Connected" is not "reachable": ask the echo.
+    pub state: State,
+    /// When the last handshake was completed, on the wall clock.
+    pub last_handshake: Option<SystemTime>,
+    /// When the last authenticated data message came, keepalives included, on the clock of
+    /// `kedge_net::clock`.
+    pub last_authenticated_data: Option<Instant>,
+    /// Bytes of WireGuard messages received.
+    pub rx_bytes: u64,
+    /// Bytes of WireGuard messages sent.
+    pub tx_bytes: u64,
+    /// Inner packets received.
+    pub rx_packets: u64,
+    /// Inner packets sent.
+    pub tx_packets: u64,
+    /// Packets of this peer that were not carried, by reason; only reasons that happened.
+    pub drops: Vec<(DropReason, u64)>,
+}
+
+/// The device as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Its public key.
+    pub public_key: PublicKey,
+    /// The UDP port in use.
+    pub listen_port: u16,
+    /// Whether the worker runs. It ends only when the interface is taken away from outside.
+    pub running: bool,
+    /// Packets that could be put down to no peer and were not carried, by reason.
+    pub drops: Vec<(DropReason, u64)>,
+}

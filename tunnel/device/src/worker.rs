@@ -1,0 +1,336 @@
+//! The thread that moves packets: a [`Shard`] and the system calls around it.
+//!
+//! It waits in one call for the TUN, both sockets, the bell and the next deadline, and then
+//! takes a bounded number from each, so that none starves another.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, TryRecvError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+
+use kedge_core::Instant;
+use kedge_net::{
+    clock,
+    tun::Tun,
+    udp::{Family, Sockets},
+    wait::{Alarm, Doorbell, Waiter},
+};
+use kedge_tunnel_proto::{
+    directory::{Change, PeerId},
+    drops::{DropReason, Drops},
+    keys::PrivateKey,
+    shard::{Event, EventKind, Outcome, Shard, Transmit},
+};
+use tracing::{debug, error, info, trace};
+
+use crate::seed::seed;
+
+/// What the worker is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Peers change.
+    Change(Box<Change>),
+    /// A peer's session is dead.
+    Rehandshake(PeerId),
+    /// End.
+    Stop,
+}
+
+/// What the worker works with.
+pub(crate) struct Engine {
+    pub(crate) tun: Tun,
+    pub(crate) sockets: Sockets,
+    pub(crate) bell: Arc<Doorbell>,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) private_key: PrivateKey,
+    pub(crate) mtu: u16,
+    pub(crate) drops: Arc<Drops>,
+}
+
+/// Starts the worker of the shard `number`. `running` becomes false when it ends by itself.
+pub(crate) fn spawn(
+    engine: Engine,
+    number: u8,
+    running: Arc<AtomicBool>,
+) -> io::Result<JoinHandle<()>> {
+    let (started, outcome) = sync_channel(1);
+    let thread = thread::Builder::new()
+        .name(format!("kedge-tunnel-{number}"))
+        .spawn(move || {
+            // Made here because what it waits with cannot change threads.
+            let mut worker = match Worker::new(engine, number) {
+                Ok(worker) => worker,
+                Err(err) => return drop(started.send(Err(err))),
+            };
+            let _ = started.send(Ok(()));
+            if let Err(err) = worker.run() {
+                running.store(false, Ordering::Release);
+                let error = &err as &dyn std::error::Error;
+                error!(
+                    ifname = worker.tun.name(),
+                    error, "the tunnel's worker has ended"
+                );
+            }
+        })?;
+    outcome
+        .recv()
+        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+    Ok(thread)
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a set of four descriptors")]
+struct Ready {
+    tun: bool,
+    v4: bool,
+    v6: bool,
+    bell: bool,
+}
+
+struct Worker {
+    shard: Shard,
+    tun: Tun,
+    sockets: Sockets,
+    bell: Arc<Doorbell>,
+    alarm: Alarm,
+    waiter: Waiter,
+    commands: Receiver<Command>,
+    names: BTreeMap<PeerId, String>,
+    /// A packet or datagram as it came; with room for padding.
+    taken: Box<[u8]>,
+    /// What is made of it.
+    made: Box<[u8]>,
+}
+
+impl Worker {
+    fn new(engine: Engine, number: u8) -> io::Result<Self> {
+        let Engine {
+            tun,
+            sockets,
+            bell,
+            commands,
+            private_key,
+            mtu,
+            drops,
+        } = engine;
+        let alarm = Alarm::new()?;
+        let waiter = Waiter::new()?;
+        waiter.add(&tun, TUN)?;
+        waiter.add(&*bell, BELL)?;
+        waiter.add(&alarm, ALARM)?;
+        for (family, key) in [(Family::V4, UDP_V4), (Family::V6, UDP_V6)] {
+            if let Some(fd) = sockets.fd(family) {
+                waiter.add(&fd, key)?;
+            }
+        }
+        Ok(Self {
+            shard: Shard::new(&private_key, number, mtu, seed(), drops),
+            tun,
+            sockets,
+            bell,
+            alarm,
+            waiter,
+            commands,
+            names: BTreeMap::new(),
+            taken: vec![0; BUFFER].into_boxed_slice(),
+            made: vec![0; BUFFER].into_boxed_slice(),
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.transmit_due();
+            self.tell();
+            let ready = self.wait()?;
+            if ready.bell && self.obey().is_break() {
+                return Ok(());
+            }
+            if ready.tun {
+                self.drain_host()?;
+            }
+            if ready.v4 {
+                self.drain_network(Family::V4);
+            }
+            if ready.v6 {
+                self.drain_network(Family::V6);
+            }
+        }
+    }
+
+    /// Waits until there is something to do, and says what.
+    fn wait(&mut self) -> io::Result<Ready> {
+        // The deadline has moved on since the alarm rang, and setting it anew silences it.
+        self.alarm.set(self.shard.poll_timeout())?;
+        let mut ready = Ready::default();
+        for key in self.waiter.wait()? {
+            match key {
+                TUN => ready.tun = true,
+                UDP_V4 => ready.v4 = true,
+                UDP_V6 => ready.v6 = true,
+                BELL => ready.bell = true,
+                _ => {}
+            }
+        }
+        Ok(ready)
+    }
+
+    fn obey(&mut self) -> ControlFlow<()> {
+        self.bell.silence();
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Change(change)) => {
+                    self.rename(&change);
+                    self.shard.apply(clock::now(), *change);
+                }
+                Ok(Command::Rehandshake(peer)) => {
+                    debug!(peer = self.name(peer), "handshake forced");
+                    self.shard.force_handshake(clock::now(), peer);
+                }
+                Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+    }
+
+    /// Packets of the host, into the tunnel.
+    fn drain_host(&mut self) -> io::Result<()> {
+        for _ in 0..BATCH {
+            // The last bytes are kept for padding.
+            let room = self.taken.len().saturating_sub(PADDING);
+            let Some(buffer) = self.taken.get_mut(..room) else {
+                return Ok(());
+            };
+            let length = match self.tun.read(buffer) {
+                Ok(length) => length,
+                Err(err) if Tun::is_gone(&err) => return Err(err),
+                Err(_) => return Ok(()),
+            };
+            trace!(length, "from the host");
+            let now = clock::now();
+            if let Some(transmit) = self
+                .shard
+                .send(now, &mut self.taken, length, &mut self.made)
+            {
+                self.transmit(transmit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Datagrams of the network, out of the tunnel.
+    fn drain_network(&mut self, family: Family) {
+        for _ in 0..BATCH {
+            let (length, from) = match self.sockets.receive(family, &mut self.taken) {
+                Ok(received) => received,
+                // An ICMP error for something sent earlier is reported on the next call.
+                Err(err) if err.kind() != io::ErrorKind::WouldBlock => continue,
+                Err(_) => return,
+            };
+            let Some(datagram) = self.taken.get(..length) else {
+                continue;
+            };
+            trace!(length, %from, "from the network");
+            match self
+                .shard
+                .receive(clock::now(), from, datagram, &mut self.made)
+            {
+                Outcome::Nothing => {}
+                Outcome::Send(transmit) => self.transmit(transmit),
+                Outcome::Deliver { length, peer } => self.deliver(length, peer),
+            }
+            self.transmit_ready();
+        }
+    }
+
+    fn deliver(&mut self, length: usize, peer: PeerId) {
+        let Some(packet) = self.made.get(..length) else {
+            return;
+        };
+        if let Err(err) = self.tun.write(packet) {
+            trace!(
+                error = &err as &dyn std::error::Error,
+                "the host refused a packet"
+            );
+            self.shard.count(Some(peer), DropReason::DeliverFailed);
+        }
+    }
+
+    fn transmit(&mut self, Transmit { to, length, peer }: Transmit) {
+        let Some(datagram) = self.made.get(..length) else {
+            return;
+        };
+        if let Err(err) = self.sockets.send(to, datagram) {
+            trace!(%to, error = &err as &dyn std::error::Error, "the network refused a datagram");
+            self.shard.count(Some(peer), DropReason::SendFailed);
+        }
+    }
+
+    /// Sends what has become possible, such as packets that waited for a handshake.
+    fn transmit_ready(&mut self) {
+        if self.shard.poll_timeout() == Some(Instant::ZERO) {
+            self.transmit_due();
+        }
+    }
+
+    fn transmit_due(&mut self) {
+        while let Some(transmit) = self.shard.poll_transmit(clock::now(), &mut self.made) {
+            self.transmit(transmit);
+        }
+    }
+
+    fn tell(&mut self) {
+        while let Some(Event { peer, change }) = self.shard.poll_event() {
+            let peer = self.name(peer);
+            match change {
+                EventKind::State { from, to } => {
+                    info!(peer, ?from, ?to, because = "handshake", "tunnel session");
+                }
+                EventKind::Moved { from, to } => {
+                    info!(
+                        peer,
+                        ?from,
+                        ?to,
+                        because = "authenticated data",
+                        "tunnel endpoint"
+                    );
+                }
+            }
+        }
+    }
+
+    fn rename(&mut self, change: &Change) {
+        for id in &change.remove {
+            self.names.remove(id);
+        }
+        let updated = change.update.iter().map(|update| &update.entry);
+        for entry in change.add.iter().chain(updated) {
+            self.names.insert(entry.id, entry.spec.name.clone());
+        }
+    }
+
+    fn name(&self, peer: PeerId) -> &str {
+        self.names.get(&peer).map_or("?", String::as_str)
+    }
+}
+
+const TUN: u64 = 0;
+const UDP_V4: u64 = 1;
+const UDP_V6: u64 = 2;
+const BELL: u64 = 3;
+const ALARM: u64 = 4;
+
+/// The largest UDP payload or IP packet, and padding.
+const BUFFER: usize = 65_536 + PADDING;
+const PADDING: usize = 64;
+
+/// How many packets one side may take before the other has its turn.
+const BATCH: usize = 64;
