@@ -75,7 +75,7 @@ pub(super) fn by_key(
 }
 
 /// The Ed25519 key of seed HKDF-SHA256(secret, salt = id, info).
-fn token_key(token: &Token) -> Result<Ed25519KeyPair, ClientError> {
+pub(super) fn token_key(token: &Token) -> Result<Ed25519KeyPair, ClientError> {
     let failed = || ClientError::crypto("derive the token's key");
     let secret = Zeroizing::new(
         BASE64_URL_SAFE_NO_PAD

@@ -48,10 +48,13 @@ impl FromStr for ManagerUrl {
         if uri.scheme_str() != Some("https") || !bare || user || authority.host().is_empty() {
             return Err(bad());
         }
-        let port = match authority.port() {
-            Some(port) => port.as_str().parse().map_err(|_| bad())?,
-            None if authority.as_str().ends_with(':') => return Err(bad()),
-            None => Self::DEFAULT_PORT,
+        let port = match authority.as_str().strip_prefix(authority.host()) {
+            Some("") => Self::DEFAULT_PORT,
+            Some(rest) => rest
+                .strip_prefix(':')
+                .and_then(|port| port.parse().ok())
+                .ok_or_else(bad)?,
+            None => return Err(bad()),
         };
         let host = authority.host();
         let host = host
