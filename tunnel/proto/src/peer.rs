@@ -303,7 +303,8 @@ impl Peer {
 
     /// Whether [`flush`](Self::flush) may have something.
     pub(crate) fn has_more(&self) -> bool {
-        self.owed != Owed::Nothing || (self.state == State::Connected && !self.backlog.is_empty())
+        let waits = self.state == State::Connected && !self.backlog.is_empty();
+        self.endpoint.is_some() && (waits || self.owed != Owed::Nothing)
     }
 
     /// Gives back what the peer holds of the budget.

@@ -214,18 +214,13 @@ impl Shard {
     /// Whatever is due or waits, one datagram at a time, until `None`. After that
     /// [`poll_timeout`](Self::poll_timeout) is in the future.
     pub fn poll_transmit(&mut self, now: Instant, dst: &mut [u8]) -> Option<Transmit> {
-        while let Some(&id) = self.ready.front() {
-            if let Some(slot) = slot(&mut self.peers, id) {
-                if let Some(message) = slot.peer.flush(now, &mut self.budget, dst) {
-                    return Some(transmit(id, message));
-                }
-                slot.is_ready = false;
+        loop {
+            if let Some(transmit) = self.flush_ready(now, dst) {
+                return Some(transmit);
             }
-            self.ready.pop_front();
-        }
-        while let Some(&Reverse((due, id))) = self.timers.peek() {
+            let &Reverse((due, id)) = self.timers.peek()?;
             if due > now {
-                break;
+                return None;
             }
             self.timers.pop();
             let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.due == due) else {
@@ -239,7 +234,6 @@ impl Shard {
                 return Some(transmit(id, message));
             }
         }
-        None
     }
 
     /// When [`poll_transmit`](Self::poll_transmit) must be called next.
@@ -271,6 +265,19 @@ impl Shard {
             Some(slot) => slot.peer.counters().drops.count(reason),
             None => self.drops.count(reason),
         }
+    }
+
+    fn flush_ready(&mut self, now: Instant, dst: &mut [u8]) -> Option<Transmit> {
+        while let Some(&id) = self.ready.front() {
+            if let Some(slot) = slot(&mut self.peers, id) {
+                if let Some(message) = slot.peer.flush(now, &mut self.budget, dst) {
+                    return Some(transmit(id, message));
+                }
+                slot.is_ready = false;
+            }
+            self.ready.pop_front();
+        }
+        None
     }
 
     fn try_receive(
