@@ -17,8 +17,16 @@
 //! within tokio. [`run`] writes its result to stdout in the wanted [`Output`]; live lines go to
 //! stdout with [`Output::Table`] and to stderr otherwise.
 
+pub mod certificate;
 pub mod cli;
+pub mod client;
+pub mod error;
+pub mod lab;
 pub mod probe;
+pub mod prober;
+pub mod process;
 pub mod roles;
+pub mod stage;
+pub mod topology;
 
 pub use cli::{Exit, LabCommand, Output, run};
