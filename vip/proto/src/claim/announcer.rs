@@ -18,7 +18,6 @@ use crate::wire::{
 pub struct Announcer {
     run: Option<Run>,
     queue: VecDeque<Packet>,
-    last: Option<Instant>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,10 +50,9 @@ impl Announcer {
     }
 
     /// Announces once more now, beside the schedule, if it runs.
-    pub fn again(&mut self, now: Instant) {
+    pub fn again(&mut self) {
         if let Some(run) = &self.run {
             push(&mut self.queue, run);
-            self.last = Some(now);
         }
     }
 
@@ -70,7 +68,6 @@ impl Announcer {
             .find(|due| *due > now);
         run.due = upcoming.unwrap_or(now + REFRESH);
         push(&mut self.queue, run);
-        self.last = Some(now);
     }
 
     /// The next packet to broadcast.
@@ -88,12 +85,6 @@ impl Announcer {
     #[must_use]
     pub const fn is_running(&self) -> bool {
         self.run.is_some()
-    }
-
-    /// When something was last announced, even if that run is over.
-    #[must_use]
-    pub const fn last(&self) -> Option<Instant> {
-        self.last
     }
 }
 

@@ -56,11 +56,7 @@ impl Defence {
 
     /// Whether one more answer may leave now; if so it is counted as sent.
     pub fn take(&mut self, now: Instant) -> bool {
-        let refill = if self.is_persistent() {
-            SLOW_REFILL
-        } else {
-            REFILL
-        };
+        let refill = self.refill();
         while self.tokens < TOKENS && now.since(self.refilled) >= refill {
             self.tokens += 1;
             self.refilled += refill;
@@ -75,6 +71,25 @@ impl Defence {
         self.tokens -= 1;
         self.answered = Some(now);
         true
+    }
+
+    /// When the next answer may leave.
+    #[must_use]
+    pub fn ready_at(&self) -> Instant {
+        let spaced = self.answered.map_or(Instant::ZERO, |at| at + SPACING);
+        if self.tokens > 0 {
+            spaced
+        } else {
+            spaced.max(self.refilled + self.refill())
+        }
+    }
+
+    fn refill(&self) -> Duration {
+        if self.is_persistent() {
+            SLOW_REFILL
+        } else {
+            REFILL
+        }
     }
 
     /// How many claims the present claimer made.

@@ -1,7 +1,5 @@
 //! Active: holding the addresses (RFC 9568 section 6.4.3).
 
-use std::time::Duration;
-
 use kedge_core::{Instant, vip::Priority};
 
 use super::{
@@ -35,6 +33,9 @@ impl Router {
     }
 
     pub(super) fn active_timeout(&mut self, now: Instant) {
+        if self.owes_announcement && self.defence.ready_at() <= now && self.defence.take(now) {
+            self.announce_again();
+        }
         let State::Active(active) = &mut self.state else {
             return;
         };
@@ -106,13 +107,9 @@ impl Router {
 
     /// Yields to a better Active on the very delivery of its advert.
     fn step_down(&mut self, now: Instant, peer: Peer, own: Priority) {
-        if self
-            .announcer
-            .last()
-            .is_some_and(|last| now.since(last) < OVERTAKEN)
-        {
-            // Our announcement may have overtaken the winner's: a lower advert makes it announce
-            // again (R7), so that the clients do not stay with us.
+        if self.announcing() {
+            // Clients may have our announcement last, from a race or from behind a partition that
+            // has just healed: a lower advert makes the winner announce again (R7).
             self.send(Some(own));
         }
         self.disown();
@@ -143,7 +140,9 @@ impl Router {
         }
         if self.defence.take(now) {
             self.send_beside_schedule(now);
-            self.announcer.again(now);
+            self.announce_again();
+        } else {
+            self.owes_announcement = self.announcing();
         }
     }
 
@@ -174,7 +173,9 @@ impl Router {
             },
         );
         if self.defence.take(now) {
-            self.announcer.again(now);
+            self.announce_again();
+        } else {
+            self.owes_announcement = true;
         }
     }
 
@@ -201,6 +202,11 @@ impl Router {
         }
     }
 
+    fn announce_again(&mut self) {
+        self.owes_announcement = false;
+        self.announcer.again();
+    }
+
     /// Advertises at once and counts the interval from here, if Active.
     pub(super) fn advertise(&mut self, now: Instant) {
         let State::Active(active) = &mut self.state else {
@@ -218,6 +224,3 @@ impl Router {
         self.send(Some(self.priority()));
     }
 }
-
-/// How long after our last announcement a winner is made to announce again.
-const OVERTAKEN: Duration = Duration::from_secs(5);

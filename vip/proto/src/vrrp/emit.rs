@@ -59,6 +59,7 @@ impl Router {
 
     /// Takes back every announcement that has not left.
     pub(super) fn silence(&mut self) {
+        self.owes_announcement = false;
         self.announcer.cancel();
         self.outputs
             .retain(|output| !matches!(output, Output::Announce(_)));

@@ -182,7 +182,8 @@ impl Router {
     pub(super) fn on_frame(&mut self, now: Instant) {
         if self.deaf {
             self.deaf = false;
-            self.not_before = now + skew(self.interval, self.priority());
+            let heard = now + skew(self.interval, self.priority());
+            self.not_before = self.not_before.min(heard);
             self.wait_for_probes();
         }
     }

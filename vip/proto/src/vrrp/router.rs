@@ -46,6 +46,9 @@ pub struct Router {
     pub(super) refusals: u32,
     pub(super) announcer: Announcer,
     pub(super) defence: Defence,
+    /// Whether a claim is still unanswered because the bucket was empty: the last word on the
+    /// wire must be ours.
+    pub(super) owes_announcement: bool,
     pub(super) damping: Damping,
     pub(super) fresh: FreshProbe,
     pub(super) checksums: Checksums,
@@ -79,6 +82,7 @@ impl Router {
             refusals: 0,
             announcer: Announcer::default(),
             defence: Defence::new(),
+            owes_announcement: false,
             damping: Damping::new(),
             fresh: FreshProbe::default(),
             checksums: Checksums::default(),
@@ -198,6 +202,9 @@ impl Machine for Router {
                 let probe = backup.probe.as_ref().and_then(|probe| probe.poll_timeout());
                 let takes_over_at = self.takes_over_at(backup);
                 Some(probe.map_or(takes_over_at, |probe| probe.min(takes_over_at)))
+            }
+            State::Active(active) if self.owes_announcement => {
+                Some(active.advert_at.min(self.defence.ready_at()))
             }
             State::Active(active) => Some(active.advert_at),
             State::Releasing(releasing) => Some(releasing.poll_timeout()),

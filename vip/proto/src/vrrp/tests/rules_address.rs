@@ -50,6 +50,27 @@ fn r12_a_claimer_that_does_not_give_in_is_reported_as_such_and_answered_ever_les
 }
 
 #[test]
+fn r12_the_last_word_is_ours_even_when_the_bucket_is_empty() {
+    let mut bench = Bench::active(plain());
+    bench.run(11_000);
+    for millis in 11_000..11_050 {
+        bench.run(millis);
+        bench.input(millis, claim(STRANGER));
+    }
+    let later = bench.run(22_000);
+    let announced = later
+        .iter()
+        .filter(|word| word.starts_with("announce"))
+        .count();
+    assert_eq!(
+        announced, 2,
+        "one request and one reply after the claims ended"
+    );
+    let quiet = bench.run(33_000);
+    assert!(quiet.iter().all(|word| !word.starts_with("announce")));
+}
+
+#[test]
 fn r12_who_is_leaving_defends_nothing() {
     let mut bench = Bench::active(plain());
     bench.command(0, crate::vrrp::Command::Stop);

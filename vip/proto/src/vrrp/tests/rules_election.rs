@@ -271,6 +271,7 @@ fn r8_a_better_advert_makes_an_active_let_go_on_its_delivery() {
     assert_words(
         &done[1..],
         &[
+            "send 220",
             "disown",
             "Active -> Backup: 10.20.14.11 (priority 230) beats our priority 220",
         ],
@@ -292,7 +293,7 @@ fn r8_an_equal_priority_is_decided_by_the_address() {
 }
 
 #[test]
-fn r8_a_loser_that_has_just_announced_makes_the_winner_announce_again() {
+fn r8_a_loser_that_announced_makes_the_winner_announce_again() {
     let mut bench = Bench::active(plain());
     assert_eq!(bench.advert(10, LOW, 230)[..2], ["send 220", "disown"]);
 }

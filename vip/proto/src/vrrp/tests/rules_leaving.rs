@@ -192,6 +192,24 @@ fn r15_nothing_is_claimed_before_a_frame_was_heard_or_thirty_seconds() {
 }
 
 #[test]
+fn r15_a_first_frame_never_postpones_the_take_over() {
+    let mut bench = Bench::new(plain());
+    bench.input(0, link_up());
+    bench.command(0, Command::Start);
+    // A longer interval makes the skew longer, but only an advert may postpone.
+    let interval = AdvertInterval::from_centis(4_095).unwrap();
+    bench.input(
+        9,
+        Input::Config(Config {
+            interval,
+            ..plain()
+        }),
+    );
+    bench.input(300, Input::Heard);
+    assert_eq!(bench.deadline(), Some(314.062));
+}
+
+#[test]
 fn r17_an_unchanged_configuration_emits_nothing() {
     let config = Config {
         preempt: true,
