@@ -28,7 +28,7 @@ use kedge_tunnel_proto::{
     keys::PrivateKey,
     shard::{Event, EventKind, Outcome, Shard, Transmit},
 };
-use tracing::{debug, error, info, trace};
+use tracing::{debug, error, field::display, info, trace};
 
 use crate::seed::seed;
 
@@ -295,10 +295,11 @@ impl Worker {
                     info!(peer, ?from, ?to, because = "handshake", "tunnel session");
                 }
                 EventKind::Moved { from, to } => {
+                    let (from, to) = (from.map(display), to.map(display));
                     info!(
                         peer,
-                        ?from,
-                        ?to,
+                        from,
+                        to,
                         because = "authenticated data",
                         "tunnel endpoint"
                     );

@@ -335,7 +335,8 @@ impl Peer {
         self.heard = Some(counter);
         let settled = self.moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
         if self.endpoint != Some(from) && settled {
-            self.moved_at = Some(now);
+            // The first place is no move.
+            self.moved_at = self.endpoint.map(|_| now);
             self.set_endpoint(from);
         }
     }

@@ -162,7 +162,7 @@ impl Shell {
                     }
                 }
                 Output::Up { rtt } => {
-                    let rtt_ms = rtt.as_secs_f64() * 1_000.0;
+                    let rtt_ms = (rtt.as_secs_f64() * 1e6).round() / 1e3;
                     info!(
                         peer = self.peer,
                         rtt_ms,

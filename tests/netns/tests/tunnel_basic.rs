@@ -1,0 +1,175 @@
+//! Device to device, a NAT router between them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code"
+)]
+
+mod tunnel;
+
+use std::time::{Duration, Instant};
+
+use kedge_tunnel_device::{State, echo};
+use tunnel::*;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_host_behind_nat_reaches_the_gateway_and_is_reached() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let (host, gateway) = site.open();
+    let _echo = site.echo();
+    let (v6, v4) = (socket(&site.host, HOST), socket(&site.host, HOST_V4));
+    eventually("first answer, IPv6", LIMIT, || answered(&v6, GATEWAY));
+    eventually("first answer, IPv4", LIMIT, || answered(&v4, GATEWAY_V4));
+    let back = UdpEcho::start(&site.host, &[HOST]);
+    let from_gateway = socket(&site.gateway, GATEWAY);
+    eventually("the gateway calls the host", LIMIT, || {
+        answered(&from_gateway, HOST)
+    });
+    drop(back);
+
+    let (ours, theirs) = (peer(&host), peer(&gateway));
+    assert_eq!(
+        (ours.state, theirs.state),
+        (State::Connected, State::Connected)
+    );
+    assert!(ours.last_handshake.unwrap().elapsed().unwrap() < LIMIT);
+    assert_eq!(
+        ours.last_handshake,
+        peer(&host).last_handshake,
+        "the time does not move"
+    );
+    let seen_at = theirs.endpoint.unwrap();
+    assert_eq!(
+        seen_at.ip().to_string(),
+        "198.51.100.1",
+        "the gateway sees the router"
+    );
+    assert!(ours.rx_bytes > 0 && ours.tx_packets >= 2 && theirs.rx_packets >= 2);
+    assert_eq!(theirs.drops, []);
+
+    let links = run(&site.host, "ip", &["-6", "route", "show", "proto", "107"]);
+    assert!(links.contains("fd6b:6564:6765::1 dev kedge0"), "{links}");
+    assert!(links.contains("unreachable fd6b:6564:6765::1"), "{links}");
+    let addresses = run(&site.host, "ip", &["address", "show", "dev", "kedge0"]);
+    assert!(
+        addresses.contains("mtu 1420") && addresses.contains("qlen 2000"),
+        "{addresses}"
+    );
+    assert!(
+        !addresses.contains("fe80"),
+        "no link-local address: {addresses}"
+    );
+
+    host.close().unwrap();
+    for family in ["-4", "-6"] {
+        let left = run(&site.host, "ip", &[family, "route", "show", "proto", "107"]);
+        assert_eq!(left, "", "a closed device leaves nothing");
+    }
+}
+
+#[test]
+fn a_restarted_gateway_is_found_by_the_echo() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (host, mut gateway) = site.open();
+    let mut answers = site.echo();
+    let responder = || {
+        let _guard = runtime.enter();
+        site.gateway.run(|| {
+            let _guard = runtime.enter();
+            echo::Responder::start(&[GATEWAY.parse().unwrap()]).unwrap()
+        })
+    };
+    let mut responding = responder().unwrap();
+    let client = site
+        .host
+        .run(|| {
+            let _guard = runtime.enter();
+            let (local, remote) = (HOST.parse().unwrap(), GATEWAY.parse().unwrap());
+            let config = echo::Config::default();
+            echo::Client::start(host.handle(), "gw-0", local, remote, config).unwrap()
+        })
+        .unwrap();
+    eventually("echo up", LIMIT, || client.report().up == Some(true));
+    let probe = socket(&site.host, HOST);
+    let mut worst = Duration::ZERO;
+    for round in 1..=3 {
+        // Not in step with the probes.
+        std::thread::sleep(Duration::from_millis(350 * round));
+        drop((answers, responding));
+        gateway.close().unwrap();
+        let closed = Instant::now();
+        gateway = site.open_gateway();
+        gateway.apply(vec![host_peer()]).unwrap();
+        answers = site.echo();
+        responding = responder().unwrap();
+        assert!(!answered(&probe, GATEWAY), "the old session is dead");
+        eventually("traffic flows again", LIMIT, || answered(&probe, GATEWAY));
+        let gap = closed.elapsed();
+        println!("outage of restart {round}: {:.3} s", gap.as_secs_f64());
+        worst = worst.max(gap);
+    }
+    println!(
+        "longest time from restart to traffic: {:.3} s",
+        worst.as_secs_f64()
+    );
+    assert!(worst <= Duration::from_secs(4), "{worst:?}");
+    eventually("echo up again", LIMIT, || client.report().up == Some(true));
+    drop((answers, responding));
+}
+
+#[test]
+fn a_new_nat_mapping_is_followed_after_authenticated_data() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let (host, gateway) = site.open();
+    let _echo = site.echo();
+    let probe = socket(&site.host, HOST);
+    eventually("first answer", LIMIT, || answered(&probe, GATEWAY));
+    let before = peer(&gateway).endpoint.unwrap();
+    // The kernel forgets the flows of a masqueraded link that goes down; the next packet gets a
+    // port from another range.
+    site.router
+        .run(|| {
+            let rules = "flush ruleset; add table ip nat; \
+                add chain ip nat post { type nat hook postrouting priority 100; }; \
+                add rule ip nat post oifname wan meta l4proto udp masquerade to :40000-40010";
+            run_here("ip", &["link", "set", "wan", "down"]);
+            run_here("nft", &[rules]);
+            run_here("ip", &["link", "set", "wan", "up"]);
+        })
+        .unwrap();
+    let took = eventually("traffic flows over the new mapping", LIMIT, || {
+        answered(&probe, GATEWAY)
+    });
+    let after = peer(&gateway).endpoint.unwrap();
+    println!("{before} -> {after}");
+    assert_ne!(before, after);
+    assert!((40_000..=40_010).contains(&after.port()));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(
+        peer(&host).state,
+        State::Connected,
+        "no handshake was needed"
+    );
+}
+
+/// Runs a program in the namespace of this thread.
+fn run_here(program: &str, arguments: &[&str]) {
+    text(
+        program,
+        std::process::Command::new(program).args(arguments).output(),
+    );
+}

@@ -1,0 +1,281 @@
+//! What goes wrong around a device: coded errors, counted drops, nothing left behind, nothing
+//! unencrypted.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code"
+)]
+
+mod tunnel;
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::UdpSocket,
+    process::{Command, Stdio},
+    sync::atomic::Ordering,
+    time::Duration,
+};
+
+use kedge_core::{Code, Coded as _};
+use kedge_tunnel_device::{ApplyError, Device, DropReason, PeerSpec};
+use tunnel::*;
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_taken_port_or_name_is_told_and_leaves_nothing_behind() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let taken = site
+        .gateway
+        .run(|| UdpSocket::bind(("0.0.0.0", PORT)))
+        .unwrap()
+        .unwrap();
+    let open = || {
+        site.gateway
+            .run(|| Device::open(config(2, PORT, &[GATEWAY])))
+            .unwrap()
+    };
+    let problem = open().unwrap_err().problem();
+    assert_eq!(problem.code, Code::TunPortInUse, "{problem:?}");
+    assert!(problem.fix.is_some() && !problem.evidence.is_empty());
+    drop(taken);
+    run(
+        &site.gateway,
+        "ip",
+        &["link", "add", "kedge0", "type", "bridge"],
+    );
+    let problem = open().unwrap_err().problem();
+    assert_eq!(problem.code, Code::TunDeviceMissing, "{problem:?}");
+    assert!(problem.what.contains("kedge0"));
+    run(&site.gateway, "ip", &["link", "delete", "kedge0"]);
+    let device = open().unwrap();
+    assert_eq!(device.local_port(), PORT);
+    let again = site
+        .gateway
+        .run(|| Device::open(config(3, 0, &[])))
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(again.problem().code, Code::TunDeviceMissing);
+}
+
+#[test]
+fn a_missing_tun_device_is_told() {
+    if !ready() {
+        return;
+    }
+    let said = inner(
+        "missing",
+        "mount -t tmpfs none /dev/net && exec \"$0\" \"$@\"",
+    );
+    assert!(
+        said.contains("KEDGE-TUN-0001") && said.contains("modprobe tun"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_missing_privilege_is_told() {
+    if !ready() {
+        return;
+    }
+    let drop = "exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps -all \
+                --ambient-caps -all \"$0\" \"$@\"";
+    let said = inner("privilege", drop);
+    assert!(
+        said.contains("KEDGE-NET-0001") && said.contains("CAP_NET_ADMIN"),
+        "{said}"
+    );
+}
+
+#[test]
+fn after_a_kill_nothing_leaves_unencrypted() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    run(
+        &site.router,
+        "nft",
+        &["add table ip seen; add counter ip seen plain; \
+         add chain ip seen pre { type filter hook prerouting priority -300; }; \
+         add rule ip seen pre ip daddr 198.18.0.0/16 counter name plain"],
+    );
+    let plain = || {
+        run(
+            &site.router,
+            "nft",
+            &["list", "counter", "ip", "seen", "plain"],
+        )
+    };
+    // Without routes of ours the packet takes the default route: the counter works.
+    let probe = site
+        .host
+        .run(|| UdpSocket::bind("0.0.0.0:0"))
+        .unwrap()
+        .unwrap();
+    probe.send_to(b"plain", (GATEWAY_V4, 7)).unwrap();
+    eventually("the router sees it", LIMIT, || {
+        plain().contains("packets 1 ")
+    });
+
+    let gateway = site.open_gateway();
+    gateway.apply(vec![host_peer()]).unwrap();
+    let _echo = site.echo();
+    let mut process = site
+        .host
+        .run(|| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "role", "--nocapture"])
+                .env("KEDGE_TEST_ROLE", "device")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("device ready")));
+    let through = socket(&site.host, HOST_V4);
+    eventually("traffic through the child's device", LIMIT, || {
+        answered(&through, GATEWAY_V4)
+    });
+    process.kill().unwrap();
+    process.wait().unwrap();
+    eventually("the interface is gone", LIMIT, || {
+        !run(&site.host, "ip", &["link"]).contains("kedge0")
+    });
+    for to in [GATEWAY_V4, GATEWAY] {
+        let any = if to == GATEWAY { "[::]:0" } else { "0.0.0.0:0" };
+        let probe = site.host.run(|| UdpSocket::bind(any)).unwrap().unwrap();
+        let refused = probe.send_to(b"plain", (to, 7)).unwrap_err();
+        println!("to {to}: {refused}");
+    }
+    assert!(plain().contains("packets 1 "), "{}", plain());
+
+    // A new process takes over what it finds and clears it when the prefix is no longer wanted.
+    let host = site.open_host();
+    host.apply(vec![gateway_peer()]).unwrap();
+    let through = socket(&site.host, HOST_V4);
+    eventually("traffic again", LIMIT, || answered(&through, GATEWAY_V4));
+    let fewer = PeerSpec {
+        allowed_ips: vec![GATEWAY.parse::<std::net::IpAddr>().unwrap().into()],
+        ..gateway_peer()
+    };
+    host.apply(vec![fewer]).unwrap();
+    let routes = run(&site.host, "ip", &["route", "show", "proto", "107"]);
+    assert_eq!(routes, "", "the IPv4 prefix is gone");
+    assert!(!run(&site.host, "ip", &["-6", "route", "show", "proto", "107"]).is_empty());
+}
+
+#[test]
+fn garbage_is_counted_by_reason_and_the_session_lives() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let (host, gateway) = site.open();
+    let _echo = site.echo();
+    let probe = socket(&site.host, HOST);
+    eventually("first answer", LIMIT, || answered(&probe, GATEWAY));
+    let stranger = site
+        .router
+        .run(|| UdpSocket::bind("198.51.100.1:0"))
+        .unwrap()
+        .unwrap();
+    let to = (GATEWAY_WAN, PORT);
+    let typed = |kind: u8, length: usize| {
+        let mut bytes = vec![0x5a; length];
+        bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
+        bytes
+    };
+    for _ in 0..10 {
+        stranger.send_to(b"", to).unwrap();
+        stranger.send_to(&typed(9, 100), to).unwrap();
+        stranger.send_to(&typed(1, 147), to).unwrap();
+        stranger.send_to(&typed(1, 148), to).unwrap();
+        stranger.send_to(&typed(2, 92), to).unwrap();
+        stranger.send_to(&typed(3, 64), to).unwrap();
+        stranger.send_to(&typed(4, 32), to).unwrap();
+        stranger.send_to(&typed(4, 60_000), to).unwrap();
+    }
+    let count = |reason| {
+        let drops = gateway.device_stats().drops;
+        drops
+            .iter()
+            .find(|(seen, _)| *seen == reason)
+            .map_or(0, |(_, count)| *count)
+    };
+    eventually("everything is counted", LIMIT, || {
+        count(DropReason::Malformed) == 30
+            && count(DropReason::BadMac) == 10
+            && count(DropReason::UnknownSession) == 40
+    });
+    assert!(answered(&probe, GATEWAY));
+    let endpoint = peer(&gateway).endpoint.unwrap();
+    assert_ne!(endpoint, stranger.local_addr().unwrap());
+    drop(host);
+}
+
+#[test]
+fn a_deleted_interface_ends_the_worker_and_is_told() {
+    if !ready() {
+        return;
+    }
+    EXPECTED_ERRORS.fetch_add(1, Ordering::Relaxed);
+    let site = Site::new();
+    let (host, gateway) = site.open();
+    let _echo = site.echo();
+    let probe = socket(&site.host, HOST);
+    eventually("first answer", LIMIT, || answered(&probe, GATEWAY));
+    run(&site.host, "ip", &["link", "set", "kedge0", "down"]);
+    assert!(!answered(&probe, GATEWAY));
+    run(&site.host, "ip", &["link", "set", "kedge0", "up"]);
+    // The kernel took addresses and routes with it; applying heals.
+    host.set_addresses(&config(1, 0, &[HOST, HOST_V4]).addresses)
+        .unwrap();
+    host.apply(vec![gateway_peer()]).unwrap();
+    eventually("after down and up", LIMIT, || answered(&probe, GATEWAY));
+    assert!(host.device_stats().running);
+    run(&site.host, "ip", &["link", "delete", "kedge0"]);
+    eventually("the worker notices", LIMIT, || !host.device_stats().running);
+    let error = host.apply(vec![]).unwrap_err();
+    assert!(matches!(error, ApplyError::Stopped), "{error:?}");
+    assert_eq!(error.problem().code, Code::TunDeviceMissing);
+    drop(gateway);
+}
+
+/// What the test program does when it is started by itself; nothing in a normal run.
+#[test]
+fn role() {
+    match std::env::var("KEDGE_TEST_ROLE").as_deref() {
+        Ok("missing" | "privilege") => {
+            let problem = Device::open(config(1, 0, &[])).unwrap_err().problem();
+            println!("{} {} {:?}", problem.code, problem.what, problem.fix);
+        }
+        Ok("device") => {
+            let device = Device::open(config(1, 0, &[HOST, HOST_V4])).unwrap();
+            device.apply(vec![gateway_peer()]).unwrap();
+            println!("device ready");
+            // Until the parent kills us, or goes.
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        _ => {}
+    }
+}
+
+/// Runs [`role`] in namespaces of its own after `prepare`, and returns what it said.
+fn inner(role: &str, prepare: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "--net", "sh", "-c", prepare])
+        .arg(program)
+        .args(["--exact", "role", "--nocapture"])
+        .env("KEDGE_TEST_ROLE", role)
+        .output();
+    text(role, output)
+}
