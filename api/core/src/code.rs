@@ -159,6 +159,7 @@ codes! {
     SysUnexpected = SYS 1, "an unexpected error";
     SysUsage = SYS 2, "a command that cannot be understood";
     SysUnknownCode = SYS 3, "no error has that code";
+    SysVersionSkew = SYS 4, "the command line and the role do not fit together";
     LabPrivilege = LAB 1, "the lab needs root";
     LabToolMissing = LAB 2, "the lab lacks a program or kernel feature";
     LabBusy = LAB 3, "a lab is already running";
