@@ -5,13 +5,13 @@
 //! whose deadlines are a fraction of a millisecond apart waits here.
 
 use std::{
-    fmt, io,
+    io,
+    mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use kedge_core::Instant;
 use rustix::{
-    buffer::spare_capacity,
     event::{EventfdFlags, epoll, eventfd},
     io::Errno,
     time::{
@@ -124,9 +124,10 @@ impl AsFd for Doorbell {
 /// Waits for any of several descriptors to become readable or to break.
 ///
 /// A descriptor that is closed leaves by itself.
+#[derive(Debug)]
 pub struct Waiter {
     fd: OwnedFd,
-    ready: Vec<epoll::Event>,
+    ready: Vec<u64>,
 }
 
 impl Waiter {
@@ -158,20 +159,18 @@ impl Waiter {
     /// # Errors
     ///
     /// The kernel's answer; a signal is no error and leaves nothing ready.
-    pub fn wait(&mut self) -> io::Result<impl Iterator<Item = u64> + '_> {
+    pub fn wait(&mut self) -> io::Result<&[u64]> {
         self.ready.clear();
-        match epoll::wait(&self.fd, spare_capacity(&mut self.ready), None) {
-            Ok(_) | Err(Errno::INTR) => Ok(self.ready.iter().map(|event| event.data.u64())),
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY];
+        match epoll::wait(&self.fd, &mut events[..], None) {
+            Ok((ready, _)) => {
+                self.ready
+                    .extend(ready.iter().map(|event| event.data.u64()));
+                Ok(&self.ready)
+            }
+            Err(Errno::INTR) => Ok(&self.ready),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter")
-            .field("fd", &self.fd)
-            .finish_non_exhaustive()
     }
 }
 
@@ -197,15 +196,15 @@ mod tests {
         waiter.add(&alarm, 7).unwrap();
         let deadline = now() + Duration::from_micros(2_500);
         alarm.set(Some(deadline)).unwrap();
-        assert_eq!(waiter.wait().unwrap().collect::<Vec<_>>(), [7]);
+        assert_eq!(waiter.wait().unwrap(), [7]);
         let late = now().since(deadline);
         assert!(now() >= deadline);
         assert!(late < Duration::from_millis(500), "{late:?}");
         alarm.silence();
         alarm.set(Some(deadline)).unwrap();
         assert_eq!(
-            waiter.wait().unwrap().count(),
-            1,
+            waiter.wait().unwrap(),
+            [7],
             "a deadline long past rings at once"
         );
     }
@@ -217,19 +216,15 @@ mod tests {
         waiter.add(&*bell, 1).unwrap();
         let other = Arc::clone(&bell);
         let thread = std::thread::spawn(move || other.ring());
-        assert_eq!(waiter.wait().unwrap().collect::<Vec<_>>(), [1]);
+        assert_eq!(waiter.wait().unwrap(), [1]);
         bell.silence();
         thread.join().unwrap();
         let mut alarm = Alarm::new().unwrap();
         waiter.add(&alarm, 2).unwrap();
         alarm.set(Some(now())).unwrap();
-        assert_eq!(
-            waiter.wait().unwrap().collect::<Vec<_>>(),
-            [2],
-            "the bell is silent"
-        );
+        assert_eq!(waiter.wait().unwrap(), [2], "the bell is silent");
         drop(alarm);
         bell.ring();
-        assert_eq!(waiter.wait().unwrap().collect::<Vec<_>>(), [1]);
+        assert_eq!(waiter.wait().unwrap(), [1]);
     }
 }

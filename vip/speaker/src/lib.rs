@@ -1,1 +1,29 @@
 //! The shell that drives VRRP routers on a thread of their own.
+//!
+//! ```text
+//!  agent ── apply · health · release ──► desired set, commands      (arc-swap, bounded queue)
+//!                                              │ doorbell
+//!                                              ▼
+//!              sockets ──► Shell: one real-time thread, every Router ──► sockets, addresses
+//!                                              │
+//!  agent ◄── snapshot (arc-swap) ◄─────────────┤
+//!  agent ◄── events ◄── Reporter: logs ◄───────┘                    (bounded queue)
+//! ```
+//!
+//! The thread never waits for anybody: what it has to say goes into bounded queues whose losses
+//! are counted, and logging is another thread's work.
+
+mod event;
+mod reporter;
+pub mod select;
+mod shell;
+mod snapshot;
+mod speaker;
+mod spec;
+
+pub use event::VipEvent;
+pub use kedge_vip_proto::vrrp::{ChecksumPolicy, Members, Verdict};
+pub use select::{Chosen, Rejected, WhyNot, select};
+pub use snapshot::{ActivePeer, Duplicate, Transition, VipSnapshot};
+pub use speaker::{Settings, Speaker, StartError};
+pub use spec::{SpecError, VipSpec};

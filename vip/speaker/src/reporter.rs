@@ -1,0 +1,162 @@
+//! Logging and telling subscribers, on a thread that may be slow.
+//!
+//! The thread that drives the routers only puts a [`Report`] into a bounded queue. A report that
+//! does not fit is counted; the snapshot holds the state anyway.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+use kedge_core::Problem;
+use kedge_net::monitor::MacText;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use crate::{VipEvent, shell::Malformed};
+
+/// What the routers' thread has to say.
+#[derive(Clone, Debug)]
+pub(crate) enum Report {
+    /// For subscribers and the log.
+    Event(VipEvent),
+    /// A packet was dropped; at most one of these in ten seconds per interface.
+    Malformed {
+        interface: String,
+        malformed: Malformed,
+    },
+    /// Something of the shell's own that is no event of a VIP.
+    Trouble(Problem),
+    /// The routers' thread got its scheduling class.
+    Scheduled(kedge_net::sched::Class),
+    /// Addresses a process before us left behind are gone.
+    Leftovers(Vec<String>),
+    /// Somebody removed an address; it is back.
+    Readded { address: String, times: u32 },
+}
+
+/// Where the routers' thread puts its reports.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    queue: SyncSender<Report>,
+    lost: Arc<AtomicU64>,
+}
+
+/// Who listens, and what was lost on the way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Subscribers {
+    list: Arc<Mutex<Vec<mpsc::Sender<VipEvent>>>>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Outbox {
+    /// Starts the reporting thread; it ends with the outbox.
+    pub(crate) fn open(subscribers: Subscribers) -> std::io::Result<(Self, JoinHandle<()>)> {
+        let (queue, reports) = sync_channel(QUEUE);
+        let lost = Arc::clone(&subscribers.lost);
+        let thread = std::thread::Builder::new()
+            .name("kedge-vip-log".into())
+            .spawn(move || serve(&reports, &subscribers))?;
+        Ok((Self { queue, lost }, thread))
+    }
+
+    /// Says something, unless the queue is full. Never waits.
+    pub(crate) fn say(&self, report: Report) {
+        if self.queue.try_send(report).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Subscribers {
+    pub(crate) fn subscribe(&self) -> mpsc::Receiver<VipEvent> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        self.lock().push(sender);
+        receiver
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, event: &VipEvent) {
+        self.lock()
+            .retain(|subscriber| match subscriber.try_send(event.clone()) {
+                Ok(()) => true,
+                Err(mpsc::error::TrySendError::Closed(_)) => false,
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    true
+                }
+            });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<mpsc::Sender<VipEvent>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
+    while let Ok(report) = reports.recv() {
+        match report {
+            Report::Event(event) => {
+                log(&event);
+                subscribers.tell(&event);
+            }
+            Report::Malformed {
+                interface,
+                malformed,
+            } => warn!(
+                interface,
+                reason = malformed.reason,
+                from = %MacText(malformed.mac),
+                "a packet was dropped, as are others like it"
+            ),
+            Report::Trouble(problem) => {
+                warn!(code = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
+            }
+            Report::Scheduled(class) => info!(class = %class, "the VIP thread runs"),
+            Report::Leftovers(addresses) => {
+                info!(?addresses, "addresses that were left behind are removed");
+            }
+            Report::Readded { address, times } => {
+                warn!(
+                    address,
+                    times, "somebody removed an address, and it is back"
+                );
+            }
+        }
+    }
+}
+
+fn log(event: &VipEvent) {
+    match event {
+        VipEvent::State {
+            name,
+            from,
+            to,
+            because,
+            ..
+        } => {
+            info!(vip = %name, %from, %to, because, "the VIP changed state");
+        }
+        VipEvent::Priority {
+            name,
+            from,
+            to,
+            because,
+        } => {
+            info!(vip = %name, %from, %to, because, "the VIP's priority changed");
+        }
+        VipEvent::ProbeNow(name) => tracing::debug!(vip = %name, "a fresh probe is asked for"),
+        VipEvent::Problem { name, problem } => {
+            warn!(vip = %name, code = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
+        }
+    }
+}
+
+const QUEUE: usize = 1024;

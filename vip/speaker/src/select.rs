@@ -1,0 +1,317 @@
+//! Which interface a VIP belongs to, and why not the others.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+use kedge_core::{Code, Fix, Problem};
+use kedge_net::{
+    PROTOCOL,
+    monitor::{Address, Link},
+    sys::packet::Mac,
+};
+
+/// What an interface is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The VIP's first address.
+    pub vip: Ipv4Addr,
+    /// The configured interface, if there is one.
+    pub interface: Option<&'a str>,
+    /// Whether the VIP is to be the interface's own address.
+    pub owner: bool,
+}
+
+/// The interface of a VIP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its index.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Its own address there, the source of adverts.
+    pub address: Ipv4Addr,
+    /// The length of the prefix that contains the VIP.
+    pub prefix_len: u8,
+    /// Its hardware address.
+    pub mac: Mac,
+    /// Whether frames can pass.
+    pub running: bool,
+    /// Why it was chosen.
+    pub because: String,
+    /// The others.
+    pub rejected: Vec<Rejected>,
+}
+
+/// An interface that was not chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its name.
+    pub interface: String,
+    /// Why not.
+    pub because: String,
+}
+
+/// Why no interface can carry a VIP.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WhyNot {
+    /// No on-link prefix contains it.
+    #[error("no interface has a prefix that contains {vip}")]
+    NoOnLinkPrefix {
+        /// The VIP.
+        vip: Ipv4Addr,
+        /// What there is.
+        rejected: Vec<Rejected>,
+    },
+    /// The configured interface does not exist.
+    #[error("the configured interface {name} does not exist")]
+    InterfaceMissing {
+        /// Its name.
+        name: String,
+        /// What there is.
+        existing: Vec<String>,
+    },
+    /// Priority 255 was asked for an address that is not the interface's own.
+    #[error("priority 255 was asked for {vip}, and no interface has it as its own address")]
+    NotOwner {
+        /// The VIP.
+        vip: Ipv4Addr,
+        /// What there is.
+        rejected: Vec<Rejected>,
+    },
+    /// The VIP is an address that somebody else put on the interface.
+    #[error("{vip} is already an address of {interface}, and Kedge did not put it there")]
+    OwnAddress {
+        /// The VIP.
+        vip: Ipv4Addr,
+        /// The interface.
+        interface: String,
+    },
+}
+
+/// Chooses the interface whose on-link prefix contains the VIP: the longest prefix wins, then an
+/// interface that runs, then the lowest index.
+///
+/// # Errors
+///
+/// None fits; the answer names what there is.
+pub fn select<'a>(
+    links: impl IntoIterator<Item = &'a Link>,
+    wanted: Wanted<'_>,
+) -> Result<Chosen, WhyNot> {
+    let (mut fitting, mut rejected, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for link in links {
+        names.push(link.name.clone());
+        match judge(link, wanted) {
+            Judged::Fits(fit) => fitting.push((link, fit)),
+            Judged::Unfit(because) => rejected.push(Rejected {
+                interface: link.name.clone(),
+                because,
+            }),
+            Judged::OwnAddress => {
+                let interface = link.name.clone();
+                return Err(WhyNot::OwnAddress {
+                    vip: wanted.vip,
+                    interface,
+                });
+            }
+        }
+    }
+    if let Some(name) = wanted.interface
+        && !names.iter().any(|existing| existing == name)
+    {
+        let name = name.to_owned();
+        return Err(WhyNot::InterfaceMissing {
+            name,
+            existing: names,
+        });
+    }
+    fitting.sort_by_key(|(link, fit)| {
+        (
+            std::cmp::Reverse(fit.net.prefix_len()),
+            !link.is_running(),
+            link.index,
+        )
+    });
+    let mut fitting = fitting.into_iter();
+    let Some((link, fit)) = fitting.next() else {
+        let vip = wanted.vip;
+        return Err(if wanted.owner {
+            WhyNot::NotOwner { vip, rejected }
+        } else {
+            WhyNot::NoOnLinkPrefix { vip, rejected }
+        });
+    };
+    rejected.extend(fitting.map(|(loser, lost)| Rejected {
+        interface: loser.name.clone(),
+        because: outdone(&lost, &fit, link),
+    }));
+    rejected.sort_by(|a, b| a.interface.cmp(&b.interface));
+    Ok(Chosen {
+        ifindex: link.index,
+        name: link.name.clone(),
+        address: fit.net.addr(),
+        prefix_len: fit.net.prefix_len(),
+        mac: fit.mac,
+        running: link.is_running(),
+        because: because(link, &fit, wanted),
+        rejected,
+    })
+}
+
+impl WhyNot {
+    /// The interfaces that were looked at.
+    #[must_use]
+    pub fn rejected(&self) -> &[Rejected] {
+        match self {
+            Self::NoOnLinkPrefix { rejected, .. } | Self::NotOwner { rejected, .. } => rejected,
+            Self::InterfaceMissing { .. } | Self::OwnAddress { .. } => &[],
+        }
+    }
+
+    /// The problem as people see it.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        let code = match self {
+            Self::NoOnLinkPrefix { .. } => Code::VipNoOnLinkPrefix,
+            Self::InterfaceMissing { .. } => Code::VipInterfaceMissing,
+            Self::NotOwner { .. } => Code::VipNotOwner,
+            Self::OwnAddress { .. } => Code::ConfigRule,
+        };
+        let mut problem = Problem::new(code, self.to_string())
+            .consequence("this VIP is not served by this host until that changes");
+        for Rejected { interface, because } in self.rejected() {
+            problem = problem.evidence(format!("{interface}: {because}"));
+        }
+        match self {
+            Self::NoOnLinkPrefix { vip, .. } => problem.fix(Fix::text(format!(
+                "give an interface an address in the subnet of {vip}, or choose a VIP in a subnet \
+                 this host is on"
+            ))),
+            Self::InterfaceMissing { existing, .. } => problem
+                .evidence(format!("there is {}", list(existing)))
+                .fix(Fix::text(
+                    "correct `interface`, or remove it to let Kedge choose",
+                )),
+            Self::NotOwner { vip, .. } => problem.fix(Fix::text(format!(
+                "put {vip} on the interface, or set `priority: auto`"
+            ))),
+            Self::OwnAddress { vip, interface } => problem.fix(
+                Fix::text(format!(
+                    "remove it from the host's own network configuration, or set `priority: 255` \
+                     if this host owns {vip}"
+                ))
+                .command(format!("ip address show dev {interface}")),
+            ),
+        }
+    }
+}
+
+struct Fit {
+    net: Ipv4Net,
+    mac: Mac,
+}
+
+enum Judged {
+    Fits(Fit),
+    Unfit(String),
+    OwnAddress,
+}
+
+fn judge(
+    link: &Link,
+    Wanted {
+        vip,
+        interface,
+        owner,
+    }: Wanted<'_>,
+) -> Judged {
+    let unfit = |because: &str| Judged::Unfit(because.to_owned());
+    if interface.is_some_and(|name| name != link.name) {
+        return Judged::Unfit(format!("{} is configured", interface.unwrap_or_default()));
+    }
+    if link.loopback {
+        return unfit("it is the loopback device");
+    }
+    let own: Vec<Ipv4Net> = link.addresses.iter().filter_map(own_ipv4).collect();
+    let is_vip = |net: &&Ipv4Net| net.addr() == vip;
+    let containing = own
+        .iter()
+        .filter(|net| net.contains(&vip) && (owner || !is_vip(net)));
+    let best = match (owner, own.iter().find(is_vip)) {
+        (true, Some(net)) => Some(net),
+        (true, None) => return unfit("it does not have the address"),
+        (false, Some(_)) => return Judged::OwnAddress,
+        (false, None) => containing.max_by_key(|net| net.prefix_len()),
+    };
+    match (best, link.mac) {
+        (Some(net), Some(mac)) => Judged::Fits(Fit { net: *net, mac }),
+        (Some(_), None) => unfit("it has no Ethernet address"),
+        (None, _) if own.is_empty() => unfit("it has no IPv4 address"),
+        (None, _) => {
+            let nets: Vec<String> = own.iter().map(Ipv4Net::to_string).collect();
+            Judged::Unfit(format!("{} does not contain {vip}", nets.join(", ")))
+        }
+    }
+}
+
+/// An address that is the host's own: not one of ours, and with a prefix (`/32` is on no link).
+fn own_ipv4(address: &Address) -> Option<Ipv4Net> {
+    match (address.net, address.peer) {
+        (IpNet::V4(net), None) if address.protocol != PROTOCOL => Some(net),
+        (IpNet::V4(_) | IpNet::V6(_), _) => None,
+    }
+}
+
+fn because(
+    link: &Link,
+    fit: &Fit,
+    Wanted {
+        vip,
+        interface,
+        owner,
+    }: Wanted<'_>,
+) -> String {
+    let how = if owner {
+        format!("{vip} is its own address")
+    } else {
+        format!("{} contains {vip}", fit.net)
+    };
+    if interface.is_some() {
+        format!("{} is configured, and {how}", link.name)
+    } else {
+        format!("{}: {how}", link.name)
+    }
+}
+
+fn outdone(lost: &Fit, won: &Fit, winner: &Link) -> String {
+    if lost.net.prefix_len() < won.net.prefix_len() {
+        format!(
+            "{} contains it too, but {} on {} is closer",
+            lost.net, won.net, winner.name
+        )
+    } else {
+        format!(
+            "{} contains it too, but {} comes first",
+            lost.net, winner.name
+        )
+    }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        "no interface at all".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+impl Chosen {
+    /// The VIP's address with the length of the on-link prefix, as people read it.
+    #[must_use]
+    pub fn with_prefix(&self, vip: IpAddr) -> String {
+        format!("{vip}/{}", self.prefix_len)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Packets in, outputs out.
+
+use std::time::SystemTime;
+
+use ipnet::IpNet;
+use kedge_core::{Instant, Machine};
+use kedge_net::{address::AddressError, clock, sys::packet};
+use kedge_vip_proto::{
+    vrrp::{AddressRefused, Event, Input, Output, Ticket, Transmit},
+    wire::{
+        Mac, arp,
+        vrrp::{MAX_LEN, Received},
+    },
+};
+
+use super::{Shell, instance::Instance, interface::Interface, problems};
+use crate::{
+    Transition, VipEvent,
+    reporter::{Outbox, Report},
+};
+
+impl Shell {
+    /// Hands one input to a router and does what it wants.
+    pub(super) fn give(&mut self, now: Instant, index: usize, input: Input) {
+        if let Some(instance) = self.instances.get_mut(index) {
+            instance.give(now, input);
+            self.news = Some(true);
+            self.settle(now);
+        }
+    }
+
+    /// Hands over what the sockets hold. A flood is cut off, so that our own deadlines are kept;
+    /// the rest is there in the next round.
+    pub(super) fn take_packets(&mut self, now: Instant) {
+        for (ifindex, interface) in &mut self.interfaces {
+            let mut on_it = Local {
+                ifindex: *ifindex,
+                instances: &mut self.instances,
+                outbox: &self.outbox,
+            };
+            if on_it.take(now, interface) {
+                self.news.get_or_insert(false);
+            }
+        }
+    }
+
+    /// Does what the routers want, in their order, until none wants anything.
+    pub(super) fn settle(&mut self, now: Instant) {
+        let mut settled = false;
+        while !settled {
+            settled = true;
+            for index in 0..self.instances.len() {
+                while let Some(output) = self
+                    .instances
+                    .get_mut(index)
+                    .and_then(|instance| instance.router.poll_output())
+                {
+                    settled = false;
+                    self.execute(now, index, output);
+                }
+            }
+        }
+    }
+
+    fn execute(&mut self, now: Instant, index: usize, output: Output) {
+        match output {
+            Output::Send(transmit) => self.send(index, &transmit),
+            Output::Own { hold: true, ticket } => self.hold(index, ticket),
+            Output::Own { hold: false, .. } => self.let_go(index),
+            Output::Announce(packet) => {
+                // The last announcement on the wire decides where clients go: a better advert
+                // that is already here forbids it.
+                self.take_packets(clock::now());
+                let instance = self.instances.get(index);
+                if instance.is_some_and(|instance| instance.router.announcing()) {
+                    self.broadcast(index, packet, "announcements_sent");
+                }
+            }
+            Output::ProbeAddress(packet) => self.broadcast(index, packet, "probes_sent"),
+            Output::ProbeHealth => {
+                if let Some(instance) = self.instances.get(index) {
+                    let name = instance.spec.name.clone();
+                    self.outbox.say(Report::Event(VipEvent::ProbeNow(name)));
+                }
+            }
+            Output::Event(event) => self.note(now, index, event),
+        }
+    }
+
+    fn send(&mut self, index: usize, transmit: &Transmit) {
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        let interface = instance
+            .ifindex()
+            .and_then(|ifindex| self.interfaces.get(&ifindex));
+        let Some(interface) = interface else { return };
+        let mut buffer = [0; MAX_LEN];
+        let length = transmit.emit(&mut buffer);
+        let message = buffer.get(..length).unwrap_or(&buffer);
+        if let Err(error) = interface.vrrp.send(transmit.src, message) {
+            instance.counters.count("send_errors");
+            instance.send_error = Some((clock::now(), error.raw_os_error().unwrap_or_default()));
+        }
+    }
+
+    fn broadcast(&mut self, index: usize, packet: arp::Packet, counter: &'static str) {
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        let interface = instance
+            .ifindex()
+            .and_then(|ifindex| self.interfaces.get(&ifindex));
+        let Some(interface) = interface else { return };
+        match interface.arp.broadcast(&packet.emit()) {
+            Ok(()) => instance.counters.count(counter),
+            Err(_) => instance.counters.count("arp_send_errors"),
+        }
+    }
+
+    /// Puts the addresses on the interface and tells the router what the kernel said.
+    fn hold(&mut self, index: usize, ticket: Ticket) {
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        let Some(ifindex) = instance.ifindex() else {
+            return;
+        };
+        let wanted: Vec<_> = instance
+            .router
+            .config()
+            .addresses
+            .iter()
+            .map(|ip| (ip, place(ifindex, ip)))
+            .collect();
+        let surplus: Vec<_> = instance
+            .held
+            .iter()
+            .copied()
+            .filter(|held| !wanted.iter().any(|(_, place)| place == held))
+            .collect();
+        let mut result = Ok(());
+        // The owner's address is the interface's own: it stands there already, and stays.
+        if !instance.router.config().owner {
+            for (address, place) in wanted {
+                if instance.held.contains(&place) {
+                    continue;
+                }
+                if let Err(error) = self.owned.hold(clock::now(), place) {
+                    let errno = errno(&error);
+                    instance.refusal = Some(kedge_core::Coded::problem(&error));
+                    result = Err(AddressRefused { address, errno });
+                    break;
+                }
+                instance.held.push(place);
+            }
+        }
+        if result.is_ok() {
+            instance.refusal = None;
+            for place in surplus {
+                instance.held.retain(|held| *held != place);
+                release(&mut self.owned, &self.outbox, place);
+            }
+        } else {
+            for place in instance.held.drain(..) {
+                release(&mut self.owned, &self.outbox, place);
+            }
+        }
+        instance.give(clock::now(), Input::Owned { ticket, result });
+    }
+
+    fn let_go(&mut self, index: usize) {
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        for place in instance.held.drain(..) {
+            release(&mut self.owned, &self.outbox, place);
+        }
+    }
+
+    /// Keeps what people will ask for, and passes it on.
+    fn note(&mut self, now: Instant, index: usize, event: Event) {
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        let name = instance.spec.name.clone();
+        let at = SystemTime::now();
+        let event = match event {
+            Event::State { from, to, because } => {
+                let because = instance.explain(&because);
+                instance.changed(Transition {
+                    at,
+                    boottime: now,
+                    from,
+                    to,
+                    because: because.clone(),
+                });
+                VipEvent::State {
+                    name,
+                    from,
+                    to,
+                    because,
+                    at,
+                    boottime: now,
+                }
+            }
+            Event::Priority { from, to, because } => {
+                let because = instance.explain(&because);
+                VipEvent::Priority {
+                    name,
+                    from,
+                    to,
+                    because,
+                }
+            }
+            Event::Notice(notice) => {
+                let problem = problems::of_notice(&instance.spec.name, &notice);
+                instance.noticed(now, at, notice);
+                VipEvent::Problem { name, problem }
+            }
+        };
+        self.news = Some(true);
+        self.outbox.say(Report::Event(event));
+    }
+}
+
+/// The routers on one interface.
+struct Local<'a> {
+    ifindex: u32,
+    instances: &'a mut [Instance],
+    outbox: &'a Outbox,
+}
+
+impl Local<'_> {
+    fn take(&mut self, now: Instant, interface: &mut Interface) -> bool {
+        let mut taken = false;
+        if interface.heard() {
+            taken = true;
+            self.each(|instance| instance.give(now, Input::Heard));
+        }
+        for _ in 0..AT_MOST {
+            let parsed = match interface.vrrp.receive() {
+                Ok(Some(received)) => Received::parse(Mac(received.mac), received.packet)
+                    .map_err(|error| (received.mac, error)),
+                // The link went: the monitor tells what is left of it.
+                Ok(None) | Err(_) => break,
+            };
+            taken = true;
+            match parsed {
+                Ok(advert) => self.advert(now, interface, advert),
+                Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
+            }
+        }
+        for _ in 0..AT_MOST {
+            let parsed = match interface.arp.receive() {
+                Ok(Some((mac, packet))) => arp::Packet::parse(packet).map_err(|error| (mac, error)),
+                Ok(None) | Err(_) => break,
+            };
+            taken = true;
+            match parsed {
+                Ok(packet) => self.each(|instance| {
+                    if instance.router.config().addresses.contains(packet.sender) {
+                        instance.give(now, Input::Arp(packet));
+                    }
+                }),
+                Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
+            }
+        }
+        taken
+    }
+
+    fn advert(&mut self, now: Instant, interface: &mut Interface, received: Received) {
+        let vrid = received.advert.vrid;
+        let ifindex = self.ifindex;
+        let mut here = self
+            .instances
+            .iter_mut()
+            .filter(|one| one.ifindex() == Some(ifindex));
+        match here.find(|instance| instance.router.config().vrid == vrid) {
+            Some(instance) => instance.give(now, Input::Advert(received)),
+            // Other virtual routers on the LAN are no fault of anybody's.
+            None => interface.counters.count("other_vrid"),
+        }
+    }
+
+    fn dropped(
+        &self,
+        now: Instant,
+        interface: &mut Interface,
+        reason: &'static str,
+        mac: packet::Mac,
+    ) {
+        if interface.dropped(now, reason, mac)
+            && let Some(malformed) = interface.malformed
+        {
+            let interface = interface.name.clone();
+            self.outbox.say(Report::Malformed {
+                interface,
+                malformed,
+            });
+        }
+    }
+
+    fn each(&mut self, mut act: impl FnMut(&mut Instance)) {
+        for instance in self.instances.iter_mut() {
+            if instance.ifindex() == Some(self.ifindex) {
+                act(instance);
+            }
+        }
+    }
+}
+
+fn place(ifindex: u32, address: std::net::Ipv4Addr) -> kedge_net::address::Place {
+    (ifindex, IpNet::from(std::net::IpAddr::V4(address)))
+}
+
+fn release(
+    owned: &mut kedge_net::address::Owned,
+    outbox: &Outbox,
+    place: kedge_net::address::Place,
+) {
+    if let Err(error) = owned.release(place) {
+        outbox.say(Report::Trouble(kedge_core::Coded::problem(&error)));
+    }
+}
+
+fn errno(error: &AddressError) -> i32 {
+    let source = std::error::Error::source(error);
+    let io = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    // A foreign address of the same name is the one refusal without a kernel's number.
+    io.and_then(std::io::Error::raw_os_error).unwrap_or(EEXIST)
+}
+
+const EEXIST: i32 = 17;
+/// Packets taken from one socket before deadlines are looked at again.
+const AT_MOST: usize = 256;

@@ -1,0 +1,368 @@
+//! One VIP: its router, where it is, and what people will ask about it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use kedge_core::{
+    Instant, Machine, Problem,
+    vip::{AdvertInterval, Priority, RouterState, Vrid},
+};
+use kedge_net::address::Place;
+use kedge_vip_proto::vrrp::{Because, Config, Input, Link, Notice, Peer, Router, Verdict, View};
+
+use super::{
+    interface::{Counters, Interface},
+    place::Unplaced,
+    problems,
+};
+use crate::{ActivePeer, Chosen, Duplicate, Transition, VipSnapshot, VipSpec};
+
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) spec: VipSpec,
+    pub(super) router: Router,
+    /// What follows once it has left.
+    pub(super) next: Option<Next>,
+    pub(super) place: Result<Chosen, Unplaced>,
+    pub(super) link: Option<Link>,
+    pub(super) held: Vec<Place>,
+    pub(super) health: Option<(Verdict, String)>,
+    pub(super) counters: Counters,
+    /// The last advert the kernel did not take: when, and its error number.
+    pub(super) send_error: Option<(Instant, i32)>,
+    /// Why the kernel did not take the address.
+    pub(super) refusal: Option<Problem>,
+    since: SystemTime,
+    history: VecDeque<Transition>,
+    /// The same for readers, made anew on each change.
+    shared_history: Arc<[Transition]>,
+    notices: Vec<(Instant, Notice)>,
+    duplicates: Vec<Duplicate>,
+}
+
+/// What follows once a VIP has left.
+#[derive(Debug)]
+pub(super) enum Next {
+    Nothing,
+    Replacement(Box<VipSpec>),
+}
+
+impl Instance {
+    pub(super) fn new(now: Instant, spec: VipSpec, config: Config) -> Option<Self> {
+        let mut router = Router::new(config).ok()?;
+        // Its clock starts here, not at the epoch.
+        router.handle_timeout(now);
+        Some(Self {
+            spec,
+            router,
+            next: None,
+            place: Err(Unplaced::Fresh),
+            link: None,
+            held: Vec::new(),
+            health: None,
+            counters: Counters::default(),
+            send_error: None,
+            refusal: None,
+            since: SystemTime::now(),
+            history: VecDeque::with_capacity(HISTORY),
+            shared_history: Arc::default(),
+            notices: Vec::new(),
+            duplicates: Vec::new(),
+        })
+    }
+
+    pub(super) fn ifindex(&self) -> Option<u32> {
+        self.place.as_ref().ok().map(|chosen| chosen.ifindex)
+    }
+
+    pub(super) fn is_linked(&self) -> bool {
+        matches!(self.link, Some(Link::Up { .. }))
+    }
+
+    /// Hands the router an input; what it refuses is counted.
+    pub(super) fn give(&mut self, now: Instant, input: Input) {
+        if let Err(reject) = self.router.handle_input(now, input) {
+            self.counters.count(reject.label());
+        }
+    }
+
+    /// The reason in words: about health the agent knows more than the router.
+    pub(super) fn explain(&self, because: &Because) -> String {
+        match (because, &self.health) {
+            (Because::Health(_), Some((_, told))) if !told.is_empty() => told.clone(),
+            _ => because.to_string(),
+        }
+    }
+
+    pub(super) fn changed(&mut self, transition: Transition) {
+        self.since = transition.at;
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(transition);
+        self.shared_history = self.history.iter().cloned().collect();
+    }
+
+    pub(super) fn noticed(&mut self, now: Instant, at: SystemTime, notice: Notice) {
+        if let Notice::ForeignClaim {
+            address,
+            mac,
+            claims,
+            ..
+        } = notice
+        {
+            let is_known = |known: &&mut Duplicate| known.address == address && known.mac == mac.0;
+            if let Some(known) = self.duplicates.iter_mut().find(is_known) {
+                (known.claims, known.last) = (claims, at);
+            } else if self.duplicates.len() < DUPLICATES {
+                self.duplicates.push(Duplicate {
+                    address,
+                    mac: mac.0,
+                    claims,
+                    last: at,
+                });
+            } else {
+                self.counters.count("duplicates_not_kept");
+            }
+        }
+        let kind = std::mem::discriminant(&notice);
+        self.notices
+            .retain(|(_, known)| std::mem::discriminant(known) != kind);
+        self.notices.push((now, notice));
+    }
+
+    pub(super) fn snapshot(&mut self, now: Instant, interface: Option<&Interface>) -> VipSnapshot {
+        self.notices
+            .retain(|(at, _)| now.since(*at) < problems::NOTICE_LASTS);
+        let view = self.router.view();
+        let config = self.router.config();
+        let interval = view.active.map_or(config.interval, |peer| peer.interval);
+        let (chosen, interface_because, rejected) = self.describe_place();
+        VipSnapshot {
+            name: self.spec.name.clone(),
+            addresses: self.spec.addresses.clone(),
+            state: view.state,
+            since: self.since,
+            since_boottime: view.since,
+            because: self.explain(&view.because),
+            held: view.held,
+            interface: chosen,
+            interface_because,
+            rejected_interfaces: rejected,
+            vrid: self.spec.vrid,
+            vrid_because: vrid_because(&self.spec),
+            priority: view.priority,
+            base_priority: self.spec.priority,
+            priority_because: self.priority_because(&view),
+            verdict: view.verdict,
+            interval,
+            configured_interval: config.interval,
+            active_down: active_down(interval, view.priority),
+            active: view.active.map(ActivePeer::from),
+            takes_over_at: view.takes_over_at,
+            waiting: view.waiting,
+            duplicates: self.duplicates.clone(),
+            problems: self.problems(now, &view, interface),
+            transitions: Arc::clone(&self.shared_history),
+            counters: self.all_counters(&view, interface),
+        }
+    }
+
+    fn describe_place(&self) -> (Option<Chosen>, String, Vec<crate::Rejected>) {
+        match &self.place {
+            Ok(chosen) => (
+                Some(chosen.clone()),
+                chosen.because.clone(),
+                chosen.rejected.clone(),
+            ),
+            Err(Unplaced::Why(why)) => (None, why.to_string(), why.rejected().to_vec()),
+            Err(
+                Unplaced::DuplicateVrid(problem)
+                | Unplaced::DuplicateAddress(problem)
+                | Unplaced::Sockets(problem),
+            ) => (None, problem.what.clone(), Vec::new()),
+            Err(Unplaced::Fresh) => (None, "not looked for yet".to_owned(), Vec::new()),
+        }
+    }
+
+    fn priority_because(&self, view: &View) -> String {
+        let base = self.spec.priority;
+        if self.spec.owner {
+            return format!("{base}, because the address is the interface's own");
+        }
+        if view.priority == base {
+            return format!("{base} is configured");
+        }
+        let why = match &self.health {
+            Some((_, told)) if !told.is_empty() => told.clone(),
+            _ => view.verdict.to_string(),
+        };
+        format!("{base} → {} because {why}", view.priority)
+    }
+
+    fn problems(&self, now: Instant, view: &View, interface: Option<&Interface>) -> Vec<Problem> {
+        let name = &self.spec.name;
+        let mut problems = Vec::new();
+        match &self.place {
+            Ok(chosen) if !chosen.running => problems.push(problems::link_down(name, chosen)),
+            Ok(_) | Err(Unplaced::Fresh) => {}
+            Err(Unplaced::Why(why)) => {
+                problems.push(why.problem().object(format!("vips/{name}")));
+            }
+            Err(
+                Unplaced::DuplicateVrid(problem)
+                | Unplaced::DuplicateAddress(problem)
+                | Unplaced::Sockets(problem),
+            ) => problems.push(problem.clone().object(format!("vips/{name}"))),
+        }
+        match (&view.because, &self.refusal) {
+            (Because::AddressInUse { address, mac }, _) if view.state == RouterState::Fault => {
+                problems.push(problems::address_in_use(name, *address, *mac));
+            }
+            (Because::Refused(_), Some(refusal)) if view.state == RouterState::Fault => {
+                problems.push(refusal.clone().object(format!("vips/{name}")));
+            }
+            _ => {}
+        }
+        if view.priority != self.spec.priority {
+            problems.push(problems::unhealthy(name, &self.priority_because(view)));
+        }
+        problems.extend(
+            self.send_error
+                .filter(|(at, _)| now.since(*at) < problems::NOTICE_LASTS)
+                .map(|(_, errno)| problems::cannot_send(name, errno)),
+        );
+        problems.extend(
+            interface
+                .and_then(|interface| Some((interface.name.as_str(), interface.malformed?)))
+                .filter(|(_, malformed)| now.since(malformed.at) < problems::NOTICE_LASTS)
+                .map(|(on, malformed)| problems::malformed(name, on, malformed)),
+        );
+        problems.extend(
+            self.notices
+                .iter()
+                .map(|(_, notice)| problems::of_notice(name, notice)),
+        );
+        problems
+    }
+
+    fn all_counters(&self, view: &View, interface: Option<&Interface>) -> BTreeMap<String, u64> {
+        let stats = &view.stats;
+        let mut all: BTreeMap<String, u64> = [
+            ("became_active", stats.became_active),
+            ("adverts_sent", stats.adverts_sent),
+            ("adverts_received", stats.adverts_received),
+            ("goodbyes_sent", stats.goodbyes_sent),
+            ("goodbyes_received", stats.goodbyes_received),
+            ("address_list_errors", stats.address_list_errors),
+            ("interval_errors", stats.interval_errors),
+            ("foreign_claims", stats.foreign_claims),
+            ("stalls", stats.stalls),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+        let sent = [
+            "announcements_sent",
+            "probes_sent",
+            "send_errors",
+            "arp_send_errors",
+        ];
+        for (name, value) in &self.counters.0 {
+            let plain = sent.contains(name) || *name == "duplicates_not_kept";
+            let key = if plain {
+                (*name).to_owned()
+            } else {
+                format!("reject_{name}")
+            };
+            *all.entry(key).or_default() += value;
+        }
+        for (name, value) in interface.iter().flat_map(|interface| &interface.counters.0) {
+            *all.entry(format!("reject_{name}")).or_default() += value;
+        }
+        all
+    }
+}
+
+/// A VIP that cannot be run at all.
+pub(super) fn snapshot_of_refused(spec: &VipSpec, problem: &Problem) -> VipSnapshot {
+    VipSnapshot {
+        name: spec.name.clone(),
+        addresses: spec.addresses.clone(),
+        state: RouterState::Initialize,
+        since: SystemTime::UNIX_EPOCH,
+        since_boottime: Instant::ZERO,
+        because: problem.what.clone(),
+        held: false,
+        interface: None,
+        interface_because: "not looked for, because the configuration was refused".to_owned(),
+        rejected_interfaces: Vec::new(),
+        vrid: spec.vrid,
+        vrid_because: vrid_because(spec),
+        priority: spec.priority,
+        base_priority: spec.priority,
+        priority_because: format!("{} is configured", spec.priority),
+        verdict: Verdict::Unproven,
+        interval: spec.interval,
+        configured_interval: spec.interval,
+        active_down: active_down(spec.interval, spec.priority),
+        active: None,
+        takes_over_at: None,
+        waiting: None,
+        duplicates: Vec::new(),
+        problems: vec![problem.clone()],
+        transitions: Arc::default(),
+        counters: BTreeMap::new(),
+    }
+}
+
+impl From<Peer> for ActivePeer {
+    fn from(peer: Peer) -> Self {
+        Self {
+            address: peer.address,
+            mac: peer.mac.0,
+            priority: peer.priority,
+            interval: peer.interval,
+            heard_at: peer.heard_at,
+        }
+    }
+}
+
+fn vrid_because(spec: &VipSpec) -> String {
+    let derived = spec
+        .addresses
+        .first()
+        .map(|first| (first, Vrid::derive(*first)));
+    match derived {
+        Some((first, vrid)) if vrid == spec.vrid => {
+            format!("{vrid} is what every host derives from {first}")
+        }
+        _ => format!("{} is configured", spec.vrid),
+    }
+}
+
+/// Three intervals and the skew (RFC 9568 section 6.1).
+fn active_down(interval: AdvertInterval, priority: Priority) -> std::time::Duration {
+    let interval = interval.duration();
+    interval * 3 + interval * (256 - u32::from(priority.get())) / 256
+}
+
+impl VipSnapshot {
+    /// Its addresses with the prefix length of the link they are on, as people read them.
+    #[must_use]
+    pub fn addresses_with_prefix(&self) -> Vec<String> {
+        let text = |address: &IpAddr| match &self.interface {
+            Some(chosen) => chosen.with_prefix(*address),
+            None => address.to_string(),
+        };
+        self.addresses.iter().map(text).collect()
+    }
+}
+
+/// Changes of state that are kept.
+const HISTORY: usize = 64;
+/// Other stations that are remembered by name.
+const DUPLICATES: usize = 16;

@@ -1,0 +1,214 @@
+//! Which interface each VIP is on, again whenever links or addresses change.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use kedge_core::{Code, Fix, Instant, Problem, vip::RouterState};
+use kedge_vip_proto::{
+    vrrp::{Command as Order, Input, Link, LinkLoss},
+    wire::Mac,
+};
+
+use super::{RETRY, Shell, instance::Instance, interface::Interface};
+use crate::{
+    Chosen, WhyNot,
+    select::{Wanted, select},
+};
+
+/// Why a VIP is on no interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unplaced {
+    /// Nobody has looked yet.
+    Fresh,
+    /// None fits.
+    Why(WhyNot),
+    /// Another VIP uses its VRID there.
+    DuplicateVrid(Problem),
+    /// Another VIP has its address.
+    DuplicateAddress(Problem),
+    /// The sockets cannot be opened; tried again.
+    Sockets(Problem),
+}
+
+impl Shell {
+    /// Looks at every VIP anew; what stays where it is notices nothing.
+    pub(super) fn place_all(&mut self, now: Instant) {
+        for index in 0..self.instances.len() {
+            let place = self.judge(index);
+            self.move_to(now, index, place);
+        }
+        self.watch_addresses();
+        self.news = Some(true);
+    }
+
+    fn judge(&mut self, index: usize) -> Result<Chosen, Unplaced> {
+        let Some((earlier, instance)) = self
+            .instances
+            .split_at_checked(index)
+            .and_then(|(earlier, rest)| Some((earlier, rest.first()?)))
+        else {
+            return Err(Unplaced::Fresh);
+        };
+        let spec = &instance.spec;
+        let Some(vip) = instance.router.config().addresses.iter().next() else {
+            return Err(Unplaced::Fresh);
+        };
+        let interface = spec.interface.as_deref();
+        let wanted = Wanted {
+            vip,
+            interface,
+            owner: spec.owner,
+        };
+        let chosen = select(self.monitor.links(), wanted).map_err(Unplaced::Why)?;
+        let placed_here = |other: &&Instance| other.ifindex() == Some(chosen.ifindex);
+        if let Some(other) = earlier
+            .iter()
+            .filter(placed_here)
+            .find(|other| other.spec.vrid == spec.vrid)
+        {
+            return Err(Unplaced::DuplicateVrid(duplicate_vrid(
+                instance, other, &chosen,
+            )));
+        }
+        if let Some(other) = earlier.iter().find(|other| shares_address(other, instance)) {
+            return Err(Unplaced::DuplicateAddress(duplicate_address(
+                instance, other,
+            )));
+        }
+        if let std::collections::btree_map::Entry::Vacant(slot) =
+            self.interfaces.entry(chosen.ifindex)
+        {
+            match Interface::open(&chosen, &self.waiter) {
+                Ok(interface) => _ = slot.insert(interface),
+                Err(problem) => return Err(Unplaced::Sockets(problem)),
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn move_to(&mut self, now: Instant, index: usize, place: Result<Chosen, Unplaced>) {
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        if let Err(Unplaced::Sockets(_)) = place {
+            self.retry_at = Some(now + RETRY);
+        }
+        let ifindex = place.as_ref().ok().map(|chosen| chosen.ifindex);
+        let fresh = instance.place == Err(Unplaced::Fresh);
+        if instance.ifindex().is_some() && instance.ifindex() != ifindex {
+            // It lets go of everything on the old interface before it knows the new one.
+            self.give(now, index, Input::Link(Link::Down(LinkLoss::Gone)));
+        }
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        let link = match &place {
+            Ok(chosen) if chosen.running => Link::Up {
+                source: chosen.address,
+                mac: Mac(chosen.mac),
+            },
+            Ok(_) => Link::Down(LinkLoss::Carrier),
+            Err(Unplaced::Why(WhyNot::InterfaceMissing { .. })) => Link::Down(LinkLoss::Gone),
+            Err(Unplaced::Why(_)) => Link::Down(LinkLoss::NoAddress),
+            Err(_) => Link::Down(LinkLoss::Unknown),
+        };
+        let came_up = matches!(link, Link::Up { .. }) && !instance.is_linked();
+        instance.place = place;
+        instance.link = Some(link);
+        if came_up
+            && let Ok(chosen) = &instance.place
+            && let Some(interface) = self.interfaces.get_mut(&chosen.ifindex)
+        {
+            interface.listen(now, chosen, &mut self.monitor, &self.waiter);
+        }
+        self.give(now, index, Input::Link(link));
+        if fresh {
+            self.start(now, index);
+        }
+    }
+
+    fn start(&mut self, now: Instant, index: usize) {
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        // A router that was told to leave before it began has nothing to begin.
+        if instance.next.is_some() || instance.router.state() != RouterState::Initialize {
+            return;
+        }
+        let verdict = instance.health.as_ref().map(|(verdict, _)| *verdict);
+        if let Some(verdict) = verdict {
+            self.give(now, index, Input::Health(verdict));
+        }
+        self.give(now, index, Input::Command(Order::Start));
+    }
+
+    /// Closes interfaces nobody is on, and tells the others' sockets which addresses count.
+    fn watch_addresses(&mut self) {
+        let instances = &self.instances;
+        self.interfaces.retain(|ifindex, interface| {
+            let mut addresses: Vec<Ipv4Addr> = Vec::new();
+            for instance in instances
+                .iter()
+                .filter(|one| one.ifindex() == Some(*ifindex))
+            {
+                addresses.extend(instance.router.config().addresses.iter());
+            }
+            if addresses.is_empty() {
+                return false;
+            }
+            if let Err(error) = interface.arp.watch(&addresses) {
+                let problem = kedge_core::Coded::problem(&error);
+                self.outbox.say(crate::reporter::Report::Trouble(problem));
+            }
+            true
+        });
+    }
+}
+
+fn shares_address(one: &Instance, other: &Instance) -> bool {
+    one.ifindex().is_some()
+        && !one
+            .router
+            .config()
+            .addresses
+            .is_disjoint(&other.router.config().addresses)
+}
+
+fn duplicate_vrid(this: &Instance, other: &Instance, chosen: &Chosen) -> Problem {
+    let vrid = this.spec.vrid;
+    Problem::new(
+        Code::ConfigDuplicateVrid,
+        format!(
+            "the VIPs {} and {} both use VRID {vrid} on {}",
+            other.spec.name, this.spec.name, chosen.name
+        ),
+    )
+    .object(format!("vips/{}", this.spec.name))
+    .consequence(format!(
+        "{} is served, {} is not",
+        other.spec.name, this.spec.name
+    ))
+    .fix(Fix::text("give one of them another `vrid`").command("kedge config check"))
+}
+
+fn duplicate_address(this: &Instance, other: &Instance) -> Problem {
+    let shared = this
+        .spec
+        .addresses
+        .iter()
+        .find(|address| other.spec.addresses.contains(address))
+        .copied()
+        .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    Problem::new(
+        Code::ConfigRule,
+        format!(
+            "the VIPs {} and {} both have the address {shared}",
+            other.spec.name, this.spec.name
+        ),
+    )
+    .object(format!("vips/{}", this.spec.name))
+    .consequence(format!(
+        "{} is served, {} is not",
+        other.spec.name, this.spec.name
+    ))
+    .fix(Fix::text("remove the address from one of them").command("kedge config check"))
+}

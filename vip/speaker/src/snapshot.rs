@@ -1,0 +1,112 @@
+//! What the speaker knows about a VIP, as a value that readers share.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration, time::SystemTime};
+
+use kedge_core::{
+    Instant, Name, Problem,
+    vip::{AdvertInterval, Priority, RouterState, Vrid},
+};
+use kedge_net::sys::packet::Mac;
+use kedge_vip_proto::vrrp::{Verdict, Waiting};
+
+use crate::{Chosen, Rejected};
+
+/// One VIP, as its router on this host sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VipSnapshot {
+    /// Its name.
+    pub name: Name,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// What its router is doing.
+    pub state: RouterState,
+    /// Since when, by the wall clock.
+    pub since: SystemTime,
+    /// Since when, on the clock of [`kedge_net::clock`].
+    pub since_boottime: Instant,
+    /// Why.
+    pub because: String,
+    /// Whether the kernel holds the addresses for us.
+    pub held: bool,
+    /// The interface, while one fits.
+    pub interface: Option<Chosen>,
+    /// Why that interface, or why none.
+    pub interface_because: String,
+    /// The interfaces it is not on.
+    pub rejected_interfaces: Vec<Rejected>,
+    /// The virtual router.
+    pub vrid: Vrid,
+    /// Where the VRID comes from.
+    pub vrid_because: String,
+    /// The priority that is or would be advertised.
+    pub priority: Priority,
+    /// The configured priority.
+    pub base_priority: Priority,
+    /// Why the two differ, or that they do not.
+    pub priority_because: String,
+    /// What health says.
+    pub verdict: Verdict,
+    /// The advertisement interval in force: the Active's.
+    pub interval: AdvertInterval,
+    /// The configured interval.
+    pub configured_interval: AdvertInterval,
+    /// After how much silence a Backup takes over.
+    pub active_down: Duration,
+    /// The Active as last heard, if it is not this host.
+    pub active: Option<ActivePeer>,
+    /// When this host takes over if nothing is heard.
+    pub takes_over_at: Option<Instant>,
+    /// What it waits for besides.
+    pub waiting: Option<Waiting>,
+    /// Other stations seen claiming an address.
+    pub duplicates: Vec<Duplicate>,
+    /// What is wrong with it.
+    pub problems: Vec<Problem>,
+    /// The last changes of state, newest last.
+    pub transitions: Arc<[Transition]>,
+    /// Counters by name; `reject_*` are packets that were dropped, by reason.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The Active router as this host hears it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActivePeer {
+    /// Its address.
+    pub address: std::net::Ipv4Addr,
+    /// Its hardware address.
+    pub mac: Mac,
+    /// The priority it advertises.
+    pub priority: Priority,
+    /// How often it advertises.
+    pub interval: AdvertInterval,
+    /// When it was heard last, on the clock of [`kedge_net::clock`].
+    pub heard_at: Instant,
+}
+
+/// Another station that claims an address of ours by ARP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The address.
+    pub address: std::net::Ipv4Addr,
+    /// The station.
+    pub mac: Mac,
+    /// How often, as far as it was reported.
+    pub claims: u32,
+    /// When last, by the wall clock.
+    pub last: SystemTime,
+}
+
+/// A change of state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// When, by the wall clock.
+    pub at: SystemTime,
+    /// When, on the clock of [`kedge_net::clock`].
+    pub boottime: Instant,
+    /// The state before.
+    pub from: RouterState,
+    /// The state after.
+    pub to: RouterState,
+    /// Why.
+    pub because: String,
+}

@@ -1,0 +1,238 @@
+//! The handle: what the agent asks for, and what it can read.
+
+use std::{
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{SyncSender, TrySendError, sync_channel},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use kedge_core::{Code, Coded, Name, Problem};
+use kedge_net::{
+    address::AddressError,
+    monitor::MonitorError,
+    privilege::{self, Unprivileged},
+    sched::Class,
+    wait::Doorbell,
+};
+use kedge_vip_proto::vrrp::{Config, Verdict};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    VipEvent, VipSnapshot, VipSpec,
+    reporter::{Outbox, Subscribers},
+    shell::{Command, Shell},
+};
+
+/// How the speaker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Ask for `SCHED_FIFO`. Without it, or when it is refused, short intervals are not safe
+    /// under load.
+    pub real_time: bool,
+    /// Keep the process's pages in memory.
+    pub lock_memory: bool,
+    /// How long to wait at most for a frame from another station before a first claim.
+    pub link_up_wait: Duration,
+}
+
+/// Every VIP of this host, on one thread of its own, in the network namespace of the thread that
+/// started it.
+///
+/// Dropping it leaves at once: the addresses go, and a goodbye is sent.
+#[derive(Debug)]
+pub struct Speaker {
+    shared: Arc<Shared>,
+    commands: SyncSender<Command>,
+    subscribers: Subscribers,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The speaker cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The process may not change the network.
+    #[error(transparent)]
+    Permission(#[from] Unprivileged),
+    /// The kernel's network cannot be observed.
+    #[error("cannot observe the network")]
+    Monitor(#[from] MonitorError),
+    /// Addresses cannot be changed, or leftovers not removed.
+    #[error("cannot take charge of the VIP's addresses")]
+    Address(#[from] AddressError),
+    /// No descriptors or no thread.
+    #[error("cannot start the VIP thread")]
+    Thread(#[from] io::Error),
+}
+
+/// What the handle and the thread share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) bell: Doorbell,
+    pub(crate) desired: ArcSwapOption<Vec<VipSpec>>,
+    pub(crate) snapshot: ArcSwap<Vec<VipSnapshot>>,
+    pub(crate) class: OnceLock<Class>,
+    refused_commands: AtomicU64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            real_time: true,
+            lock_memory: false,
+            link_up_wait: Config::LINK_UP_WAIT,
+        }
+    }
+}
+
+impl Speaker {
+    /// Removes what an earlier process left behind and starts the thread, with no VIP.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`].
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        privilege::check()?;
+        let shared = Arc::new(Shared {
+            bell: Doorbell::new()?,
+            desired: ArcSwapOption::empty(),
+            snapshot: ArcSwap::default(),
+            class: OnceLock::new(),
+            refused_commands: AtomicU64::new(0),
+        });
+        let (commands, queue) = sync_channel(COMMANDS);
+        let subscribers = Subscribers::default();
+        let (outbox, reporter) = Outbox::open(subscribers.clone())?;
+        let shell = Shell::open(settings, Arc::clone(&shared), queue, outbox)?;
+        let thread = std::thread::Builder::new()
+            .name("kedge-vip".into())
+            .spawn(move || shell.run())?;
+        Ok(Self {
+            shared,
+            commands,
+            subscribers,
+            threads: vec![thread, reporter],
+        })
+    }
+
+    /// Makes `vips` the whole desired set. What did not change emits nothing; what is missing
+    /// leaves gracefully.
+    pub fn apply(&self, vips: Vec<VipSpec>) {
+        self.shared.desired.store(Some(Arc::new(vips)));
+        self.shared.bell.ring();
+    }
+
+    /// Says what this host's health is for a VIP.
+    pub fn health(&self, name: &Name, verdict: Verdict, because: String) {
+        let name = name.clone();
+        self.command(Command::Health {
+            name,
+            verdict,
+            because,
+        });
+    }
+
+    /// Answers a [`VipEvent::ProbeNow`].
+    pub fn probed(&self, name: &Name, healthy: bool) {
+        let name = name.clone();
+        self.command(Command::Probed { name, healthy });
+    }
+
+    /// Gives a VIP to another host and stays as its Backup. Without another host it comes back.
+    pub fn release(&self, name: &Name) {
+        self.command(Command::Release(name.clone()));
+    }
+
+    /// Every VIP, at most a tenth of a second old. Never waits.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Vec<VipSnapshot>> {
+        self.shared.snapshot.load_full()
+    }
+
+    /// What happens from here on. A receiver that does not keep up loses events, which are
+    /// counted in [`lost_events`](Self::lost_events).
+    #[must_use]
+    pub fn events(&self) -> mpsc::Receiver<VipEvent> {
+        self.subscribers.subscribe()
+    }
+
+    /// Events that somebody was too slow for.
+    #[must_use]
+    pub fn lost_events(&self) -> u64 {
+        self.subscribers.lost()
+    }
+
+    /// Commands that did not fit the queue, because the thread did not run for long.
+    #[must_use]
+    pub fn refused_commands(&self) -> u64 {
+        self.shared.refused_commands.load(Ordering::Relaxed)
+    }
+
+    /// The scheduling class of the thread.
+    #[must_use]
+    pub fn scheduling(&self) -> Class {
+        self.shared.class.get().copied().unwrap_or(Class::Normal)
+    }
+
+    /// Whether the thread runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.threads
+            .first()
+            .is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Leaves: says goodbye, keeps answering until a successor is heard or `timeout` is over,
+    /// then drops the addresses. The last snapshot stays readable.
+    pub async fn shutdown(&self, timeout: Duration) {
+        let (done, wait) = oneshot::channel();
+        self.command(Command::Shutdown {
+            timeout,
+            done: Some(done),
+        });
+        // An error means that the thread is gone, and with it whatever it held.
+        let _ = wait.await;
+    }
+
+    fn command(&self, command: Command) {
+        match self.commands.try_send(command) {
+            Ok(()) => self.shared.bell.ring(),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.shared.refused_commands.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        self.command(Command::Shutdown {
+            timeout: Duration::ZERO,
+            done: None,
+        });
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Coded for StartError {
+    fn problem(&self) -> Problem {
+        match self {
+            Self::Permission(error) => error.problem(),
+            Self::Monitor(error) => error.problem(),
+            Self::Address(error) => error.problem(),
+            Self::Thread(error) => {
+                Problem::new(Code::SysUnexpected, self.to_string()).evidence(error.to_string())
+            }
+        }
+    }
+}
+
+const COMMANDS: usize = 1024;
