@@ -1,9 +1,17 @@
 //! The command line of the lab, mounted by `agent/cli`.
 
-use std::process::ExitCode;
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    process::ExitCode,
+};
 
 use clap::Subcommand;
-use kedge_core::Problem;
+use kedge_core::{Code, Fix, Problem};
+use serde::Serialize;
+
+use crate::bench::{self, BenchArgs};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,15 +36,60 @@ pub enum Exit {
 
 /// What the lab can do.
 #[derive(Clone, Debug, Subcommand)]
-#[command(subcommand_required = true)]
-pub enum LabCommand {}
+pub enum LabCommand {
+    /// Measure Kedge beside a peer, interleaved in the same run
+    Bench(BenchArgs),
+}
 
 /// Carries out a command and writes its result to stdout.
 ///
 /// # Errors
 /// When the command could not be carried out.
-pub fn run(command: LabCommand, _output: Output) -> Result<Exit, Problem> {
-    match command {}
+pub fn run(command: LabCommand, output: Output) -> Result<Exit, Problem> {
+    require_root()?;
+    match command {
+        LabCommand::Bench(args) => {
+            let result = bench::run(&args, output)?;
+            let (table, ok) = (result.table(), result.ok);
+            finish(&result.document(), &table, ok, output)
+        }
+    }
+}
+
+/// Writes the one object of a command, or its table.
+fn finish<T: Serialize>(
+    document: &T,
+    table: &str,
+    ok: bool,
+    output: Output,
+) -> Result<Exit, Problem> {
+    let text = match output {
+        Output::Table => format!("\n{table}"),
+        Output::Json => serde_json::to_string_pretty(document).map_err(unexpected)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(document).map_err(unexpected)?,
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(err) if err.kind() != io::ErrorKind::BrokenPipe => return Err(unexpected(err)),
+        _ => {}
+    }
+    Ok(if ok { Exit::Held } else { Exit::Failed })
+}
+
+fn require_root() -> Result<(), Problem> {
+    let root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if root {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Code::LabPrivilege,
+        "the lab builds network namespaces, which needs root",
+    )
+    .consequence("nothing was built")
+    .fix(Fix::text("run it as root").command("sudo kedge lab demo")))
+}
+
+fn unexpected(err: impl std::error::Error) -> Problem {
+    Problem::new(Code::SysUnexpected, "the result cannot be written").caused_by(&err)
 }
 
 impl From<Exit> for ExitCode {

@@ -251,16 +251,43 @@ impl Lab {
         self.on_ports(node, |links, port| links.up(port))
     }
 
-    /// Has a whole host die: its port goes down, then everything in it is killed at once.
+    /// Has a whole host die: its port goes down, then everything in it is killed at once. A dead
+    /// host has no kernel that would keep addresses, so those go as well.
     ///
     /// # Errors
     /// When there is no such node.
     pub fn kill_host(&mut self, node: &str) -> Result<(), LabError> {
         self.cut(node)?;
+        let plan = self.topology.node(node).cloned();
         let node = self.node_mut(node)?;
         node.namespace.signal(Signal::KILL);
         node.processes.clear();
         node.namespace.kill_all()?;
+        node.worker
+            .run(move || plan.iter().try_for_each(forget_addresses))??;
+        Ok(())
+    }
+
+    /// Kills every process of a node at once, children of its processes too, except one.
+    ///
+    /// # Errors
+    /// When there is no such node or process.
+    pub fn kill_all_but(&mut self, node: &str, name: &str) -> Result<(), LabError> {
+        let spared = self.process(node, name)?.pid();
+        let node = self.node_mut(node)?;
+        for pid in node.namespace.processes() {
+            let pid = pid.as_raw_nonzero().get().unsigned_abs();
+            if pid != spared {
+                node.namespace.signal_process(pid, Signal::KILL);
+            }
+        }
+        for process in node
+            .processes
+            .iter_mut()
+            .filter(|process| process.name() != name)
+        {
+            process.kill();
+        }
         Ok(())
     }
 
@@ -364,6 +391,17 @@ impl Drop for Lab {
     }
 }
 
+/// The executable that nodes run: the one that was named, or this one.
+///
+/// # Errors
+/// When the one that was named does not exist.
+pub(crate) fn executable(named: Option<&Path>) -> Result<PathBuf, LabError> {
+    match named {
+        Some(path) => path.canonicalize().map_err(LabError::file(path)),
+        None => std::env::current_exe().map_err(LabError::file("/proc/self/exe")),
+    }
+}
+
 /// What is left of a run that took itself down.
 #[must_use]
 pub fn left_of(id: &str, directory: &Path) -> Vec<String> {
@@ -378,6 +416,18 @@ pub fn left_of(id: &str, directory: &Path) -> Vec<String> {
         left.push(format!("directory {}", directory.display()));
     }
     left
+}
+
+fn forget_addresses(plan: &NodePlan) -> Result<(), LinkError> {
+    let mut links = Links::open()?;
+    for leg in &plan.legs {
+        for address in links.addresses(leg.link)? {
+            if address != leg.address && address.addr().is_ipv4() {
+                links.delete_address(leg.link, address)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn configure(plan: &NodePlan) -> Result<(), LabError> {

@@ -17,6 +17,7 @@
 //! within tokio. [`run`] writes its result to stdout in the wanted [`Output`]; live lines go to
 //! stdout with [`Output::Table`] and to stderr otherwise.
 
+pub mod bench;
 pub mod certificate;
 pub mod cli;
 pub mod client;

@@ -73,6 +73,8 @@ struct Answer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeReport {
+    /// When the train began, on the machine's CLOCK_BOOTTIME.
+    pub begun_boottime_seconds: f64,
     /// The time between probes.
     pub interval_seconds: f64,
     /// Probes sent.

@@ -15,6 +15,8 @@ pub use self::{
     probe::{ProbeArgs, ProbeEvent},
 };
 
+pub(crate) use self::probe::boottime_seconds;
+
 /// What a process of the lab is. `agent/cli` mounts it as the hidden sub-command `lab-role`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LabRole {

@@ -59,6 +59,7 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Problem> {
         .map_err(|err| failed("cannot listen for answers of", err))?;
 
     let train = std::process::id();
+    let begun_boottime_seconds = boottime_seconds();
     let running = Running {
         begun: Instant::now(),
         state: Mutex::new(Train::default()),
@@ -73,9 +74,10 @@ pub(super) fn run(args: &ProbeArgs) -> Result<(), Problem> {
             .join()
             .map_err(|_| Problem::new(Code::LabStepFailed, "the prober's listener panicked"))
     })?;
-    let report = running
+    let mut report = running
         .lock()
         .report(args.interval.duration().as_secs_f64());
+    report.begun_boottime_seconds = begun_boottime_seconds;
     tell(&ProbeEvent::Report(report)).map_err(|err| failed("cannot report on", err))
 }
 
@@ -162,6 +164,11 @@ fn watch_stdin(running: Arc<Running>) {
         _ = io::stdin().lock().read(&mut [0; 1]);
         running.stop.store(true, Ordering::Relaxed);
     });
+}
+
+/// The machine's clock that every process shares, so that a fault can be found in a train.
+pub(crate) fn boottime_seconds() -> f64 {
+    Duration::from_nanos(kedge_net::clock::now().as_nanos()).as_secs_f64()
 }
 
 fn tell(event: &ProbeEvent) -> io::Result<()> {

@@ -1,0 +1,213 @@
+//! One frame for measurements: Kedge and a peer, interleaved in the same run, beside the goals.
+
+mod host;
+mod stats;
+mod vip;
+
+use std::fmt::Write as _;
+
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use kedge_control::document::{Document, Kind};
+use kedge_core::{Coded, Problem};
+use serde::{Deserialize, Serialize};
+
+use crate::{cli::Output, stage::Stage};
+
+pub use self::stats::Samples;
+
+/// Flags of `lab bench`.
+#[derive(Clone, Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure
+    pub name: BenchName,
+    /// How often each fault is repeated
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// The executable whose agents are measured; this one when left out
+    #[arg(long, value_name = "PATH")]
+    pub kedge: Option<std::path::PathBuf>,
+    /// Keep the logs of every process in this directory
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<std::path::PathBuf>,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchName {
+    /// A floating address: host death, graceful stop, agent kill, beside keepalived
+    Vip,
+}
+
+/// What a bench measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BenchResult {
+    /// The bench's name.
+    pub name: String,
+    /// When, RFC 3339.
+    pub date: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The CPU and how many of it.
+    pub cpu: String,
+    /// The peer and its version.
+    pub peer: String,
+    /// The command that reproduces it.
+    pub command: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether every row with a goal reached it.
+    pub ok: bool,
+    /// What was measured.
+    pub rows: Vec<Row>,
+    /// What one must know to read the rows.
+    pub notes: Vec<String>,
+}
+
+impl Kind for BenchResult {
+    const KIND: &'static str = "BenchResult";
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// What was measured.
+    pub metric: String,
+    /// Its unit; smaller is better.
+    pub unit: String,
+    /// How many samples.
+    pub n: usize,
+    /// Half of the samples are no larger.
+    pub p50: f64,
+    /// 99 of 100 samples are no larger.
+    pub p99: f64,
+    /// The largest sample.
+    pub max: f64,
+    /// The peer in the same run, and how it was set.
+    pub peer: String,
+    /// The peer's median.
+    #[serde(rename = "peerP50")]
+    pub peer_p50: f64,
+    /// How many times better than the peer: above 1 Kedge is ahead.
+    pub ratio: f64,
+    /// The goal that must be reached.
+    pub must: String,
+    /// The goal beyond it.
+    pub excellent: String,
+    /// Whether `must` was reached.
+    pub met: bool,
+    /// Whether `excellent` was.
+    pub met_excellent: bool,
+}
+
+/// Runs a bench and returns its result as text in the wanted form.
+pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Problem> {
+    let stage = Stage::new(output).map_err(|err| err.problem())?;
+    match args.name {
+        BenchName::Vip => vip::run(args, &stage).map_err(|err| err.problem()),
+    }
+}
+
+impl BenchResult {
+    /// The result with its `apiVersion` and `kind`.
+    #[must_use]
+    pub fn document(self) -> Document<Self> {
+        Document::new(self)
+    }
+
+    /// The result for people.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.set_header([
+            "metric",
+            "unit",
+            "n",
+            "p50",
+            "p99",
+            "max",
+            "peer",
+            "peer p50",
+            "ratio",
+            "must",
+            "excellent",
+            "met",
+        ]);
+        for row in &self.rows {
+            let met = match (row.met, row.met_excellent) {
+                (_, true) => "excellent",
+                (true, false) => "must",
+                (false, false) => "no",
+            };
+            table.add_row([
+                row.metric.clone(),
+                row.unit.clone(),
+                row.n.to_string(),
+                number(row.p50),
+                number(row.p99),
+                number(row.max),
+                row.peer.clone(),
+                number(row.peer_p50),
+                format!("{:.2}", row.ratio),
+                row.must.clone(),
+                row.excellent.clone(),
+                met.to_owned(),
+            ]);
+        }
+        for index in [2, 3, 4, 5, 7, 8] {
+            if let Some(column) = table.column_mut(index) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        let mut text = format!("{table}\n");
+        for note in &self.notes {
+            _ = writeln!(text, "  {note}");
+        }
+        _ = writeln!(
+            text,
+            "\n{} · kernel {} · {} · {} · {:.0} s\n{}",
+            self.date, self.kernel, self.cpu, self.peer, self.seconds, self.command
+        );
+        text
+    }
+}
+
+/// The kernel's release.
+fn kernel() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// The CPU's name and how many there are.
+fn cpu() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let value = |line: &str| {
+        line.split_once(": ")
+            .map(|(_, value)| value.trim().to_owned())
+    };
+    let model = text
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(value);
+    let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    format!(
+        "{} × {count}",
+        model.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    )
+}
+
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+#[cfg(test)]
+mod tests;
