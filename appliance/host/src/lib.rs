@@ -1,5 +1,5 @@
 //! The host: where Kedge's files are ([`Root`]), layered configuration ([`layers`]), state that
-//! survives ([`state`]), who the host is ([`identity`]), the way to the manager ([`enrol`]), the
+//! survives ([`state`]), who the host is ([`identity`]), the way to the manager ([`enrol`], kept up by [`link`]), the
 //! service manager ([`notify`]) and the local control socket ([`local`]).
 //!
 //! It reads and applies; it decides nothing.
@@ -7,9 +7,12 @@
 pub mod enrol;
 pub mod identity;
 pub mod layers;
+pub mod link;
 pub mod local;
 pub mod notify;
 pub mod root;
+pub mod saver;
 pub mod state;
+pub mod wall;
 
 pub use root::{Role, Root};

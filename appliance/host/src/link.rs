@@ -1,0 +1,320 @@
+//! The link to the manager, kept up: enrols when it must, reports what changed, and follows the
+//! desired state, which it keeps on disk.
+//!
+//! ```text
+//!  role ── report ──►  reporter ── PATCH ──►            the last one wins; a heartbeat besides
+//!  role ◄─ desired ◄── follower ◄─ GET ?wait= ──        starts with what the disk holds
+//! ```
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use kedge_control::{
+    agent::{GatewayConfig, HostConfig},
+    local::ManagerLink,
+};
+use kedge_core::{Coded as _, Problem};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tracing::{debug, info, warn};
+
+use crate::{
+    enrol::{Backoff, Client, ClientError},
+    saver::Saver,
+    state::Store,
+    wall,
+};
+
+/// A desired state.
+pub trait Desired: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Grows with every change.
+    fn generation(&self) -> u64;
+
+    /// The CA certificates to trust, PEM.
+    fn ca_bundle(&self) -> &str;
+}
+
+/// A report.
+pub trait Report: Clone + PartialEq + Serialize + Send + Sync + 'static {}
+
+impl<R: Clone + PartialEq + Serialize + Send + Sync + 'static> Report for R {}
+
+/// How patient the link is.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// The longest time between two reports.
+    pub heartbeat: Duration,
+    /// Changes within this time are one report.
+    pub settle: Duration,
+    /// How long one question for the desired state may wait for a change.
+    pub wait: Duration,
+    /// The longest pause after a failure.
+    pub retry: Duration,
+}
+
+/// The link to one manager, until dropped.
+#[derive(Debug)]
+pub struct Link<R, C> {
+    client: Client,
+    report: watch::Sender<Option<R>>,
+    desired: watch::Receiver<Option<Arc<C>>>,
+    standing: watch::Receiver<Standing>,
+    task: JoinHandle<()>,
+}
+
+/// What can be said of the link.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Whether the last request was answered.
+    pub connected: bool,
+    /// Since when.
+    pub since: SystemTime,
+    /// Why not, or what was last exchanged.
+    pub because: String,
+    /// What is wrong with it.
+    pub problems: Vec<Problem>,
+}
+
+impl<R: Report, C: Desired> Link<R, C> {
+    /// Keeps up the link of `client`. The desired state on the disk is there at once.
+    ///
+    /// Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn start(client: Client, store: &Store, patience: Patience) -> Self {
+        let restored = store.load::<C>(STATE);
+        let (report, wanted) = watch::channel(None);
+        let (publish, desired) = watch::channel(restored.value.map(Arc::new));
+        let (tell, standing) = watch::channel(Standing {
+            connected: false,
+            since: SystemTime::now(),
+            because: "the manager was not asked yet".to_owned(),
+            problems: restored.problems,
+        });
+        let saver = Saver::start(store.clone(), STATE);
+        let (asking, telling) = (client.clone(), Teller(tell));
+        let task = tokio::spawn(async move {
+            let reports = keep_reporting(&asking, wanted, patience, &telling);
+            let follows = keep_following(&asking, publish, &saver, patience, &telling);
+            tokio::join!(reports, follows);
+        });
+        Self {
+            client,
+            report,
+            desired,
+            standing,
+            task,
+        }
+    }
+
+    /// Wants `report` to be the manager's picture. The same again is not sent again.
+    pub fn report(&self, report: R) {
+        self.report.send_if_modified(|known| {
+            let news = known.as_ref() != Some(&report);
+            *known = Some(report);
+            news
+        });
+    }
+
+    /// Follows the desired state.
+    #[must_use]
+    pub fn desired(&self) -> watch::Receiver<Option<Arc<C>>> {
+        self.desired.clone()
+    }
+
+    /// Follows the link's standing.
+    #[must_use]
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// The link as people see it; `applied` is the generation in force.
+    #[must_use]
+    pub fn status(&self, applied: u64) -> ManagerLink {
+        let standing = self.standing.borrow().clone();
+        let member = self.client.member();
+        ManagerLink {
+            url: self.client.url().to_string(),
+            enrolled: member.is_some(),
+            record: member.as_ref().map_or_else(String::new, |member| {
+                member
+                    .path
+                    .trim_start_matches("/kedge/v1/")
+                    .trim_start_matches('/')
+                    .to_owned()
+            }),
+            connected: standing.connected,
+            since: wall::rfc3339(standing.since),
+            because: standing.because,
+            applied_generation: applied,
+            certificate_expires: member.map(|member| wall::rfc3339(member.expires)),
+        }
+    }
+}
+
+impl<R, C> Drop for Link<R, C> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Desired for HostConfig {
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn ca_bundle(&self) -> &str {
+        &self.ca_bundle
+    }
+}
+
+impl Desired for GatewayConfig {
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn ca_bundle(&self) -> &str {
+        &self.ca_bundle
+    }
+}
+
+struct Teller(watch::Sender<Standing>);
+
+impl Teller {
+    fn answered(&self, because: impl Into<String>) {
+        self.tell(true, because.into(), Vec::new());
+    }
+
+    fn failed(&self, error: &ClientError) {
+        let problem = error.problem();
+        let repeated = {
+            let known = self.0.borrow();
+            !known.connected && known.problems.first() == Some(&problem)
+        };
+        let (code, chain) = (problem.code, error as &dyn std::error::Error);
+        if repeated {
+            debug!(KEDGE_CODE = %code, error = chain, "the manager is still out of reach");
+        } else {
+            warn!(KEDGE_CODE = %code, error = chain, "the manager is out of reach");
+        }
+        self.tell(false, error.to_string(), vec![problem]);
+    }
+
+    fn tell(&self, connected: bool, because: String, problems: Vec<Problem>) {
+        self.0.send_modify(|standing| {
+            if standing.connected != connected {
+                let to = if connected {
+                    "connected"
+                } else {
+                    "not connected"
+                };
+                let from = if connected {
+                    "not connected"
+                } else {
+                    "connected"
+                };
+                info!(from, to, because, "manager");
+                standing.since = SystemTime::now();
+            }
+            standing.connected = connected;
+            standing.because = because;
+            standing.problems = problems;
+        });
+    }
+}
+
+/// Becomes a member, whatever that takes.
+async fn become_member(client: &Client, patience: Patience, tell: &Teller) {
+    let mut backoff = Backoff::new(FIRST_RETRY, patience.retry);
+    loop {
+        match client.ensure().await {
+            Ok(()) => return,
+            // Renewal failed, but the certificate still holds.
+            Err(error) if client.member().is_some() && !error.voids_identity() => {
+                let error = &error as &dyn std::error::Error;
+                warn!(
+                    error,
+                    "the certificate is not renewed, the old one still holds"
+                );
+                return;
+            }
+            Err(error) => tell.failed(&error),
+        }
+        sleep(backoff.next_wait()).await;
+    }
+}
+
+async fn keep_reporting<R: Report>(
+    client: &Client,
+    mut wanted: watch::Receiver<Option<R>>,
+    patience: Patience,
+    tell: &Teller,
+) {
+    let mut backoff = Backoff::new(FIRST_RETRY, patience.retry);
+    loop {
+        become_member(client, patience, tell).await;
+        let report = wanted.borrow_and_update().clone();
+        if let Some(report) = report {
+            match client.report(&report).await {
+                Ok(_) => {
+                    backoff.reset();
+                    tell.answered("the last report was taken");
+                }
+                Err(error) => {
+                    tell.failed(&error);
+                    sleep(backoff.next_wait()).await;
+                    continue;
+                }
+            }
+        }
+        // A closed channel means that the link is being dropped, and this task with it.
+        match timeout(patience.heartbeat, wanted.changed()).await {
+            Ok(Err(_)) => return,
+            Ok(Ok(())) => sleep(patience.settle).await,
+            Err(_) => {}
+        }
+    }
+}
+
+async fn keep_following<C: Desired>(
+    client: &Client,
+    publish: watch::Sender<Option<Arc<C>>>,
+    saver: &Saver<C>,
+    patience: Patience,
+    tell: &Teller,
+) {
+    let mut backoff = Backoff::new(FIRST_RETRY, patience.retry);
+    loop {
+        become_member(client, patience, tell).await;
+        let have = publish
+            .borrow()
+            .as_ref()
+            .map(|desired| desired.generation());
+        match client.config::<C>(have, patience.wait).await {
+            Ok(Some(desired)) => {
+                backoff.reset();
+                info!(generation = desired.generation(), "desired state");
+                tell.answered(format!("generation {} arrived", desired.generation()));
+                client.adopt_ca(desired.ca_bundle());
+                saver.save(desired.clone());
+                publish.send_replace(Some(Arc::new(desired)));
+            }
+            Ok(None) => {
+                backoff.reset();
+                tell.answered("the desired state is unchanged");
+            }
+            Err(error) => {
+                tell.failed(&error);
+                sleep(backoff.next_wait()).await;
+            }
+        }
+    }
+}
+
+const STATE: &str = "desired";
+const FIRST_RETRY: Duration = Duration::from_millis(500);
