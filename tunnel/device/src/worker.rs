@@ -10,7 +10,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, TryRecvError, sync_channel},
+        mpsc::{Receiver, TryRecvError},
     },
     thread::{self, JoinHandle},
 };
@@ -60,29 +60,18 @@ pub(crate) fn spawn(
     number: u8,
     running: Arc<AtomicBool>,
 ) -> io::Result<JoinHandle<()>> {
-    let (started, outcome) = sync_channel(1);
-    let thread = thread::Builder::new()
-        .name(format!("kedge-tunnel-{number}"))
-        .spawn(move || {
-            // Made here because what it waits with cannot change threads.
-            let mut worker = match Worker::new(engine, number) {
-                Ok(worker) => worker,
-                Err(err) => return drop(started.send(Err(err))),
-            };
-            let _ = started.send(Ok(()));
-            if let Err(err) = worker.run() {
-                running.store(false, Ordering::Release);
-                let error = &err as &dyn std::error::Error;
-                error!(
-                    ifname = worker.tun.name(),
-                    error, "the tunnel's worker has ended"
-                );
-            }
-        })?;
-    outcome
-        .recv()
-        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
-    Ok(thread)
+    let mut worker = Worker::new(engine, number)?;
+    let name = format!("kedge-tunnel-{number}");
+    thread::Builder::new().name(name).spawn(move || {
+        if let Err(err) = worker.run() {
+            running.store(false, Ordering::Release);
+            let error = &err as &dyn std::error::Error;
+            error!(
+                ifname = worker.tun.name(),
+                error, "the tunnel's worker has ended"
+            );
+        }
+    })
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -170,7 +159,7 @@ impl Worker {
         self.alarm.set(self.shard.poll_timeout())?;
         let mut ready = Ready::default();
         for key in self.waiter.wait()? {
-            match key {
+            match *key {
                 TUN => ready.tun = true,
                 UDP_V4 => ready.v4 = true,
                 UDP_V6 => ready.v6 = true,

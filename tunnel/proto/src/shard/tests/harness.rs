@@ -200,7 +200,10 @@ impl Net {
     }
 
     pub(super) fn pass(&mut self, millis: u64) {
-        self.now += Duration::from_millis(millis);
+        let span = Duration::from_millis(millis);
+        self.now += span;
+        #[cfg(feature = "mock-clock")]
+        mock_instant::MockClock::advance(span);
     }
 
     /// Seals at `end` and carries everything until it is quiet.

@@ -1,0 +1,125 @@
+//! Sealing and opening a packet of an established session allocates nothing.
+//!
+//! Alone in its program: the counter counts every thread.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code"
+)]
+
+use std::{alloc::System, net::SocketAddr, sync::Arc, time::Duration};
+
+use kedge_core::Instant;
+use kedge_tunnel_proto::{
+    directory::{Directory, PeerSpec},
+    keys::PrivateKey,
+    shard::{Outcome, Shard},
+};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const MTU: u16 = 1420;
+
+fn end(own: u8, other: u8, endpoint: Option<SocketAddr>) -> Shard {
+    let key = |number| PrivateKey::from_random([number; 32]);
+    let mut shard = Shard::new(&key(own), 0, MTU, u64::from(own), Arc::default());
+    let spec = PeerSpec {
+        name: "peer".into(),
+        public_key: key(other).public(),
+        endpoint,
+        allowed_ips: vec![format!("10.0.0.{other}/32").parse().unwrap()],
+        keepalive: Some(Duration::from_millis(500)),
+        always_up: endpoint.is_some(),
+    };
+    let change = Directory::new(key(own).public()).plan(vec![spec]).unwrap();
+    shard.apply(Instant::ZERO, change);
+    shard
+}
+
+/// What one end has on its way to the other, in buffers that are made once.
+struct Wire {
+    made: Vec<u8>,
+    opened: Vec<u8>,
+    from: [SocketAddr; 2],
+}
+
+/// Opens `length` sealed bytes at the other end, and what that answers, and so on.
+fn carry(
+    ends: &mut [Shard; 2],
+    wire: &mut Wire,
+    now: Instant,
+    mut to: usize,
+    length: usize,
+) -> bool {
+    let mut length = Some(length);
+    let mut delivered = false;
+    while let Some(bytes) = length {
+        let datagram = &wire.made[..bytes];
+        let outcome = ends[to].receive(now, wire.from[1 - to], datagram, &mut wire.opened);
+        length = match outcome {
+            Outcome::Send(transmit) => {
+                std::mem::swap(&mut wire.made, &mut wire.opened);
+                Some(transmit.length)
+            }
+            Outcome::Deliver { .. } => {
+                delivered = true;
+                None
+            }
+            Outcome::Nothing => None,
+        };
+        to = 1 - to;
+    }
+    delivered
+}
+
+#[test]
+fn a_hundred_thousand_packets_allocate_nothing() {
+    let from = ["192.0.2.1:1", "192.0.2.2:2"].map(|text| text.parse().unwrap());
+    let mut ends = [end(1, 2, Some(from[1])), end(2, 1, None)];
+    let mut wire = Wire {
+        made: vec![0; 2_048],
+        opened: vec![0; 2_048],
+        from,
+    };
+    let mut now = Instant::ZERO;
+    let mut packet = [0; 1_500];
+    packet[0] = 0x45;
+    packet[2..4].copy_from_slice(&1_400_u16.to_be_bytes());
+    let mut delivered = 0;
+    let mut round = |count: u32, delivered: &mut u32| {
+        for _ in 0..count {
+            now += Duration::from_millis(1);
+            for end in 0..2 {
+                while let Some(due) = ends[end].poll_transmit(now, &mut wire.made) {
+                    carry(&mut ends, &mut wire, now, 1 - end, due.length);
+                }
+                let (own, other) = ([1, 2][end], [2, 1][end]);
+                packet[12..16].copy_from_slice(&[10, 0, 0, own]);
+                packet[16..20].copy_from_slice(&[10, 0, 0, other]);
+                let sealed = ends[end].send(now, &mut packet, 1_400, &mut wire.made);
+                if let Some(sealed) = sealed {
+                    *delivered +=
+                        u32::from(carry(&mut ends, &mut wire, now, 1 - end, sealed.length));
+                }
+            }
+        }
+    };
+    round(1_000, &mut delivered);
+    delivered = 0;
+    let region = Region::new(ALLOCATOR);
+    round(50_000, &mut delivered);
+    let change = region.change();
+    println!("{delivered} packets, {} allocations", change.allocations);
+    assert_eq!(delivered, 100_000);
+    assert_eq!(
+        (
+            change.allocations,
+            change.reallocations,
+            change.deallocations
+        ),
+        (0, 0, 0)
+    );
+}
