@@ -53,6 +53,7 @@ impl Router {
             down_at,
             cause: Cause::Silence,
             probe,
+            suspect: None,
         };
         self.enter(now, State::Backup(backup), because);
     }
@@ -72,6 +73,9 @@ impl Router {
         let State::Backup(backup) = &self.state else {
             return;
         };
+        if let Some(claim) = backup.suspect.filter(|_| now >= backup.down_at) {
+            return self.address_in_use(now, claim);
+        }
         if now < self.takes_over_at(backup) {
             return;
         }
@@ -106,6 +110,7 @@ impl Router {
         if ours {
             // The address is served by a virtual router: no stranger owns it.
             backup.probe = None;
+            backup.suspect = None;
             self.unclaimed = false;
             self.not_before = now;
         }
@@ -160,14 +165,18 @@ impl Router {
         }
     }
 
-    /// Somebody claims an address: an answer to our probes, unless a virtual router serves it.
+    /// Somebody claims an address while we probe it. An Active answers ARP too, so the claim is
+    /// foreign only once the Active would have been heard.
     pub(super) fn backup_claim(&mut self, now: Instant, claim: Claim) {
-        let State::Backup(backup) = &self.state else {
+        let State::Backup(backup) = &mut self.state else {
             return;
         };
-        let window = active_down(self.interval, self.priority());
-        let served = self.served_at.is_some_and(|at| now.since(at) <= window);
-        if backup.probe.is_some() && !served {
+        if backup.probe.is_none() {
+            return;
+        }
+        if now < backup.down_at {
+            backup.suspect = Some(claim);
+        } else {
             self.address_in_use(now, claim);
         }
     }

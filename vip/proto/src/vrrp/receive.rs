@@ -104,9 +104,7 @@ impl Router {
             .advert
             .addresses
             .is_disjoint(&self.config.addresses);
-        if ours {
-            self.served_at = Some(now);
-        }
+
         match &self.state {
             State::Initialize => {}
             State::Backup(_) => self.backup_advert(now, peer, ours),

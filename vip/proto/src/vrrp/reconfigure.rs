@@ -67,6 +67,7 @@ impl Router {
             backup.down_at = backup.down_at.min(soonest);
         }
         if addresses && backup.probe.is_some() {
+            backup.suspect = None;
             backup.probe = Some(Probe::start(now, self.config.addresses.clone(), mac));
             self.wait_for_probes();
         }

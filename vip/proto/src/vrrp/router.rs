@@ -31,8 +31,7 @@ pub struct Router {
     pub(super) interval: AdvertInterval,
     /// The Active as last accepted.
     pub(super) active: Option<Peer>,
-    /// When an advert (not a goodbye) for one of our addresses was last heard.
-    pub(super) served_at: Option<Instant>,
+
     /// Whether no frame from another station was heard since the link came up.
     pub(super) deaf: bool,
     /// The earliest take-over that the first-claim and link-up waits allow, skew included: hosts
@@ -74,7 +73,7 @@ impl Router {
             because: Because::Stopped,
             interval: config.interval,
             active: None,
-            served_at: None,
+
             deaf: false,
             not_before: Instant::ZERO,
             unclaimed: config.first_claim,
@@ -200,8 +199,14 @@ impl Machine for Router {
             State::Initialize => None,
             State::Backup(backup) => {
                 let probe = backup.probe.as_ref().and_then(|probe| probe.poll_timeout());
+                let suspect = backup.suspect.map(|_| backup.down_at);
                 let takes_over_at = self.takes_over_at(backup);
-                Some(probe.map_or(takes_over_at, |probe| probe.min(takes_over_at)))
+                Some(
+                    [probe, suspect]
+                        .into_iter()
+                        .flatten()
+                        .fold(takes_over_at, Instant::min),
+                )
             }
             State::Active(active) if self.owes_announcement => {
                 Some(active.advert_at.min(self.defence.ready_at()))

@@ -28,6 +28,8 @@ pub(super) struct Backup {
     pub(super) cause: Cause,
     /// The first-claim probes, while they run.
     pub(super) probe: Option<Probe>,
+    /// Who answered the probes before it was known whether an Active serves the address.
+    pub(super) suspect: Option<Claim>,
 }
 
 /// What the end of a Backup's wait means.

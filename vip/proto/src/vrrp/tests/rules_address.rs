@@ -136,13 +136,41 @@ fn r19_the_first_probe_leaves_with_the_start() {
     );
 }
 
+/// A fault because a stranger answered at once; it was known when the Active was not heard.
+fn in_use() -> Bench {
+    let mut bench = Bench::started(first_claim());
+    assert!(bench.input(0, claim(STRANGER)).is_empty());
+    bench.timeout(315);
+    bench.begin();
+    bench
+}
+
 #[test]
 fn r19_an_answer_of_a_host_that_is_no_router_is_a_fault_with_its_address() {
     let mut bench = Bench::started(first_claim());
-    assert_eq!(
-        bench.input(1, claim(STRANGER)),
-        ["Backup -> Fault: 02:00:00:00:00:63 answers for 10.20.14.10 and is no VRRP router"]
+    assert!(
+        bench.input(1, claim(STRANGER)).is_empty(),
+        "it may be the Active's own"
     );
+    assert_eq!(
+        bench.deadline(),
+        Some(314.062),
+        "when the Active would have been heard"
+    );
+    let fault = "Backup -> Fault: 02:00:00:00:00:63 answers for 10.20.14.10 and is no VRRP router";
+    assert_eq!(bench.timeout(315), [fault]);
+    // Later answers need no wait: the Active would have been heard before.
+    let mut bench = Bench::started(first_claim());
+    bench.run(1_000);
+    assert_eq!(bench.input(1_001, claim(STRANGER)), [fault]);
+}
+
+#[test]
+fn r19_the_answer_of_an_active_is_no_fault_even_before_its_first_advert() {
+    let mut bench = Bench::started(first_claim());
+    assert!(bench.input(1, claim(mac(11))).is_empty());
+    assert!(bench.advert(90, LOW, 200).is_empty());
+    assert_eq!((bench.state(), bench.deadline()), (Backup, Some(404.062)));
 }
 
 #[test]
@@ -160,13 +188,13 @@ fn r19_an_advert_for_another_address_proves_nothing() {
     other.advert.addresses = crate::wire::Addresses::new(&[LOW]).unwrap();
     bench.input(1, Input::Advert(other));
     bench.input(2, claim(STRANGER));
+    bench.timeout(400);
     assert_eq!(bench.state(), Fault);
 }
 
 #[test]
 fn r19_a_fault_asks_again_every_five_seconds_until_nobody_answers() {
-    let mut bench = Bench::started(first_claim());
-    bench.input(0, claim(STRANGER));
+    let mut bench = in_use();
     for round in 1..4 {
         assert_eq!(bench.timeout(round * 5_000), ["ask for 10.20.14.10"]);
         bench.input(round * 5_000 + 1, claim(STRANGER));
@@ -187,8 +215,7 @@ fn r19_a_fault_asks_again_every_five_seconds_until_nobody_answers() {
 
 #[test]
 fn r19_a_fault_ends_when_the_answer_turns_out_to_be_the_actives() {
-    let mut bench = Bench::started(first_claim());
-    bench.input(0, claim(mac(11)));
+    let mut bench = in_use();
     bench.advert(50, LOW, 200);
     assert_eq!((bench.state(), bench.deadline()), (Backup, Some(364.062)));
 }

@@ -76,11 +76,18 @@ fn states() -> Vec<(&'static str, Bench)> {
     succeeded.advert(0, LOW, 210);
     let mut no_link = healthy(config());
     no_link.input(0, link_down());
+    let mut suspecting = healthy(Config {
+        first_claim: true,
+        ..config()
+    });
+    suspecting.input(0, claim(STRANGER));
     let mut in_use = healthy(Config {
         first_claim: true,
         ..config()
     });
     in_use.input(0, claim(STRANGER));
+    in_use.run(389);
+    in_use.begin();
     let mut no_address = active();
     no_address.input(
         0,
@@ -100,6 +107,7 @@ fn states() -> Vec<(&'static str, Bench)> {
                 ..config()
             }),
         ),
+        ("Backup whose probe was answered", suspecting),
         ("Backup that has heard no frame yet", deaf),
         ("Backup of a lower Active (200)", following(200)),
         (

@@ -1,0 +1,100 @@
+//! What goes wrong, and when.
+
+use std::time::Duration;
+
+use kedge_core::Instant;
+
+use crate::{random::Random, setup::Setup};
+
+/// Something that goes wrong, or right again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The network loses this percentage of all frames.
+    Loss(u64),
+    /// The network damages this percentage of all frames.
+    Damage(u64),
+    /// The network splits: stations whose bit is set are on one side. The client is the last.
+    Partition(u64),
+    /// One host is no longer heard by another.
+    OneWay(usize, usize),
+    /// The network is whole again.
+    Heal,
+    /// Kernels no longer refuse addresses.
+    KernelsObey,
+    /// The process dies; its kernel goes on answering for a while.
+    KillProcess(usize),
+    /// The whole host dies.
+    KillHost(usize),
+    /// The process is started, if it does not run.
+    Start(usize),
+    /// The process is told to leave.
+    Stop(usize),
+    /// The process is told to give the VIP away.
+    HandOver(usize),
+    /// The process is not scheduled.
+    Stall(usize),
+    /// It is scheduled again.
+    Resume(usize),
+    /// The link goes down.
+    LinkDown(usize),
+    /// The link comes up.
+    LinkUp(usize),
+    /// The service begins to fail.
+    Ill(usize),
+    /// The service answers again.
+    Well(usize),
+}
+
+/// A schedule of faults, each followed by its repair; by `end` everything is repaired.
+#[must_use]
+pub fn plan(random: &mut Random, setup: &Setup, end: Instant) -> Vec<(Instant, Fault)> {
+    let hosts = setup.configs.len();
+    let adv = setup.interval.duration();
+    let begin = Instant::ZERO;
+    let mut plan = Vec::new();
+    // Hosts boot at once or one after the other.
+    let stagger = random.pick(&[Duration::ZERO, adv / 3, adv * 3]);
+    for host in 0..hosts {
+        let at = begin + stagger * u32::try_from(host).unwrap();
+        plan.push((at, Fault::Start(host)));
+        if random.chance(80) {
+            plan.push((
+                at + random.between(Duration::ZERO, adv * 6),
+                Fault::Well(host),
+            ));
+        }
+    }
+    for _ in 0..3 + random.below(7) {
+        let at = begin + random.between(adv, end.since(begin).mul_f32(0.9));
+        let until = at + random.between(adv / 10, adv * 12);
+        let host = random.index(hosts);
+        let (fault, repair) = match random.below(12) {
+            0 => (Fault::Loss(random.pick(&[5, 20, 50, 90])), Fault::Heal),
+            1 => (Fault::Damage(20), Fault::Heal),
+            2 | 3 => (Fault::Partition(random.bits()), Fault::Heal),
+            4 => (Fault::OneWay(host, random.index(hosts)), Fault::Heal),
+            5 => (Fault::KillProcess(host), Fault::Start(host)),
+            6 => (Fault::KillHost(host), Fault::Start(host)),
+            7 => (Fault::Stop(host), Fault::Start(host)),
+            8 => (Fault::HandOver(host), Fault::HandOver(random.index(hosts))),
+            9 => (Fault::Stall(host), Fault::Resume(host)),
+            10 => (Fault::LinkDown(host), Fault::LinkUp(host)),
+            _ => (Fault::Ill(host), Fault::Well(host)),
+        };
+        plan.push((at, fault));
+        plan.push((until.min(end), repair));
+    }
+    plan.push((end, Fault::Heal));
+    plan.push((end, Fault::KernelsObey));
+    for host in 0..hosts {
+        for repair in [
+            Fault::Resume(host),
+            Fault::LinkUp(host),
+            Fault::Start(host),
+            Fault::Well(host),
+        ] {
+            plan.push((end, repair));
+        }
+    }
+    plan
+}
