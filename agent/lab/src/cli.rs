@@ -8,10 +8,14 @@ use std::{
 };
 
 use clap::Subcommand;
-use kedge_core::{Code, Fix, Problem};
+use kedge_core::{Code, Coded, Fix, Problem};
 use serde::Serialize;
 
-use crate::bench::{self, BenchArgs};
+use crate::{
+    bench::{self, BenchArgs},
+    demo::{self, DemoArgs},
+    stage::Stage,
+};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub enum Exit {
 /// What the lab can do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LabCommand {
+    /// Watch the whole main job, and what a fault costs, in under a minute
+    Demo(DemoArgs),
     /// Measure Kedge beside a peer, interleaved in the same run
     Bench(BenchArgs),
 }
@@ -48,6 +54,12 @@ pub enum LabCommand {
 pub fn run(command: LabCommand, output: Output) -> Result<Exit, Problem> {
     require_root()?;
     match command {
+        LabCommand::Demo(args) => {
+            let stage = Stage::new(output).map_err(|err| err.problem())?;
+            let result = demo::run(&args, &stage)?;
+            let (table, ok) = (result.table(), result.ok);
+            finish(&result.document(), &table, ok, output)
+        }
         LabCommand::Bench(args) => {
             let result = bench::run(&args, output)?;
             let (table, ok) = (result.table(), result.ok);

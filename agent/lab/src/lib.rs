@@ -21,12 +21,14 @@ pub mod bench;
 pub mod certificate;
 pub mod cli;
 pub mod client;
+pub mod demo;
 pub mod error;
 pub mod lab;
 pub mod probe;
 pub mod prober;
 pub mod process;
 pub mod roles;
+pub mod site;
 pub mod stage;
 pub mod topology;
 
