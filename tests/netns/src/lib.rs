@@ -1,1 +1,67 @@
-//! Network-namespace tests against real peers.
+//! Network-namespace tests against real peers: the fixture they share.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "test code"
+)]
+
+pub mod capture;
+pub mod keepalived;
+pub mod lan;
+pub mod speaking;
+
+use std::time::{Duration, Instant};
+
+/// Whether the tests of this tier can run. Says why not, and fails where CI requires the tier.
+#[must_use]
+pub fn ready() -> bool {
+    if kedge_net::privilege::check().is_ok() {
+        return true;
+    }
+    let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
+    let required = required.split(',').any(|tier| tier == "netns");
+    assert!(!required, "network namespaces need root");
+    eprintln!("skipped: network namespaces need root");
+    false
+}
+
+/// Waits until something holds, prints how long it took, and fails after `limit`.
+pub fn eventually(what: &str, limit: Duration, holds: impl FnMut() -> bool) -> Duration {
+    let took = quietly(what, limit, holds);
+    println!("{what}: {:.1} ms", took.as_secs_f64() * 1e3);
+    took
+}
+
+/// Waits until something holds and fails after `limit`.
+pub fn quietly(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    start.elapsed()
+}
+
+/// Watches for `time` that something holds all along.
+pub fn throughout(what: &str, time: Duration, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        assert!(holds(), "{what}: not after {:?}", start.elapsed());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// That many seconds.
+#[must_use]
+pub const fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// That many milliseconds.
+#[must_use]
+pub const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}

@@ -1,0 +1,115 @@
+//! A real keepalived on a host.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+use kedge_net::netns::Namespace;
+
+use crate::{lan::Host, quietly, secs};
+
+/// How it is configured; VRRPv3 always.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// `virtual_router_id`.
+    pub vrid: u8,
+    /// `priority`.
+    pub priority: u8,
+    /// `advert_int` in seconds, as keepalived reads it.
+    pub advert_int: &'a str,
+    /// The VIP, with prefix length.
+    pub vip: &'a str,
+    /// Whether it takes over from a lower priority; keepalived does unless told not to.
+    pub preempt: bool,
+}
+
+/// A running keepalived; killed when dropped.
+#[derive(Debug)]
+pub struct Keepalived {
+    process: Child,
+    log: std::path::PathBuf,
+}
+
+impl Keepalived {
+    /// Starts it on a host.
+    #[must_use]
+    pub fn start(host: &Host, settings: Settings<'_>) -> Self {
+        let Settings {
+            vrid,
+            priority,
+            advert_int,
+            vip,
+            preempt,
+        } = settings;
+        let directory = host.directory();
+        let nopreempt = if preempt { "" } else { "nopreempt" };
+        let config = format!(
+            "global_defs {{\n  router_id {name}\n  vrrp_version 3\n}}\n\
+             vrrp_instance vip {{\n  state BACKUP\n  interface eth0\n  virtual_router_id {vrid}\n  \
+             priority {priority}\n  advert_int {advert_int}\n  {nopreempt}\n  \
+             virtual_ipaddress {{\n    {vip} dev eth0\n  }}\n}}\n",
+            name = host.name,
+        );
+        let path = directory.join("keepalived.conf");
+        fs::write(&path, config).unwrap();
+        let log = directory.join("keepalived.log");
+        let output = fs::File::create(&log).unwrap();
+        let mut command = Command::new("keepalived");
+        command
+            .args([
+                "--dont-fork",
+                "--log-console",
+                "--vrrp",
+                "--log-detail",
+                "--use-file",
+            ])
+            .arg(&path)
+            .arg("--pid")
+            .arg(directory.join("keepalived.pid"))
+            .arg("--vrrp_pid")
+            .arg(directory.join("vrrp.pid"))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().unwrap())
+            .stderr(output);
+        Self {
+            process: host.spawn(command),
+            log,
+        }
+    }
+
+    /// Ends it as a service manager does: it says goodbye.
+    pub fn stop(&mut self) {
+        let pid = self.process.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        quietly("keepalived ends", secs(5), || {
+            self.process.try_wait().unwrap().is_some()
+        });
+    }
+
+    /// What it said.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How often it changed into or out of Active since it started.
+    #[must_use]
+    pub fn transitions(&self) -> usize {
+        self.log().matches("Entering").count()
+    }
+
+    /// Kills every process of a host at once, as a power cut would.
+    pub fn kill_all(namespace: &Namespace) {
+        namespace.kill_all().unwrap();
+    }
+}
+
+impl Drop for Keepalived {
+    fn drop(&mut self) {
+        // SIGTERM first: its child would outlive a killed parent.
+        if self.process.try_wait().unwrap().is_none() {
+            self.stop();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! A throw-away LAN: a bridge in a namespace of its own, and hosts on it.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    process::{Child, Command},
+};
+
+use ipnet::{IpNet, Ipv4Net};
+use kedge_net::{
+    link::Links,
+    netns::{Lease, Namespace, Worker},
+};
+
+/// A LAN. Everything on it goes when it is dropped.
+#[derive(Debug)]
+pub struct Lan {
+    switch: Worker,
+    _switch: Namespace,
+    lease: Lease,
+}
+
+/// A host on the LAN, with `eth0`.
+#[derive(Debug)]
+pub struct Host {
+    /// Its name, also that of its port on the bridge.
+    pub name: String,
+    /// Its address.
+    pub net: Ipv4Net,
+    worker: Worker,
+    namespace: Namespace,
+    directory: PathBuf,
+}
+
+impl Lan {
+    /// A LAN with nobody on it.
+    #[must_use]
+    pub fn new() -> Self {
+        let lease = Lease::take().unwrap();
+        let namespace = Namespace::create(&lease.namespace("switch")).unwrap();
+        let switch = Worker::start(&namespace).unwrap();
+        switch
+            .run(|| Links::open().unwrap().bridge(BRIDGE).unwrap())
+            .unwrap();
+        Self {
+            switch,
+            _switch: namespace,
+            lease,
+        }
+    }
+
+    /// A new host with an address.
+    #[must_use]
+    pub fn host(&self, name: &str, net: &str) -> Host {
+        let net: Ipv4Net = net.parse().unwrap();
+        let namespace = Namespace::create(&self.lease.namespace(name)).unwrap();
+        let host = namespace.name().to_owned();
+        let port = name.to_owned();
+        self.switch
+            .run(move || {
+                let mut links = Links::open().unwrap();
+                links
+                    .veth(&port, "eth0", Some(&Namespace::open(&host).unwrap()))
+                    .unwrap();
+                links.attach(&port, BRIDGE).unwrap();
+                links.up(&port).unwrap();
+            })
+            .unwrap();
+        let worker = Worker::start(&namespace).unwrap();
+        worker
+            .run(move || {
+                let mut links = Links::open().unwrap();
+                links.up("lo").unwrap();
+                links.up("eth0").unwrap();
+                links.add_address("eth0", IpNet::V4(net)).unwrap();
+            })
+            .unwrap();
+        let directory = self.lease.directory().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        Host {
+            name: name.to_owned(),
+            net,
+            worker,
+            namespace,
+            directory,
+        }
+    }
+
+    /// Cuts a host's port on the bridge.
+    pub fn unplug(&self, host: &Host) {
+        let port = host.name.clone();
+        self.switch
+            .run(move || Links::open().unwrap().down(&port).unwrap())
+            .unwrap();
+    }
+
+    /// Connects a host's port again.
+    pub fn plug(&self, host: &Host) {
+        let port = host.name.clone();
+        self.switch
+            .run(move || Links::open().unwrap().up(&port).unwrap())
+            .unwrap();
+    }
+
+    /// Starts a process that sees every frame of the LAN on [`BRIDGE`].
+    #[must_use]
+    pub fn spawn(&self, command: Command) -> Child {
+        self.switch.spawn(command).unwrap().unwrap()
+    }
+
+    /// A directory that goes with the LAN.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.lease.directory().to_owned()
+    }
+}
+
+impl Default for Lan {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Host {
+    /// Its own address.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        self.net.addr()
+    }
+
+    /// The hardware address of `eth0`.
+    #[must_use]
+    pub fn mac(&self) -> [u8; 6] {
+        self.run(|| Links::open().unwrap().show("eth0").unwrap().mac.unwrap())
+    }
+
+    /// The index of `eth0`.
+    #[must_use]
+    pub fn ifindex(&self) -> u32 {
+        self.run(|| Links::open().unwrap().index("eth0").unwrap())
+    }
+
+    /// Whether `eth0` has an address, with whatever prefix.
+    #[must_use]
+    pub fn holds(&self, address: &str) -> bool {
+        let address: IpAddr = address.parse().unwrap();
+        self.run(move || {
+            let addresses = Links::open().unwrap().addresses("eth0").unwrap();
+            addresses.iter().any(|net| net.addr() == address)
+        })
+    }
+
+    /// Runs a job inside.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        self.worker.run(job).unwrap()
+    }
+
+    /// Starts a process inside; it ends with the host.
+    #[must_use]
+    pub fn spawn(&self, command: Command) -> Child {
+        self.worker.spawn(command).unwrap().unwrap()
+    }
+
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// A directory of its own.
+    #[must_use]
+    pub fn directory(&self) -> &PathBuf {
+        &self.directory
+    }
+}
+
+/// The bridge's name.
+pub const BRIDGE: &str = "br0";
