@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kedge_core::Instant;
+use kedge_core::{Instant, vip::Priority};
 
 use crate::{random::Random, setup::Setup};
 
@@ -39,6 +39,8 @@ pub enum Fault {
     LinkDown(usize),
     /// The link comes up.
     LinkUp(usize),
+    /// The configuration is reloaded with another priority.
+    Prioritise(usize, Priority),
     /// The service begins to fail.
     Ill(usize),
     /// The service answers again.
@@ -68,7 +70,7 @@ pub fn plan(random: &mut Random, setup: &Setup, end: Instant) -> Vec<(Instant, F
         let at = begin + random.between(adv, end.since(begin).mul_f32(0.9));
         let until = at + random.between(adv / 10, adv * 12);
         let host = random.index(hosts);
-        let (fault, repair) = match random.below(12) {
+        let (fault, repair) = match random.below(13) {
             0 => (Fault::Loss(random.pick(&[5, 20, 50, 90])), Fault::Heal),
             1 => (Fault::Damage(20), Fault::Heal),
             2 | 3 => (Fault::Partition(random.bits()), Fault::Heal),
@@ -78,7 +80,16 @@ pub fn plan(random: &mut Random, setup: &Setup, end: Instant) -> Vec<(Instant, F
             7 => (Fault::Stop(host), Fault::Start(host)),
             8 => (Fault::HandOver(host), Fault::HandOver(random.index(hosts))),
             9 => (Fault::Stall(host), Fault::Resume(host)),
-            10 => (Fault::LinkDown(host), Fault::LinkUp(host)),
+            10 => {
+                let any = |random: &mut Random| {
+                    Priority::new(192 + u8::try_from(random.below(63)).unwrap()).unwrap()
+                };
+                (
+                    Fault::Prioritise(host, any(random)),
+                    Fault::Prioritise(host, any(random)),
+                )
+            }
+            11 => (Fault::LinkDown(host), Fault::LinkUp(host)),
             _ => (Fault::Ill(host), Fault::Well(host)),
         };
         plan.push((at, fault));

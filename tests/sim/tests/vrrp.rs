@@ -164,11 +164,16 @@ fn the_same_seed_gives_the_same_digest_and_another_seed_another() {
     }
 }
 
-/// The first seed that catches a mutant, and what it says.
+/// Some world catches a mutant for what it does wrong.
 fn caught<const FLAW: usize>(expected: &str) {
-    let found = (0..300).find_map(|seed| live::<Mutant<FLAW>>(seed).err());
-    let violation = found.expect("a broken router must be caught");
-    assert!(violation.what.contains(expected), "{violation}");
+    let violations: Vec<Violation> = (0..500)
+        .filter_map(|seed| live::<Mutant<FLAW>>(seed).err())
+        .take(5)
+        .collect();
+    let right = violations
+        .iter()
+        .any(|violation| violation.what.contains(expected));
+    assert!(right, "a broken router must be caught: {violations:?}");
 }
 
 #[test]

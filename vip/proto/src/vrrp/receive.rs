@@ -180,9 +180,15 @@ impl Router {
     pub(super) fn on_frame(&mut self, now: Instant) {
         if self.deaf {
             self.deaf = false;
-            let heard = now + skew(self.interval, self.priority());
-            self.not_before = self.not_before.min(heard);
-            self.wait_for_probes();
+            let probed = match &self.state {
+                State::Backup(backup) => backup.probe.as_ref().map(|probe| probe.ends_at()),
+                State::Initialize | State::Active(_) | State::Releasing(_) | State::Fault(_) => {
+                    None
+                }
+            };
+            let from = probed.map_or(now, |end| end.max(now));
+            let skew = skew(self.interval, self.priority());
+            self.not_before = self.not_before.min(from + skew);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The rules of stalls, hand-over, link and reload (R13 to R17), one test each.
 
+use std::time::Duration;
+
 use kedge_core::vip::{AdvertInterval, RouterState::*};
 
 use super::bench::{
@@ -207,6 +209,28 @@ fn r15_a_first_frame_never_postpones_the_take_over() {
     );
     bench.input(300, Input::Heard);
     assert_eq!(bench.deadline(), Some(314.062));
+}
+
+#[test]
+fn r15_a_first_frame_never_postpones_a_first_claim_either() {
+    let mut bench = Bench::new(Config {
+        first_claim: true,
+        ..plain()
+    });
+    bench.input(0, link_up());
+    bench.command(0, Command::Start);
+    bench.input(
+        5,
+        Input::Config(Config {
+            priority: priority(192),
+            ..bench.router.config().clone()
+        }),
+    );
+    bench.input(10, Input::Heard);
+    assert_eq!(
+        bench.router.view().takes_over_at,
+        Some(bench.at(3_014) + Duration::from_nanos(62_500))
+    );
 }
 
 #[test]
