@@ -1,1 +1,24 @@
 //! The gateway role: tunnel hub, member liveness, listeners.
+//!
+//! ```text
+//!  manager ── desired ──► Hub ──► Keeper (WireGuard device, echo responder)
+//!     ▲                    │ ◄── stats, four times a second ─┘
+//!     └── report ──────────┤──► DataPlane (listeners; members follow the hosts' liveness)
+//!  control socket ◄────────┘
+//! ```
+//!
+//! One loop decides; nothing in it waits for a network. Without the manager it serves the last
+//! desired state.
+
+mod bounds;
+mod config;
+mod hub;
+mod liveness;
+mod run;
+mod socket;
+mod status;
+
+pub use config::{
+    GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, TunnelConfig, TunnelFile,
+};
+pub use run::run;

@@ -1,0 +1,232 @@
+//! What of the manager's wishes a gateway takes up: hosts with their own single addresses, and
+//! listeners whose members are hosts. No I/O.
+
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+
+use ipnet::IpNet;
+use kedge_control::{
+    agent::{GatewayConfig as Wished, PeerConfig},
+    balance::Listener,
+};
+use kedge_core::{Code, Fix, Problem};
+use kedge_tunnel_device::{PeerSpec, keeper::Wish};
+use kedge_tunnel_proto::keys::PublicKey;
+
+use crate::config::TunnelConfig;
+
+/// What this gateway does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    /// The tunnel; `None` while the manager wants none.
+    pub tunnel: Option<Wish>,
+    /// The listeners.
+    pub listeners: Vec<Listener>,
+    /// What is left out, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// Holds the manager's wishes to the gateway's bounds.
+pub(crate) fn plan(config: &TunnelConfig, wished: &Wished) -> Plan {
+    let mut problems = Vec::new();
+    let tunnel = wished.tunnel.as_ref().map(|tunnel| {
+        let mut peers: Vec<PeerSpec> = Vec::new();
+        for peer in &tunnel.peers {
+            match accept(peer, &peers) {
+                Ok(peer) => peers.push(peer),
+                Err(problem) => problems.push(*problem),
+            }
+        }
+        let mtu = config.mtu.unwrap_or(tunnel.mtu);
+        Wish {
+            ifname: config.interface.clone(),
+            listen_port: config.listen_port,
+            mtu: if mtu >= LEAST_MTU { mtu } else { DEFAULT_MTU },
+            addresses: tunnel.addresses.clone(),
+            peers,
+        }
+    });
+    let own: BTreeSet<IpNet> = tunnel
+        .iter()
+        .flat_map(|wish| wish.peers.iter())
+        .flat_map(|peer| peer.allowed_ips.iter().copied())
+        .collect();
+    let mut listeners = wished.listeners.clone();
+    for listener in &mut listeners {
+        let name = listener.name.clone();
+        listener.members.retain(|member| {
+            let inside = own.contains(&IpNet::from(member.address));
+            if !inside {
+                let at = SocketAddr::new(member.address, member.port);
+                problems.push(
+                    Problem::warning(
+                        Code::TunOutsideBounds,
+                        format!(
+                            "the member {} of {name} is no host of the tunnel",
+                            member.host
+                        ),
+                    )
+                    .object(format!("listeners/{name}"))
+                    .evidence(format!("{at} belongs to no peer"))
+                    .consequence("it gets no connections")
+                    .fix(Fix::text("look at the host at the manager").command("kedge fleet hosts")),
+                );
+            }
+            inside
+        });
+    }
+    Plan {
+        tunnel,
+        listeners,
+        problems,
+    }
+}
+
+/// A host with its single addresses. Its name is what listeners call it.
+fn accept(wish: &PeerConfig, peers: &[PeerSpec]) -> Result<PeerSpec, Box<Problem>> {
+    let name: String = wish.name.escape_debug().take(80).collect();
+    let refuse = |code, why: String| {
+        let what = format!("the host {name} cannot be a peer");
+        let problem = Problem::new(code, what)
+            .object(format!("tunnels/{name}"))
+            .evidence(why)
+            .consequence("it is not reached through this gateway")
+            .fix(Fix::text("look at its record at the manager").command("kedge fleet hosts"));
+        Err(Box::new(problem))
+    };
+    let key = match wish.public_key.parse::<PublicKey>() {
+        Ok(key) => key,
+        Err(error) => return refuse(Code::TunKey, error.to_string()),
+    };
+    if let Some(other) = peers.iter().find(|peer| peer.public_key == key) {
+        return refuse(Code::TunKey, format!("{} has the same key", other.name));
+    }
+    if peers.iter().any(|peer| peer.name == wish.name) {
+        return refuse(Code::TunKey, "the manager names it twice".to_owned());
+    }
+    for prefix in &wish.allowed_ips {
+        if prefix.prefix_len() != prefix.max_prefix_len() {
+            let why = format!("{prefix} is more than a single address");
+            return refuse(Code::TunOutsideBounds, why);
+        }
+        if let Some(other) = peers.iter().find(|peer| peer.allowed_ips.contains(prefix)) {
+            let why = format!("{prefix} belongs to {}", other.name);
+            return refuse(Code::TunOutsideBounds, why);
+        }
+    }
+    let keepalive = Duration::from_secs(u64::from(wish.keepalive_seconds));
+    Ok(PeerSpec {
+        name: wish.name.clone(),
+        public_key: key,
+        // Hosts call; where they are is learned from authenticated packets.
+        endpoint: wish.endpoint.as_ref().and_then(|at| at.parse().ok()),
+        allowed_ips: wish.allowed_ips.clone(),
+        keepalive: (!keepalive.is_zero()).then_some(keepalive),
+        always_up: false,
+    })
+}
+
+const DEFAULT_MTU: u16 = 1420;
+/// Below this there is no IPv6, and the overlay is IPv6.
+const LEAST_MTU: u16 = 1280;
+
+#[cfg(test)]
+mod tests {
+    use kedge_control::{agent::TunnelConfig as Tunnel, balance::Member};
+
+    use super::*;
+
+    const KEYS: [&str; 2] = [
+        "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=",
+        "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    ];
+
+    fn host(name: &str, key: &str, prefix: &str) -> PeerConfig {
+        PeerConfig {
+            name: name.to_owned(),
+            public_key: key.to_owned(),
+            endpoint: None,
+            allowed_ips: vec![prefix.parse().unwrap()],
+            keepalive_seconds: 0,
+        }
+    }
+
+    fn wished(peers: Vec<PeerConfig>, members: &[(&str, &str)]) -> Wished {
+        Wished {
+            tunnel: Some(Tunnel {
+                addresses: vec!["fd6b:6564:6765::1/128".parse().unwrap()],
+                mtu: 1400,
+                peers,
+            }),
+            listeners: vec![Listener {
+                name: "edge/edge/6443".to_owned(),
+                address: "203.0.113.7".parse().unwrap(),
+                port: 6443,
+                members: members
+                    .iter()
+                    .map(|(host, address)| Member {
+                        host: (*host).to_owned(),
+                        address: address.parse().unwrap(),
+                        port: 6443,
+                    })
+                    .collect(),
+            }],
+            ..Wished::default()
+        }
+    }
+
+    fn config() -> TunnelConfig {
+        TunnelConfig {
+            listen_port: 51820,
+            interface: "kedge0".to_owned(),
+            mtu: None,
+        }
+    }
+
+    #[test]
+    fn hosts_and_their_listeners_are_taken_up() {
+        let peers = vec![host("a", KEYS[0], "fd6b:6564:6765::a/128")];
+        let plan = plan(&config(), &wished(peers, &[("a", "fd6b:6564:6765::a")]));
+        assert_eq!(plan.problems, []);
+        let tunnel = plan.tunnel.unwrap();
+        assert_eq!((tunnel.mtu, tunnel.listen_port), (1400, 51820));
+        assert_eq!(tunnel.peers[0].name, "a");
+        assert_eq!(plan.listeners[0].members.len(), 1);
+    }
+
+    #[test]
+    fn a_host_never_gets_more_than_its_own_addresses() {
+        let good = host("good", KEYS[1], "fd6b:6564:6765::b/128");
+        for (bad, code) in [
+            (host("bad", KEYS[0], "::/0"), Code::TunOutsideBounds),
+            (
+                host("bad", KEYS[0], "fd6b:6564:6765::/64"),
+                Code::TunOutsideBounds,
+            ),
+            (
+                host("bad", KEYS[0], "fd6b:6564:6765::b/128"),
+                Code::TunOutsideBounds,
+            ),
+            (host("bad", KEYS[1], "fd6b:6564:6765::c/128"), Code::TunKey),
+            (host("bad", "x", "fd6b:6564:6765::c/128"), Code::TunKey),
+            (host("good", KEYS[0], "fd6b:6564:6765::c/128"), Code::TunKey),
+        ] {
+            let plan = plan(&config(), &wished(vec![good.clone(), bad], &[]));
+            assert_eq!(plan.tunnel.unwrap().peers.len(), 1);
+            assert_eq!(plan.problems[0].code, code);
+        }
+    }
+
+    #[test]
+    fn members_outside_the_tunnel_get_no_connections() {
+        let peers = vec![host("a", KEYS[0], "fd6b:6564:6765::a/128")];
+        let members = [("a", "fd6b:6564:6765::a"), ("x", "127.0.0.1")];
+        let plan = plan(&config(), &wished(peers, &members));
+        assert_eq!(plan.listeners[0].members.len(), 1);
+        assert_eq!(plan.problems[0].code, Code::TunOutsideBounds);
+    }
+
+    #[test]
+    fn without_a_tunnel_there_is_none() {
+        assert_eq!(plan(&config(), &Wished::default()), Plan::default());
+    }
+}

@@ -1,0 +1,287 @@
+//! The gateway's configuration.
+
+use std::path::PathBuf;
+
+use kedge_core::{Code, Fix, Name, Problem};
+use kedge_host::{
+    Role,
+    enrol::ManagerUrl,
+    layers::{Origins, RoleFile},
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+macro_rules! section {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $($(#[$field_doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
+        }
+    };
+}
+
+section! {
+    /// The configuration file of `kedge gateway`.
+    GatewayFile {
+        /// The version of the format: 1.
+        version: Number<1, 1>,
+        /// The name of this instance; left out it is the host's name.
+        name: Name,
+        /// The manager this instance enrols at.
+        manager: ManagerFile,
+        /// The WireGuard hub.
+        tunnel: TunnelFile,
+    }
+}
+
+section! {
+    /// The way to the manager.
+    ManagerFile {
+        /// Its URL, such as `https://203.0.113.9:9443`.
+        url: ManagerUrl,
+        /// The file with the enrolment token, needed once.
+        token_file: PathBuf,
+    }
+}
+
+section! {
+    /// The WireGuard hub.
+    TunnelFile {
+        /// The UDP port hosts call.
+        listen_port: Number<1, 65535>,
+        /// The device's name.
+        interface: InterfaceName,
+        /// The device's MTU: 1280 to 9000. Left out it is the manager's, else 1420.
+        mtu: Number<1280, 9000>,
+    }
+}
+
+/// The gateway's configuration, checked, defaults filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayConfig {
+    /// The name of this instance, where it is not the host's.
+    pub name: Option<Name>,
+    /// The manager. Without it the last desired state is served.
+    pub manager: Option<ManagerConfig>,
+    /// The WireGuard hub.
+    pub tunnel: TunnelConfig,
+}
+
+/// The way to the manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerConfig {
+    /// Its URL.
+    pub url: ManagerUrl,
+    /// The file with the enrolment token.
+    pub token_file: Option<PathBuf>,
+}
+
+/// The WireGuard hub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// The UDP port.
+    pub listen_port: u16,
+    /// The device's name.
+    pub interface: String,
+    /// The device's MTU.
+    pub mtu: Option<u16>,
+}
+
+impl RoleFile for GatewayFile {
+    const ROLE: Role = Role::Gateway;
+    type Config = GatewayConfig;
+
+    fn filled(mut self) -> Self {
+        self.version.get_or_insert(Number(1));
+        let tunnel = self.tunnel.get_or_insert_default();
+        tunnel.listen_port.get_or_insert(Number(LISTEN_PORT));
+        tunnel
+            .interface
+            .get_or_insert_with(|| InterfaceName(INTERFACE.to_owned()));
+        self
+    }
+
+    fn check(self, origins: &Origins) -> Result<GatewayConfig, Vec<Problem>> {
+        let manager = match self.manager {
+            None => None,
+            Some(ManagerFile {
+                url: Some(url),
+                token_file,
+            }) => Some(ManagerConfig { url, token_file }),
+            Some(ManagerFile { url: None, .. }) => {
+                let mut problem = Problem::new(Code::ConfigRule, "the manager needs a url")
+                    .object("manager.url")
+                    .fix(Fix::text("say where it is").command("url: https://203.0.113.9:9443"));
+                if let Some(origin) = origins.get("manager") {
+                    problem = problem.evidence(origin);
+                }
+                return Err(vec![problem]);
+            }
+        };
+        let tunnel = self.tunnel.unwrap_or_default();
+        Ok(GatewayConfig {
+            name: self.name,
+            manager,
+            tunnel: TunnelConfig {
+                listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
+                interface: tunnel
+                    .interface
+                    .map_or_else(|| INTERFACE.to_owned(), |name| name.0),
+                mtu: tunnel.mtu.map(|mtu| mtu.0),
+            },
+        })
+    }
+}
+
+/// A whole number within a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "i64", into = "u16")]
+pub struct Number<const LOW: u16, const HIGH: u16>(u16);
+
+impl<const LOW: u16, const HIGH: u16> TryFrom<i64> for Number<LOW, HIGH> {
+    type Error = String;
+
+    fn try_from(value: i64) -> Result<Self, String> {
+        match u16::try_from(value) {
+            Ok(number) if (LOW..=HIGH).contains(&number) => Ok(Self(number)),
+            _ => Err(format!("must be {LOW} to {HIGH}, not {value}")),
+        }
+    }
+}
+
+impl<const LOW: u16, const HIGH: u16> From<Number<LOW, HIGH>> for u16 {
+    fn from(number: Number<LOW, HIGH>) -> Self {
+        number.0
+    }
+}
+
+impl<const LOW: u16, const HIGH: u16> JsonSchema for Number<LOW, HIGH> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Number{LOW}To{HIGH}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": LOW, "maximum": HIGH })
+    }
+}
+
+/// The name of a network interface, 1 to 15 characters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub struct InterfaceName(#[schemars(length(min = 1, max = 15))] String);
+
+impl TryFrom<String> for InterfaceName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+        let fits = (1..=15).contains(&text.len()) && text.bytes().all(plain);
+        if fits && text != "." && text != ".." {
+            return Ok(Self(text));
+        }
+        let shown: String = text.escape_debug().take(40).collect();
+        Err(format!(
+            "`{shown}` is not an interface name: 1 to 15 characters without / and spaces"
+        ))
+    }
+}
+
+impl From<InterfaceName> for String {
+    fn from(name: InterfaceName) -> Self {
+        name.0
+    }
+}
+
+const LISTEN_PORT: u16 = 51820;
+const INTERFACE: &str = "kedge0";
+
+#[cfg(test)]
+mod tests {
+    use kedge_host::layers::{Sources, load_from};
+
+    use super::*;
+
+    fn load(yaml: &str) -> Result<GatewayConfig, Vec<Problem>> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gateway.yaml");
+        std::fs::write(&path, yaml).unwrap();
+        let loaded = load_from::<GatewayFile>(&Sources::file(&path));
+        loaded
+            .map(|loaded| {
+                let filled = loaded.file.filled().check(&loaded.origins).unwrap();
+                assert_eq!(filled, loaded.config, "the defaults mean the same");
+                loaded.config
+            })
+            .map_err(kedge_host::layers::ConfigError::into_problems)
+    }
+
+    #[test]
+    fn defaults_and_every_key_are_understood() {
+        let config = load("version: 1").unwrap();
+        assert_eq!(config.tunnel.listen_port, 51820);
+        assert_eq!(config.tunnel.interface, "kedge0");
+        assert_eq!((config.manager, config.name), (None, None));
+        let config = load(
+            "name: gw-0\nmanager: {url: 'https://m', token_file: /t}\n\
+             tunnel: {listen_port: 1, interface: wg9, mtu: 1400}",
+        )
+        .unwrap();
+        assert_eq!(config.name.unwrap().as_str(), "gw-0");
+        assert_eq!(config.manager.unwrap().url.to_string(), "https://m:9443");
+        assert_eq!(
+            (config.tunnel.listen_port, config.tunnel.mtu),
+            (1, Some(1400))
+        );
+    }
+
+    #[test]
+    fn every_mistake_is_located_and_coded() {
+        for (yaml, code, words) in [
+            (
+                "tunnel: {listen_port: 0}",
+                Code::ConfigOutOfRange,
+                "must be 1 to 65535, not 0",
+            ),
+            (
+                "tunnel: {listen_port: 65536}",
+                Code::ConfigOutOfRange,
+                "not 65536",
+            ),
+            (
+                "tunnel: {mtu: 1279}",
+                Code::ConfigOutOfRange,
+                "must be 1280 to 9000",
+            ),
+            (
+                "tunnel: {interface: a/b}",
+                Code::ConfigOutOfRange,
+                "interface name",
+            ),
+            ("tunnel: {port: 1}", Code::ConfigUnknownKey, "port"),
+            ("name: GW", Code::ConfigOutOfRange, "not a name"),
+            ("manager: {token_file: /t}", Code::ConfigRule, "needs a url"),
+            (
+                "manager: {url: 'http://m'}",
+                Code::ConfigOutOfRange,
+                "not a manager's address",
+            ),
+            (
+                "version: 7",
+                Code::ConfigOutOfRange,
+                "must be 1 to 1, not 7",
+            ),
+        ] {
+            let problem = load(yaml).unwrap_err().remove(0);
+            let text = format!("{} {}", problem.what, problem.evidence.join(" "));
+            assert_eq!(problem.code, code, "{yaml}: {text}");
+            assert!(text.contains(words), "{yaml}: {text}");
+            assert!(text.contains("gateway.yaml:1"), "{yaml}: {text}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The gateway's state, and what changes it.
+
+use std::{
+    net::IpAddr,
+    time::{Instant as Uptime, SystemTime},
+};
+
+use kedge_control::{
+    agent::GatewayConfig as Wished,
+    identity,
+    local::Reloaded,
+    report::{GatewayReport, ReportedPeer},
+};
+use kedge_core::{Code, Coded as _, Fix, Problem};
+use kedge_gateway_dataplane::{DataPlane, Limits};
+use kedge_host::{
+    Role, Root,
+    changes::changes,
+    enrol::{Client, Settings},
+    identity::{IdentityKey, TunnelKey, facts},
+    layers::{Loaded, Override, load},
+    link::{Link, Patience},
+    state::Store,
+    wall,
+};
+use kedge_net::clock;
+use kedge_tunnel_device::{echo::Responder, keeper::Keeper};
+use kedge_tunnel_proto::keys::PrivateKey;
+use tracing::{debug, info, warn};
+
+use crate::{
+    bounds::{Plan, plan},
+    config::GatewayFile,
+    liveness::{Change, Hosts},
+};
+
+/// The gateway.
+pub(crate) struct Hub {
+    pub root: Root,
+    pub overrides: Vec<Override>,
+    pub loaded: Loaded<GatewayFile>,
+    pub config_generation: u64,
+    /// Why the configuration on the disk is not in force.
+    pub stale: Option<Problem>,
+    pub started: SystemTime,
+    pub up_since: Uptime,
+    pub public_key: String,
+    pub keeper: Keeper,
+    pub plane: DataPlane,
+    pub hosts: Hosts,
+    pub plan: Plan,
+    pub applied: u64,
+    pub link: Option<Link<GatewayReport, Wished>>,
+    /// What went wrong before the loop.
+    pub standing: Vec<Problem>,
+    store: Store,
+    responder: Option<(Vec<IpAddr>, Responder)>,
+    echo_problem: Option<Problem>,
+    key: TunnelKey,
+}
+
+impl Hub {
+    /// A hub that serves what the disk remembers.
+    ///
+    /// # Errors
+    ///
+    /// There is no WireGuard key, hence no hub.
+    pub fn new(
+        loaded: Loaded<GatewayFile>,
+        root: Root,
+        overrides: Vec<Override>,
+    ) -> Result<Self, Problem> {
+        let key = TunnelKey::load_or_create(&root, Role::Gateway).map_err(|e| e.problem())?;
+        let private = PrivateKey::from_bytes(*key.expose()).map_err(|e| e.problem())?;
+        let store = Store::new(root.state_dir(Role::Gateway));
+        let mut hub = Self {
+            public_key: private.public().to_string(),
+            keeper: Keeper::new(private),
+            plane: DataPlane::new(Limits::default()),
+            hosts: Hosts::default(),
+            plan: Plan::default(),
+            applied: 0,
+            link: None,
+            standing: Vec::new(),
+            config_generation: 1,
+            stale: None,
+            started: SystemTime::now(),
+            up_since: Uptime::now(),
+            responder: None,
+            echo_problem: None,
+            root,
+            overrides,
+            loaded,
+            store,
+            key,
+        };
+        hub.connect();
+        if hub.link.is_none() {
+            let restored = hub.store.load::<Wished>("desired");
+            hub.standing.extend(restored.problems);
+            if let Some(wished) = restored.value {
+                hub.apply(&wished);
+            }
+        }
+        Ok(hub)
+    }
+
+    /// Starts the link to the configured manager.
+    fn connect(&mut self) {
+        self.link = None;
+        let config = &self.loaded.config;
+        let Some(manager) = &config.manager else {
+            return;
+        };
+        let identity = match IdentityKey::load_or_create(&self.root, Role::Gateway) {
+            Ok(identity) => identity,
+            Err(error) => {
+                self.standing.push(error.problem());
+                return;
+            }
+        };
+        let facts = facts(&self.root);
+        let name = config.name.as_ref().map(ToString::to_string);
+        let settings = Settings {
+            url: manager.url.clone(),
+            token_file: manager
+                .token_file
+                .as_ref()
+                .map(|file| self.root.locate(file)),
+            name: name.unwrap_or_else(|| label(&facts.hostname)),
+            role: identity::Role::Gateway,
+            host_ref: None,
+            facts,
+            tunnel_key: self.key.public_base64().unwrap_or_default(),
+        };
+        let (client, problems) = Client::open(settings, identity, self.store.clone());
+        self.standing.extend(problems);
+        self.link = Some(Link::start(client, &self.store, PATIENCE));
+    }
+
+    /// Takes up a desired state.
+    pub fn apply(&mut self, wished: &Wished) {
+        self.plan = plan(&self.loaded.config.tunnel, wished);
+        self.applied = wished.generation;
+        info!(
+            generation = wished.generation,
+            hosts = self.plan.tunnel.as_ref().map_or(0, |wish| wish.peers.len()),
+            listeners = self.plan.listeners.len(),
+            left_out = self.plan.problems.len(),
+            "desired state in force"
+        );
+        self.keeper.want(self.plan.tunnel.clone());
+        self.plane.apply(self.plan.listeners.clone());
+        self.answer_echoes();
+        self.watch_hosts();
+        self.report();
+    }
+
+    /// What is due about once a second: whatever failed is tried again.
+    pub fn tend(&mut self) {
+        if self.keeper.tend() {
+            self.responder = None;
+        }
+        self.answer_echoes();
+        self.report();
+    }
+
+    /// Looks who is alive, and tells the data plane.
+    pub fn watch_hosts(&mut self) {
+        let stats = self.keeper.device().map(|device| device.stats());
+        let heard = stats
+            .into_iter()
+            .flatten()
+            .map(|peer| (peer.name, peer.last_authenticated_data));
+        let changes = self.hosts.observe(clock::now(), SystemTime::now(), heard);
+        let transitions = !changes.is_empty();
+        for change in changes {
+            match change {
+                Change::Host {
+                    name,
+                    alive,
+                    because,
+                } => {
+                    let to = if alive { "alive" } else { "dead" };
+                    info!(host = name, to, because, "host");
+                    self.plane.alive(&name, alive, because);
+                }
+                Change::Gone { name } => {
+                    info!(
+                        host = name,
+                        to = "gone",
+                        because = "no peer any more",
+                        "host"
+                    );
+                    self.plane.forget(&name);
+                }
+            }
+        }
+        if transitions {
+            self.report();
+        }
+    }
+
+    /// Reads the configuration again. What does not hold leaves the last good one in force.
+    ///
+    /// # Errors
+    ///
+    /// The configuration on the disk has an error.
+    pub fn reload(&mut self) -> Result<Reloaded, Problem> {
+        let fresh = match load::<GatewayFile>(&self.root, &self.overrides) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                let problem = stale(error.problems());
+                warn!(KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "reload refused");
+                self.stale = Some(problem);
+                return Err(error.problem());
+            }
+        };
+        self.stale = None;
+        let before = self.loaded.in_force(0).values;
+        let changes = changes(&before, &fresh.in_force(0).values);
+        let old = std::mem::replace(&mut self.loaded, fresh);
+        self.config_generation += 1;
+        info!(
+            generation = self.config_generation,
+            ?changes,
+            "configuration loaded"
+        );
+        let new = &self.loaded.config;
+        let reconnect = old.config.manager != new.manager || old.config.name != new.name;
+        if reconnect {
+            self.connect();
+        }
+        if old.config.tunnel != self.loaded.config.tunnel
+            && let Some(wished) = self.wished()
+        {
+            self.apply(&wished);
+        }
+        Ok(Reloaded {
+            generation: self.config_generation,
+            changes,
+        })
+    }
+
+    /// Everything that is wrong.
+    pub fn problems(&self) -> Vec<Problem> {
+        let link = self
+            .link
+            .as_ref()
+            .map(|link| link.standing().borrow().problems.clone());
+        self.stale
+            .iter()
+            .chain(&self.standing)
+            .chain(self.keeper.problem())
+            .chain(&self.echo_problem)
+            .chain(&self.plan.problems)
+            .cloned()
+            .chain(link.into_iter().flatten())
+            .chain(self.plane.problems())
+            .collect()
+    }
+
+    /// The line the service manager shows.
+    pub fn line(&self) -> String {
+        let alive = self.hosts.iter().filter(|(_, host)| host.alive).count();
+        let hosts = self.hosts.iter().count();
+        let listeners = self.plane.status();
+        let bound = listeners.iter().filter(|listener| listener.bound).count();
+        let problems = self.problems().len();
+        let manager = match &self.link {
+            None => "no manager",
+            Some(link) if link.standing().borrow().connected => "manager connected",
+            Some(_) => "manager not connected",
+        };
+        format!(
+            "{alive} of {hosts} hosts alive, {bound} of {} listeners bound, {manager}, {problems} problems",
+            listeners.len()
+        )
+    }
+
+    fn wished(&self) -> Option<Wished> {
+        let link = self.link.as_ref()?;
+        let wished = link.desired().borrow().clone();
+        wished.map(|wished| Wished::clone(&wished))
+    }
+
+    fn answer_echoes(&mut self) {
+        let wanted: Vec<IpAddr> = match (self.keeper.device(), &self.plan.tunnel) {
+            (Some(_), Some(wish)) => wish.addresses.iter().map(ipnet::IpNet::addr).collect(),
+            _ => Vec::new(),
+        };
+        if self.responder.as_ref().map(|(bound, _)| bound) == Some(&wanted) {
+            return;
+        }
+        self.responder = None;
+        self.echo_problem = None;
+        if wanted.is_empty() {
+            return;
+        }
+        match Responder::start(&wanted) {
+            Ok(responder) => self.responder = Some((wanted, responder)),
+            Err(error) => {
+                debug!(
+                    error = &error as &dyn std::error::Error,
+                    "echo not answered yet"
+                );
+                self.echo_problem = Some(error.problem());
+            }
+        }
+    }
+
+    fn report(&self) {
+        let Some(link) = &self.link else { return };
+        let facts = facts(&self.root);
+        let peer = |(name, host): (&String, &crate::liveness::Host)| ReportedPeer {
+            name: name.clone(),
+            alive: host.alive,
+            since: wall::rfc3339(host.since),
+        };
+        let mut problems = self.plan.problems.clone();
+        problems.extend(self.keeper.problem().cloned());
+        problems.extend(self.plane.problems());
+        link.report(GatewayReport {
+            boot_id: facts.boot_id,
+            version: facts.version,
+            applied_generation: self.applied,
+            public_key: self.public_key.clone(),
+            listen_port: self
+                .keeper
+                .device()
+                .map_or(self.loaded.config.tunnel.listen_port, |device| {
+                    device.local_port()
+                }),
+            peers: self.hosts.iter().map(peer).collect(),
+            problems,
+        });
+    }
+}
+
+/// A host name as a DNS label.
+fn label(hostname: &str) -> String {
+    let first = hostname.split('.').next().unwrap_or_default();
+    first.to_ascii_lowercase()
+}
+
+fn stale(problems: &[Problem]) -> Problem {
+    let mut stale = Problem::warning(
+        Code::ConfigStale,
+        "the configuration on the disk has an error and is not in force",
+    )
+    .consequence("the last good configuration keeps running; a restart would fail")
+    .fix(Fix::text("correct it and reload").command("kedge config check gateway"));
+    for problem in problems {
+        stale = stale.evidence(problem.to_string());
+        stale.evidence.extend(problem.evidence.iter().cloned());
+    }
+    stale
+}
+
+const PATIENCE: Patience = Patience {
+    heartbeat: std::time::Duration::from_secs(10),
+    settle: std::time::Duration::from_millis(50),
+    wait: std::time::Duration::from_secs(30),
+    retry: std::time::Duration::from_secs(15),
+};

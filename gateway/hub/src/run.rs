@@ -1,0 +1,149 @@
+//! The gateway's one loop.
+
+use std::{sync::Arc, time::Duration};
+
+use kedge_control::agent::GatewayConfig as Wished;
+use kedge_core::{Code, Coded as _, Problem};
+use kedge_host::{
+    Role, Root,
+    layers::{Loaded, Override},
+    local::Socket,
+    notify::Notifier,
+};
+use kedge_net::limits;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    time::{MissedTickBehavior, interval},
+};
+use tracing::{info, warn};
+
+use crate::{
+    config::GatewayFile,
+    hub::Hub,
+    socket::{Ask, routes},
+};
+
+/// Runs the gateway until SIGTERM or SIGINT. SIGHUP reloads the configuration, read with the same
+/// `overrides` as the first time.
+///
+/// # Errors
+///
+/// It cannot start: no key, or another process serves its control socket.
+pub async fn run(
+    loaded: Loaded<GatewayFile>,
+    root: Root,
+    overrides: Vec<Override>,
+) -> Result<(), Problem> {
+    let signals = |kind| signal(kind).map_err(|error| unexpected("wait for signals", &error));
+    let mut terminate = signals(SignalKind::terminate())?;
+    let mut interrupt = signals(SignalKind::interrupt())?;
+    let mut hangup = signals(SignalKind::hangup())?;
+    let notifier = Notifier::new();
+    if let Err(err) = limits::raise_descriptors() {
+        let error = &err as &dyn std::error::Error;
+        warn!(error, "the number of descriptors stays low");
+    }
+    let socket = Socket::bind(&root.socket(Role::Gateway)).map_err(|error| error.problem())?;
+    let mut hub = Hub::new(loaded, root, overrides)?;
+    let (asks, mut asked) = mpsc::channel(ASKS);
+    let (leave, left) = oneshot::channel::<()>();
+    let server = tokio::spawn(socket.serve(routes(asks), async {
+        let _ = left.await;
+    }));
+    let mut desired = hub.link.as_ref().map(kedge_host::link::Link::desired);
+    if let Some(wished) = latest(&mut desired) {
+        hub.apply(&wished);
+    }
+    notifier.ready(&hub.line());
+    let mut watchdog = interval(notifier.watchdog_period().unwrap_or(SLOW_TICK));
+    let mut fast = interval(FAST_TICK);
+    let mut slow = interval(SLOW_TICK);
+    for ticks in [&mut watchdog, &mut fast, &mut slow] {
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
+    let because = loop {
+        tokio::select! {
+            _ = terminate.recv() => break "SIGTERM",
+            _ = interrupt.recv() => break "SIGINT",
+            _ = hangup.recv() => {
+                notifier.reloading();
+                // Told in the status and logged; there is nobody to answer here.
+                let _ = hub.reload();
+                desired = hub.link.as_ref().map(kedge_host::link::Link::desired);
+                notifier.ready(&hub.line());
+            }
+            Some(ask) = asked.recv() => {
+                if answer(&mut hub, ask) {
+                    desired = hub.link.as_ref().map(kedge_host::link::Link::desired);
+                }
+            }
+            wished = changed(&mut desired) => {
+                if let Some(wished) = wished {
+                    hub.apply(&wished);
+                }
+            }
+            _ = fast.tick() => hub.watch_hosts(),
+            _ = slow.tick() => {
+                hub.tend();
+                notifier.status(&hub.line());
+            }
+            _ = watchdog.tick() => notifier.watchdog(),
+        }
+    };
+    info!(because, "gateway leaves");
+    notifier.stopping("draining connections");
+    drop(leave);
+    let Hub {
+        plane, mut keeper, ..
+    } = hub;
+    plane.shutdown(DRAIN).await;
+    keeper.close();
+    // The socket file goes with the server.
+    let _ = tokio::time::timeout(DRAIN, server).await;
+    Ok(())
+}
+
+type Desired = Option<watch::Receiver<Option<Arc<Wished>>>>;
+
+fn latest(desired: &mut Desired) -> Option<Arc<Wished>> {
+    desired.as_mut()?.borrow_and_update().clone()
+}
+
+/// The next desired state; never without a manager.
+async fn changed(desired: &mut Desired) -> Option<Arc<Wished>> {
+    if let Some(receiver) = desired
+        && receiver.changed().await.is_ok()
+    {
+        return receiver.borrow_and_update().clone();
+    }
+    std::future::pending().await
+}
+
+/// Answers a question; whether the link may be another one.
+fn answer(hub: &mut Hub, ask: Ask) -> bool {
+    // Whoever asked may have left: that is theirs.
+    match ask {
+        Ask::Status(answer) => drop(answer.send(hub.status())),
+        Ask::Tunnels(answer) => drop(answer.send(hub.tunnels())),
+        Ask::Config(answer) => {
+            drop(answer.send(hub.loaded.in_force(hub.config_generation)));
+        }
+        Ask::Reload(answer) => {
+            drop(answer.send(hub.reload()));
+            return true;
+        }
+    }
+    false
+}
+
+fn unexpected(what: &str, error: &dyn std::error::Error) -> Problem {
+    Problem::new(Code::SysUnexpected, format!("the gateway cannot {what}")).caused_by(error)
+}
+
+const ASKS: usize = 16;
+/// Members must be dead soon after their three seconds are over.
+const FAST_TICK: Duration = Duration::from_millis(250);
+const SLOW_TICK: Duration = Duration::from_secs(1);
+/// How long open connections may go on when the gateway leaves.
+const DRAIN: Duration = Duration::from_secs(2);

@@ -1,0 +1,105 @@
+//! The gateway as people see it.
+
+use std::time::SystemTime;
+
+use kedge_control::local::{GatewayStatus, RoleInfo, Tunnel, TunnelList, TunnelState};
+use kedge_host::{identity::hostname, wall};
+use kedge_net::clock;
+use kedge_tunnel_device::PeerStats;
+
+use crate::hub::Hub;
+
+impl Hub {
+    /// The gateway at one glance.
+    pub fn status(&self) -> GatewayStatus {
+        GatewayStatus {
+            role: RoleInfo {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                hostname: hostname(&self.root),
+                started: wall::rfc3339(self.started),
+                uptime_seconds: self.up_since.elapsed().as_secs_f64(),
+                pid: std::process::id(),
+                config_generation: self.config_generation,
+                config_stale: self.stale.is_some(),
+            },
+            tunnels: self.tunnels().items,
+            listeners: self.plane.status(),
+            manager: self.link.as_ref().map(|link| link.status(self.applied)),
+            problems: self.problems(),
+        }
+    }
+
+    /// Every host's tunnel.
+    pub fn tunnels(&self) -> TunnelList {
+        let wish = self.plan.tunnel.as_ref();
+        let device = self.keeper.device();
+        let mut list = TunnelList {
+            device: self.loaded.config.tunnel.interface.clone(),
+            public_key: self.public_key.clone(),
+            listen_port: self.loaded.config.tunnel.listen_port,
+            ..TunnelList::default()
+        };
+        if let Some(wish) = wish {
+            list.addresses = wish.addresses.iter().map(ToString::to_string).collect();
+            list.mtu = wish.mtu;
+        }
+        if let Some(device) = device {
+            list.listen_port = device.local_port();
+            let stats = device.stats();
+            list.items = stats.into_iter().map(|peer| self.tunnel(peer)).collect();
+        }
+        list
+    }
+
+    fn tunnel(&self, peer: PeerStats) -> Tunnel {
+        let host = self.hosts.get(&peer.name);
+        let spec = self
+            .plan
+            .tunnel
+            .as_ref()
+            .and_then(|wish| wish.peers.iter().find(|spec| spec.name == peer.name));
+        let age = |at: SystemTime| SystemTime::now().duration_since(at).ok();
+        let state = match host {
+            Some(host) if host.alive => TunnelState::Up,
+            Some(host) if host.seen => TunnelState::Down,
+            _ => TunnelState::Connecting,
+        };
+        let silence = peer
+            .last_authenticated_data
+            .map(|at| clock::now().since(at))
+            .filter(|_| state == TunnelState::Down);
+        let because = host.map(|host| host.because.clone()).unwrap_or_default();
+        Tunnel {
+            name: peer.name,
+            source: "manager".to_owned(),
+            state,
+            because: match silence {
+                Some(silence) => format!("{because} ({:.0} s by now)", silence.as_secs_f64()),
+                None => because,
+            },
+            since: host
+                .map(|host| wall::rfc3339(host.since))
+                .unwrap_or_default(),
+            path: "udp".to_owned(),
+            public_key: peer.public_key.to_string(),
+            endpoint: peer.endpoint.map(|at| at.to_string()),
+            allowed_ips: spec
+                .iter()
+                .flat_map(|spec| spec.allowed_ips.iter().map(ToString::to_string))
+                .collect(),
+            last_handshake: peer.last_handshake.map(wall::rfc3339),
+            handshake_age_seconds: peer
+                .last_handshake
+                .and_then(age)
+                .map(|age| age.as_secs_f64()),
+            rx_bytes: peer.rx_bytes,
+            tx_bytes: peer.tx_bytes,
+            drops: peer
+                .drops
+                .iter()
+                .map(|(reason, count)| (reason.label().to_owned(), *count))
+                .collect(),
+            echo: None,
+        }
+    }
+}
