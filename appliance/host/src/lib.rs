@@ -4,6 +4,7 @@
 //!
 //! It reads and applies; it decides nothing.
 
+pub mod changes;
 pub mod enrol;
 pub mod identity;
 pub mod layers;
