@@ -15,6 +15,7 @@ use crate::{
     bench::{self, BenchArgs},
     demo::{self, DemoArgs},
     stage::Stage,
+    standing::{self, LabChange, NodeArgs, Request, ShellArgs, UpArgs},
 };
 
 /// How results are written.
@@ -43,6 +44,20 @@ pub enum Exit {
 pub enum LabCommand {
     /// Watch the whole main job, and what a fault costs, in under a minute
     Demo(DemoArgs),
+    /// Build the demo's site and leave it standing
+    Up(UpArgs),
+    /// Take the lab down, and whatever killed runs left
+    Down,
+    /// Show the lab that is up
+    Status,
+    /// Have a node die: its link goes down, every process is killed
+    Kill(NodeArgs),
+    /// Cut a node off: its link goes down, its processes live
+    Cut(NodeArgs),
+    /// Bring a node back that was cut or killed
+    Heal(NodeArgs),
+    /// Open a shell on a node, or run a program there
+    Shell(ShellArgs),
     /// Measure Kedge beside a peer, interleaved in the same run
     Bench(BenchArgs),
 }
@@ -60,12 +75,37 @@ pub fn run(command: LabCommand, output: Output) -> Result<Exit, Problem> {
             let (table, ok) = (result.table(), result.ok);
             finish(&result.document(), &table, ok, output)
         }
+        LabCommand::Up(args) => {
+            let stage = Stage::new(output).map_err(|err| err.problem())?;
+            changed(standing::up(&args, &stage)?, output)
+        }
+        LabCommand::Down => changed(standing::down()?, output),
+        LabCommand::Status => {
+            let status = standing::status()?;
+            let table = status.table();
+            finish(&status.document(), &table, true, output)
+        }
+        LabCommand::Kill(NodeArgs { node }) => {
+            changed(standing::change(&Request::Kill { node })?, output)
+        }
+        LabCommand::Cut(NodeArgs { node }) => {
+            changed(standing::change(&Request::Cut { node })?, output)
+        }
+        LabCommand::Heal(NodeArgs { node }) => {
+            changed(standing::change(&Request::Heal { node })?, output)
+        }
+        LabCommand::Shell(args) => match standing::shell(&args)? {},
         LabCommand::Bench(args) => {
             let result = bench::run(&args, output)?;
             let (table, ok) = (result.table(), result.ok);
             finish(&result.document(), &table, ok, output)
         }
     }
+}
+
+fn changed(change: LabChange, output: Output) -> Result<Exit, Problem> {
+    let (table, ok) = (change.table(), change.leftovers.is_empty());
+    finish(&change.document(), &table, ok, output)
 }
 
 /// Writes the one object of a command, or its table.

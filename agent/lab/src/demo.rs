@@ -112,6 +112,19 @@ pub(crate) fn run(args: &DemoArgs, stage: &Stage) -> Result<DemoResult, Problem>
     Ok(result)
 }
 
+/// Brings a site up to where a client reaches the API: the first half of the demo.
+///
+/// # Errors
+/// The step that did not hold.
+pub(crate) fn raise(site: &mut Site, stage: &Stage) -> Result<(), Step> {
+    let mut demo = Demo {
+        stage,
+        result: DemoResult::default(),
+    };
+    demo.rise(site)
+        .ok_or_else(|| demo.result.steps.pop().unwrap_or_default())
+}
+
 /// The run of a demo.
 struct Demo<'a> {
     stage: &'a Stage,

@@ -71,6 +71,9 @@ pub enum LabError {
         /// What it did.
         said: String,
     },
+    /// Another lab is up.
+    #[error("a lab is up already")]
+    Busy(String),
     /// Somebody wants the lab to end.
     #[error("interrupted")]
     Interrupted,
@@ -96,6 +99,12 @@ impl Coded for LabError {
             } if source.kind() == io::ErrorKind::NotFound => {
                 Problem::new(Code::LabToolMissing, format!("{program} is not installed"))
                     .fix(Fix::text("install the program and start again"))
+            }
+            Self::Busy(seen) => {
+                return Problem::new(Code::LabBusy, self.to_string())
+                    .evidence(seen.clone())
+                    .consequence("no second one was started")
+                    .fix(Fix::text("take it down first").command("sudo kedge lab down"));
             }
             Self::Late { seen, .. } => Problem::new(Code::LabStepFailed, self.to_string())
                 .evidence(seen.clone())

@@ -30,6 +30,7 @@ pub mod process;
 pub mod roles;
 pub mod site;
 pub mod stage;
+pub mod standing;
 pub mod topology;
 
 pub use cli::{Exit, LabCommand, Output, run};

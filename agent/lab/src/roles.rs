@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use clap::Subcommand;
 use kedge_core::Problem;
 
+use crate::standing::{self, SuperviseArgs};
+
 pub use self::{
     apiserver::ApiserverArgs,
     echo::EchoArgs,
@@ -26,6 +28,8 @@ pub enum LabRole {
     Echo(EchoArgs),
     /// Sends a UDP probe each millisecond until stdin ends, and reports what was lost
     Probe(ProbeArgs),
+    /// Holds the lab that is up and does what commands ask
+    Supervise(SuperviseArgs),
 }
 
 /// Runs a role until it is told to end.
@@ -37,6 +41,7 @@ pub fn run(role: LabRole) -> Result<(), Problem> {
         LabRole::Apiserver(args) => apiserver::run(&args),
         LabRole::Echo(args) => echo::run(&args),
         LabRole::Probe(args) => probe::run(&args),
+        LabRole::Supervise(args) => standing::supervise(&args),
     }
 }
 

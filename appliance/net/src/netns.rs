@@ -24,7 +24,7 @@ use rustix::{
 pub use rustix::process::{Pid, Signal};
 
 pub use self::{
-    lease::{Collected, Lease, LeaseError, Leftovers, collect, leftovers},
+    lease::{Collected, Lease, LeaseError, Leftovers, collect, leftovers, live},
     worker::Worker,
 };
 use crate::sys;

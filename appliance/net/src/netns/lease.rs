@@ -133,6 +133,22 @@ impl Drop for Lease {
     }
 }
 
+/// The runs that live, in whatever process: their ids and directories.
+///
+/// # Errors
+/// When `/run/kedge-lab` cannot be read.
+pub fn live() -> Result<Vec<(String, PathBuf)>, LeaseError> {
+    let _guard = Guard::take()?;
+    let entries = fs::read_dir(DIRECTORY).map_err(at(Path::new(DIRECTORY)))?;
+    let named = entries.flatten().filter_map(|entry| {
+        let id = entry.file_name().into_string().ok()?;
+        (is_id(&id) && Lease::is_live(&id)).then(|| (id, entry.path()))
+    });
+    let mut runs: Vec<_> = named.collect();
+    runs.sort();
+    Ok(runs)
+}
+
 /// What killed runs left, without touching it.
 ///
 /// # Errors

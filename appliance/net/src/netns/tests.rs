@@ -127,6 +127,7 @@ fn only_what_a_dead_run_left_is_collected() {
     command.arg("600");
     let mut child = worker.spawn(command).unwrap().unwrap();
     assert!(Lease::is_live(&id));
+    assert!(live().unwrap().contains(&(id.clone(), directory.clone())));
     assert!(
         leftovers().unwrap().iter().all(|run| run.id != id),
         "a live run is no leftover"
