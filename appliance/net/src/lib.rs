@@ -6,6 +6,7 @@
 pub mod address;
 pub mod arp;
 pub mod clock;
+pub mod limits;
 pub mod link;
 pub mod monitor;
 pub mod netns;

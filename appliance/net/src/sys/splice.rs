@@ -1,1 +1,0 @@
-//! System calls for `splice`.
