@@ -13,6 +13,7 @@ mod config;
 mod device;
 pub mod echo;
 mod error;
+pub mod keeper;
 mod seed;
 mod stats;
 mod worker;

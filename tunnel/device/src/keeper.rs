@@ -1,0 +1,163 @@
+//! A device that should be there: opened, opened again when it was lost, and given what is wanted.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+use kedge_core::{Coded as _, Instant, Problem};
+use kedge_net::clock;
+use kedge_tunnel_proto::keys::PrivateKey;
+use tracing::{info, warn};
+
+use crate::{Device, DeviceConfig, PeerSpec};
+
+/// What should be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The TUN interface's name.
+    pub ifname: String,
+    /// The UDP port; 0 lets the kernel choose.
+    pub listen_port: u16,
+    /// The MTU of the TUN interface.
+    pub mtu: u16,
+    /// The addresses on it.
+    pub addresses: Vec<IpNet>,
+    /// The peers.
+    pub peers: Vec<PeerSpec>,
+}
+
+/// Keeps a [`Device`] as it is wanted. A failure is a problem and is tried again; it is never a
+/// reason to stop.
+#[derive(Debug)]
+pub struct Keeper {
+    key: PrivateKey,
+    wish: Option<Wish>,
+    device: Option<Device>,
+    /// What the device has.
+    applied: Option<Wish>,
+    problem: Option<Problem>,
+    retry_at: Instant,
+    pause: Duration,
+}
+
+impl Keeper {
+    /// Nothing is wanted yet.
+    #[must_use]
+    pub const fn new(key: PrivateKey) -> Self {
+        Self {
+            key,
+            wish: None,
+            device: None,
+            applied: None,
+            problem: None,
+            retry_at: Instant::ZERO,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Wants `wish` from here on, and does it. Sessions of peers that stay survive.
+    pub fn want(&mut self, wish: Option<Wish>) {
+        if self.wish != wish {
+            self.wish = wish;
+            self.pause = FIRST_PAUSE;
+            self.retry_at = Instant::ZERO;
+        }
+        self.tend();
+    }
+
+    /// Does what is still to do; call it about once a second. Whether the device was opened or
+    /// closed.
+    pub fn tend(&mut self) -> bool {
+        let had = self.device.is_some();
+        if self.device.as_ref().is_some_and(|device| !device.device_stats().running) {
+            warn!(because = "its interface was taken away", "tunnel device lost");
+            self.device = None;
+            self.applied = None;
+        }
+        match self.wish.clone() {
+            None => self.close(),
+            Some(wish) if self.applied.as_ref() == Some(&wish) => {}
+            Some(_) if clock::now() < self.retry_at => {}
+            Some(wish) => self.satisfy(wish),
+        }
+        had != self.device.is_some()
+    }
+
+    /// The device, while it is open.
+    #[must_use]
+    pub const fn device(&self) -> Option<&Device> {
+        self.device.as_ref()
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub const fn problem(&self) -> Option<&Problem> {
+        self.problem.as_ref()
+    }
+
+    /// Closes the device and takes back its routes.
+    pub fn close(&mut self) {
+        self.applied = None;
+        self.problem = None;
+        if let Some(device) = self.device.take()
+            && let Err(err) = device.close()
+        {
+            warn!(error = &err as &dyn std::error::Error, "tunnel routes stay behind");
+        }
+    }
+
+    fn satisfy(&mut self, wish: Wish) {
+        let same_device = self.applied.as_ref().is_some_and(|applied| {
+            (&applied.ifname, applied.listen_port, applied.mtu)
+                == (&wish.ifname, wish.listen_port, wish.mtu)
+        });
+        if self.device.is_some() && self.applied.is_some() && !same_device {
+            info!(because = "its name, port or MTU changed", "tunnel device closes");
+            self.close();
+        }
+        let outcome = self.bring_about(&wish);
+        match outcome {
+            Ok(()) => {
+                self.applied = Some(wish);
+                self.problem = None;
+                self.pause = FIRST_PAUSE;
+            }
+            Err(problem) => {
+                if self.problem.as_ref() != Some(&problem) {
+                    warn!(KEDGE_CODE = %problem.code, what = problem.what, "tunnel, retrying");
+                }
+                self.problem = Some(problem);
+                self.retry_at = clock::now() + self.pause;
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+
+    fn bring_about(&mut self, wish: &Wish) -> Result<(), Problem> {
+        let device = match self.device.take() {
+            Some(device) => device,
+            None => Device::open(DeviceConfig {
+                ifname: wish.ifname.clone(),
+                private_key: self.key.clone(),
+                listen_port: wish.listen_port,
+                addresses: wish.addresses.clone(),
+                mtu: wish.mtu,
+            })
+            .map_err(|error| error.problem())?,
+        };
+        let done = device
+            .set_addresses(&wish.addresses)
+            .and_then(|()| device.apply(wish.peers.clone()));
+        // What could be done stays done: a refused route must not cost the sessions.
+        self.device = Some(device);
+        // The device is the wished one even when a peer or route was refused.
+        self.applied.get_or_insert_with(|| Wish {
+            addresses: Vec::new(),
+            peers: Vec::new(),
+            ..wish.clone()
+        });
+        done.map_err(|error| error.problem())
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
