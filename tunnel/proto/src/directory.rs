@@ -86,6 +86,24 @@ pub enum PlanError {
         /// Who wants it too.
         second: String,
     },
+    /// A peer wants everything: our own datagrams would go into the tunnel.
+    #[error("{prefix} of `{name}` would lead the whole host into the tunnel")]
+    Everything {
+        /// The prefix.
+        prefix: IpNet,
+        /// Whose.
+        name: String,
+    },
+    /// A peer's endpoint is inside the tunnel.
+    #[error("the endpoint {endpoint} of `{name}` is inside {prefix}, which leads into the tunnel")]
+    EndpointInside {
+        /// The endpoint.
+        endpoint: SocketAddr,
+        /// Whose.
+        name: String,
+        /// The prefix.
+        prefix: IpNet,
+    },
     /// A peer has our own key.
     #[error("`{0}` has this device's own public key")]
     OwnKey(String),
@@ -200,11 +218,14 @@ impl Coded for PlanError {
         let code = match self {
             Self::DuplicateName(_) | Self::DuplicatePrefix { .. } => Code::ConfigRule,
             Self::DuplicateKey(..) | Self::OwnKey(_) => Code::TunKey,
+            Self::Everything { .. } | Self::EndpointInside { .. } => Code::TunOutsideBounds,
         };
         Problem::new(code, "the tunnel's peers do not go together")
             .evidence(self.to_string())
             .consequence("the peers from before stay as they are")
-            .fix(Fix::text("give every peer its own name, key and prefixes"))
+            .fix(Fix::text(
+                "give every peer its own name, key and prefixes; endpoints stay outside of them",
+            ))
     }
 }
 
@@ -225,6 +246,12 @@ fn check(own: &PublicKey, specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>,
         }
         for prefix in &spec.allowed_ips {
             let prefix = prefix.trunc();
+            if prefix.prefix_len() == 0 {
+                return Err(PlanError::Everything {
+                    prefix,
+                    name: spec.name.clone(),
+                });
+            }
             if let Some(first) = prefixes.insert(prefix, spec)
                 && first.public_key != spec.public_key
             {
@@ -235,6 +262,22 @@ fn check(own: &PublicKey, specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>,
                     second,
                 });
             }
+        }
+    }
+    for spec in specs {
+        let Some(endpoint) = spec.endpoint else {
+            continue;
+        };
+        if let Some(prefix) = prefixes
+            .keys()
+            .find(|prefix| prefix.contains(&endpoint.ip()))
+        {
+            let (name, prefix) = (spec.name.clone(), *prefix);
+            return Err(PlanError::EndpointInside {
+                endpoint,
+                name,
+                prefix,
+            });
         }
     }
     Ok(prefixes

@@ -116,16 +116,25 @@ impl Interface {
     /// The kernel refused; what was done before stays.
     pub fn set_prefixes(&mut self, desired: &[IpNet]) -> Result<(), InterfaceError> {
         let desired: BTreeSet<IpNet> = desired.iter().map(IpNet::trunc).collect();
+        let observed = self.routes()?;
+        let of = |kind: Kind| -> BTreeSet<IpNet> {
+            let seen = observed.iter().filter(|(seen, _)| *seen == kind);
+            seen.map(|(_, prefix)| *prefix).collect()
+        };
+        let (tunnel, unreachable) = (of(Kind::Tunnel), of(Kind::Unreachable));
         // The order keeps packets off the default route at every step.
-        self.add_routes(Kind::Unreachable, &desired)?;
-        self.add_routes(Kind::Tunnel, &desired)?;
-        self.remove_routes(Kind::Tunnel, &desired)?;
-        self.remove_routes(Kind::Unreachable, &desired)
+        self.add_routes(Kind::Unreachable, desired.difference(&unreachable))?;
+        self.add_routes(Kind::Tunnel, desired.difference(&tunnel))?;
+        self.remove_routes(Kind::Tunnel, tunnel.difference(&desired))?;
+        self.remove_routes(Kind::Unreachable, unreachable.difference(&desired))
     }
 
-    fn add_routes(&mut self, kind: Kind, desired: &BTreeSet<IpNet>) -> Result<(), InterfaceError> {
-        let observed = self.routes(kind)?;
-        for prefix in desired.difference(&observed) {
+    fn add_routes<'a>(
+        &mut self,
+        kind: Kind,
+        prefixes: impl Iterator<Item = &'a IpNet>,
+    ) -> Result<(), InterfaceError> {
+        for prefix in prefixes {
             let message = Message::NewRoute(self.route(kind, *prefix));
             let flags = NLM_F_CREATE | NLM_F_EXCL;
             self.change(message, flags, &[Errno::EXIST], || {
@@ -135,13 +144,12 @@ impl Interface {
         Ok(())
     }
 
-    fn remove_routes(
+    fn remove_routes<'a>(
         &mut self,
         kind: Kind,
-        desired: &BTreeSet<IpNet>,
+        prefixes: impl Iterator<Item = &'a IpNet>,
     ) -> Result<(), InterfaceError> {
-        let observed = self.routes(kind)?;
-        for prefix in observed.difference(desired) {
+        for prefix in prefixes {
             let message = Message::DelRoute(self.route(kind, *prefix));
             self.change(message, 0, &[Errno::SRCH], || {
                 format!("remove the route {prefix}")
@@ -192,7 +200,7 @@ impl Interface {
         Ok(found)
     }
 
-    fn routes(&mut self, kind: Kind) -> Result<BTreeSet<IpNet>, InterfaceError> {
+    fn routes(&mut self) -> Result<BTreeSet<(Kind, IpNet)>, InterfaceError> {
         let mut found = BTreeSet::new();
         let (index, metric, name) = (self.index, self.metric, &self.name);
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -200,11 +208,8 @@ impl Interface {
             message.header.address_family = family;
             self.requests
                 .dump(Message::GetRoute(message), |object| {
-                    if let Message::NewRoute(message) = object
-                        && let Some((seen, prefix)) = own_route(&message, index, metric)
-                        && seen == kind
-                    {
-                        found.insert(prefix);
+                    if let Message::NewRoute(message) = object {
+                        found.extend(own_route(&message, index, metric));
                     }
                 })
                 .map_err(|source| InterfaceError {

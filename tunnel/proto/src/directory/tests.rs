@@ -108,6 +108,26 @@ fn peers_that_do_not_go_together_are_refused_by_name() {
     }
 }
 
+#[test]
+fn a_tunnel_that_would_swallow_its_own_datagrams_is_refused() {
+    let directory = directory(vec![]);
+    for prefix in ["0.0.0.0/0", "::/0"] {
+        let all = PeerSpec {
+            allowed_ips: vec![prefix.parse().unwrap()],
+            ..peer(1)
+        };
+        let error = directory.plan(vec![all]).unwrap_err();
+        assert!(matches!(error, PlanError::Everything { .. }), "{error:?}");
+        assert_eq!(error.problem().code, Code::TunOutsideBounds);
+    }
+    let inside = PeerSpec {
+        endpoint: Some("10.0.0.2:51820".parse().unwrap()),
+        ..peer(1)
+    };
+    let error = directory.plan(vec![inside, peer(2)]).unwrap_err();
+    assert!(error.to_string().contains("10.0.0.2/32"), "{error}");
+}
+
 proptest! {
     #[test]
     fn applying_a_plan_leaves_nothing_to_change(
