@@ -7,12 +7,11 @@ mod vip;
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use kedge_control::document::{Document, Kind};
 use kedge_core::{Coded, Problem};
 use serde::{Deserialize, Serialize};
 
-use crate::{cli::Output, stage::Stage};
+use crate::{cli::Output, columns::columns, stage::Stage};
 
 pub use self::stats::Samples;
 
@@ -120,9 +119,7 @@ impl BenchResult {
     /// The result for people.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header([
+        let titles = [
             "metric",
             "unit",
             "n",
@@ -135,7 +132,8 @@ impl BenchResult {
             "must",
             "excellent",
             "met",
-        ]);
+        ];
+        let mut table = columns(&titles, &[2, 3, 4, 5, 7, 8]);
         for row in &self.rows {
             let met = match (row.met, row.met_excellent) {
                 (_, true) => "excellent",
@@ -156,11 +154,6 @@ impl BenchResult {
                 row.excellent.clone(),
                 met.to_owned(),
             ]);
-        }
-        for index in [2, 3, 4, 5, 7, 8] {
-            if let Some(column) = table.column_mut(index) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
         }
         let mut text = format!("{table}\n");
         for note in &self.notes {

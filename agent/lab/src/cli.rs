@@ -72,7 +72,7 @@ pub fn run(command: LabCommand, output: Output) -> Result<Exit, Problem> {
         LabCommand::Demo(args) => {
             let stage = Stage::new(output).map_err(|err| err.problem())?;
             let result = demo::run(&args, &stage)?;
-            let (table, ok) = (result.table(), result.ok);
+            let (table, ok) = (format!("\n{}", result.table()), result.ok);
             finish(&result.document(), &table, ok, output)
         }
         LabCommand::Up(args) => {
@@ -97,7 +97,7 @@ pub fn run(command: LabCommand, output: Output) -> Result<Exit, Problem> {
         LabCommand::Shell(args) => match standing::shell(&args)? {},
         LabCommand::Bench(args) => {
             let result = bench::run(&args, output)?;
-            let (table, ok) = (result.table(), result.ok);
+            let (table, ok) = (format!("\n{}", result.table()), result.ok);
             finish(&result.document(), &table, ok, output)
         }
     }
@@ -116,7 +116,7 @@ fn finish<T: Serialize>(
     output: Output,
 ) -> Result<Exit, Problem> {
     let text = match output {
-        Output::Table => format!("\n{table}"),
+        Output::Table => table.to_owned(),
         Output::Json => serde_json::to_string_pretty(document).map_err(unexpected)? + "\n",
         Output::Yaml => serde_saphyr::to_string(document).map_err(unexpected)?,
     };

@@ -6,12 +6,12 @@ mod rise;
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use kedge_control::document::{Document, Kind};
 use kedge_core::{Coded, Problem};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    columns::columns,
     error::LabError,
     lab::{self, Lab},
     site::{Site, told},
@@ -218,9 +218,7 @@ impl DemoResult {
     /// The result for people.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut steps = Table::new();
-        steps.load_style(UTF8_HORIZONTAL_ONLY);
-        steps.set_header(["step", "held", "seconds"]);
+        let mut steps = columns(&["step", "held", "seconds"], &[2]);
         for step in &self.steps {
             let held = if step.ok { "yes" } else { "NO" };
             steps.add_row([
@@ -229,9 +227,8 @@ impl DemoResult {
                 format!("{:.2}", step.seconds),
             ]);
         }
-        let mut outages = Table::new();
-        outages.load_style(UTF8_HORIZONTAL_ONLY);
-        outages.set_header(["fault", "lost", "outage", "VRRP at 1 s", "lease of 15 s"]);
+        let titles = ["fault", "lost", "outage", "VRRP at 1 s", "lease of 15 s"];
+        let mut outages = columns(&titles, &[1, 2]);
         for outage in &self.outages {
             let others = outage.others();
             outages.add_row([

@@ -21,6 +21,7 @@ pub mod bench;
 pub mod certificate;
 pub mod cli;
 pub mod client;
+mod columns;
 pub mod demo;
 pub mod error;
 pub mod lab;

@@ -108,9 +108,8 @@ impl Site {
         if !root.config_file(Role::Gateway).exists() {
             self.write_token(&root, ["--gateway", "gw"])?;
             let text = format!(
-                "version: 1\n{}  name: gw-0\n{}",
-                manager_section(),
-                GATEWAY_TUNNEL
+                "version: 1\nname: gw-0\n{}{GATEWAY_TUNNEL}",
+                manager_section()
             );
             write(&root.config_file(Role::Gateway), &text)?;
         }

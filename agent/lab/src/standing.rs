@@ -20,14 +20,13 @@ use std::{
 };
 
 use clap::Args;
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use kedge_control::document::{Document, Kind};
 use kedge_core::{Code, Coded, Fix, Problem};
 use kedge_net::netns::{self, Namespace};
 use serde::{Deserialize, Serialize};
 
 use self::control::Answer;
-use crate::{error::LabError, lab, site::told, stage::Stage};
+use crate::{columns::columns, error::LabError, lab, site::told, stage::Stage};
 
 pub(crate) use self::control::Request;
 pub use self::supervise::{SuperviseArgs, run as supervise};
@@ -242,9 +241,8 @@ impl LabStatus {
     /// The status for people.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header(["node", "state", "addresses", "processes", "vip", "tunnel"]);
+        let titles = ["node", "state", "addresses", "processes", "vip", "tunnel"];
+        let mut table = columns(&titles, &[]);
         for node in &self.nodes {
             table.add_row([
                 node.name.clone(),
