@@ -9,13 +9,17 @@ mod observed;
 use std::{
     collections::BTreeMap,
     io,
+    net::Ipv4Addr,
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
 
 use kedge_core::{Code, Coded, Problem};
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::{
-    RouteNetlinkMessage, address::AddressMessage, link::LinkMessage, route::RouteMessage,
+    AddressFamily, RouteNetlinkMessage,
+    address::AddressMessage,
+    link::LinkMessage,
+    route::{RouteAddress, RouteAttribute, RouteMessage},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use tokio::io::unix::AsyncFd;
@@ -172,6 +176,29 @@ impl Monitor {
         Ok(routes)
     }
 
+    /// The router behind a link: the next hop of a packet that leaves the site there. One question,
+    /// however large the routing table is.
+    pub fn gateway(&mut self, ifindex: u32) -> Option<Ipv4Addr> {
+        let mut request = RouteMessage::default();
+        request.header.address_family = AddressFamily::Inet;
+        request.header.destination_prefix_length = 32;
+        request.attributes = vec![
+            RouteAttribute::Destination(RouteAddress::Inet(FAR_AWAY)),
+            RouteAttribute::Oif(ifindex),
+        ];
+        let answer = self.requests.get(RouteNetlinkMessage::GetRoute(request));
+        let Ok(RouteNetlinkMessage::NewRoute(route)) = answer else {
+            return None;
+        };
+        route
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => Some(*gateway),
+                _ => None,
+            })
+    }
+
     fn read_all(&mut self) -> io::Result<()> {
         let mut links = BTreeMap::new();
         let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
@@ -309,6 +336,9 @@ impl Coded for MonitorError {
         privilege::problem(Code::NetKernel, self.to_string(), error)
     }
 }
+
+/// An address that is nobody's (RFC 5737), so only a default route leads there.
+const FAR_AWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 const GROUPS: u32 =
     group(libc::RTNLGRP_LINK) | group(libc::RTNLGRP_IPV4_IFADDR) | group(libc::RTNLGRP_IPV6_IFADDR);

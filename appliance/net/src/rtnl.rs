@@ -80,6 +80,25 @@ impl Requests {
         }
     }
 
+    /// Asks for one object.
+    pub(crate) fn get(&mut self, message: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+        let sequence = self.send(message, NLM_F_REQUEST)?;
+        loop {
+            self.receive()?;
+            for reply in messages(&self.buffer) {
+                let reply = reply?;
+                if reply.header.sequence_number != sequence {
+                    continue;
+                }
+                match reply.payload {
+                    NetlinkPayload::InnerMessage(object) => return Ok(object),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
     fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<u32> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();

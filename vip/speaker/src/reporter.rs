@@ -13,14 +13,17 @@ use std::{
 };
 
 use kedge_core::Problem;
-use kedge_net::monitor::MacText;
+use kedge_net::{monitor::MacText, station::StationListener};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::{VipEvent, shell::Malformed};
+use crate::{
+    VipEvent,
+    shell::{Interface, Malformed},
+};
 
 /// What the routers' thread has to say.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Report {
     /// For subscribers and the log.
     Event(VipEvent),
@@ -37,6 +40,16 @@ pub(crate) enum Report {
     Leftovers(Vec<String>),
     /// Somebody removed an address; it is back.
     Readded { address: String, times: u32 },
+    /// Something to be closed where it may take its time.
+    Close(Closing),
+}
+
+/// Packet sockets: closing one waits for an RCU grace period, measured at 7 to 37 ms, which is
+/// more than the routers' thread may sleep.
+#[derive(Debug)]
+pub(crate) enum Closing {
+    Interface(#[expect(dead_code, reason = "only dropped")] Box<Interface>),
+    Station(#[expect(dead_code, reason = "only dropped")] StationListener),
 }
 
 /// Where the routers' thread puts its reports.
@@ -129,6 +142,7 @@ fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
                     times, "somebody removed an address, and it is back"
                 );
             }
+            Report::Close(closing) => drop(closing),
         }
     }
 }

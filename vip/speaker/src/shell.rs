@@ -23,11 +23,8 @@ use kedge_net::{
 use kedge_vip_proto::vrrp::{Command as Order, Input, Verdict};
 use tokio::sync::oneshot;
 
-pub(crate) use self::interface::Malformed;
-use self::{
-    instance::{Instance, Next},
-    interface::Interface,
-};
+use self::instance::{Instance, Next};
+pub(crate) use self::interface::{Interface, Malformed};
 use crate::{
     Settings, StartError, VipSpec,
     reporter::{Outbox, Report},

@@ -222,6 +222,21 @@ fn changes_are_seen_by_kind_and_renewals_are_none() {
 }
 
 #[test]
+fn the_router_behind_a_link_is_found() {
+    in_a_host(|eth0| {
+        let mut monitor = Monitor::open().unwrap();
+        assert_eq!(monitor.gateway(eth0), None);
+        let router = "10.20.14.1".parse().unwrap();
+        let mut links = Links::open().unwrap();
+        links.add_route(net("0.0.0.0/0"), router).unwrap();
+        assert_eq!(monitor.gateway(eth0).map(Into::into), Some(router));
+        let routes = monitor.default_routes().unwrap();
+        assert_eq!((routes.len(), routes[0].gateway), (1, Some(router)));
+        assert_eq!(routes[0].ifindex, eth0);
+    });
+}
+
+#[test]
 fn a_flood_of_changes_ends_in_a_resync_with_the_right_contents() {
     in_a_host(|eth0| {
         let mut monitor = Monitor::open().unwrap();

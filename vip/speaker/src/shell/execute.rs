@@ -16,7 +16,7 @@ use kedge_vip_proto::{
 use super::{Shell, instance::Instance, interface::Interface, problems};
 use crate::{
     Transition, VipEvent,
-    reporter::{Outbox, Report},
+    reporter::{Closing, Outbox, Report},
 };
 
 impl Shell {
@@ -234,8 +234,9 @@ struct Local<'a> {
 impl Local<'_> {
     fn take(&mut self, now: Instant, interface: &mut Interface) -> bool {
         let mut taken = false;
-        if interface.heard() {
+        if let Some(station) = interface.heard() {
             taken = true;
+            self.outbox.say(Report::Close(Closing::Station(station)));
             self.each(|instance| instance.give(now, Input::Heard));
         }
         for _ in 0..AT_MOST {

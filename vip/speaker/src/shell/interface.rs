@@ -1,10 +1,6 @@
 //! The sockets of one interface, shared by every VIP on it.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use kedge_core::{Coded, Instant, Problem};
 use kedge_net::{
@@ -95,14 +91,7 @@ impl Interface {
         if waiter.add(&station, SOCKETS).is_err() {
             return;
         }
-        let router = monitor
-            .default_routes()
-            .unwrap_or_default()
-            .into_iter()
-            .find_map(|route| match route.gateway {
-                Some(IpAddr::V4(gateway)) if route.ifindex == chosen.ifindex => Some(gateway),
-                _ => None,
-            });
+        let router = monitor.gateway(chosen.ifindex);
         let question = router.map(|target| question(chosen, target));
         self.listening = Some(Listening {
             station,
@@ -111,16 +100,13 @@ impl Interface {
         });
     }
 
-    /// Whether another station was heard since [`listen`](Self::listen); said once.
-    pub(super) fn heard(&mut self) -> bool {
-        let heard = self
-            .listening
-            .as_ref()
-            .is_some_and(|listening| listening.station.heard().unwrap_or_default());
-        if heard {
-            self.listening = None;
-        }
-        heard
+    /// The listener, as soon as it heard another station.
+    pub(super) fn heard(&mut self) -> Option<StationListener> {
+        let listening = self.listening.take_if(|listening| {
+            // A socket that broke with its link will never hear anything.
+            listening.station.heard().unwrap_or(true)
+        });
+        listening.map(|listening| listening.station)
     }
 
     pub(super) fn ask_at(&self) -> Option<Instant> {

@@ -11,6 +11,7 @@ use kedge_vip_proto::{
 use super::{RETRY, Shell, instance::Instance, interface::Interface};
 use crate::{
     Chosen, WhyNot,
+    reporter::{Closing, Report},
     select::{Wanted, select},
 };
 
@@ -143,24 +144,29 @@ impl Shell {
 
     /// Closes interfaces nobody is on, and tells the others' sockets which addresses count.
     fn watch_addresses(&mut self) {
-        let instances = &self.instances;
-        self.interfaces.retain(|ifindex, interface| {
-            let mut addresses: Vec<Ipv4Addr> = Vec::new();
-            for instance in instances
+        let mut unused = Vec::new();
+        for (ifindex, interface) in &self.interfaces {
+            let here = self
+                .instances
                 .iter()
-                .filter(|one| one.ifindex() == Some(*ifindex))
-            {
-                addresses.extend(instance.router.config().addresses.iter());
-            }
+                .filter(|one| one.ifindex() == Some(*ifindex));
+            let addresses: Vec<Ipv4Addr> = here
+                .flat_map(|one| one.router.config().addresses.iter())
+                .collect();
             if addresses.is_empty() {
-                return false;
+                unused.push(*ifindex);
+            } else if let Err(error) = interface.arp.watch(&addresses) {
+                self.outbox
+                    .say(Report::Trouble(kedge_core::Coded::problem(&error)));
             }
-            if let Err(error) = interface.arp.watch(&addresses) {
-                let problem = kedge_core::Coded::problem(&error);
-                self.outbox.say(crate::reporter::Report::Trouble(problem));
-            }
-            true
-        });
+        }
+        for interface in unused
+            .iter()
+            .filter_map(|ifindex| self.interfaces.remove(ifindex))
+        {
+            self.outbox
+                .say(Report::Close(Closing::Interface(Box::new(interface))));
+        }
     }
 }
 
