@@ -1,1 +1,194 @@
 //! The `kedge` command line and executable.
+//!
+//! One process, one of three lives: a role that runs until it is told to leave ([`roles`]), a
+//! command that asks a running role over its control socket ([`ask`]), or one that needs nobody
+//! ([`configuration`], [`explain`], [`meta`]). Data goes to stdout, everything else to stderr, and
+//! every failure ends in a [`Problem`] and an [`Exit`].
+
+#[macro_use]
+pub mod output;
+
+pub mod args;
+pub mod ask;
+pub mod client;
+pub mod configuration;
+pub mod exit;
+pub mod explain;
+pub mod files;
+pub mod logs;
+pub mod meta;
+pub mod problem;
+pub mod roles;
+pub mod show;
+pub mod style;
+pub mod table;
+
+use std::{io, process::ExitCode};
+
+use clap::{CommandFactory as _, Parser as _};
+use jiff::Timestamp;
+use kedge_control::Document;
+use kedge_core::Problem;
+use kedge_host::{Role, Root};
+use schemars::Schema;
+
+use crate::{
+    args::{Cli, Command, Format},
+    client::{Client, Failure},
+    exit::Exit,
+    show::View,
+    style::{ColorChoice, Style},
+};
+
+/// What every command needs to know of how it was called.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// Where Kedge's folders are.
+    pub root: Root,
+    /// How to write results.
+    pub format: Format,
+    /// How results look.
+    pub view: View,
+    /// How what goes to stderr looks.
+    pub errors: Style,
+    /// Whether to keep quiet about what is not a result.
+    pub quiet: bool,
+    global: args::Global,
+}
+
+/// Runs `kedge`: reads the command line, does it and says how it ended.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors and go to stdout; clap knows which is which.
+            let _ = error.print();
+            return match error.exit_code() {
+                0 => Exit::Ok,
+                _ => Exit::Usage,
+            }
+            .into();
+        }
+    };
+    let kind = match cli.command {
+        Command::Agent(_) | Command::Gateway(_) | Command::Manager(_) => logs::Kind::Role,
+        _ => logs::Kind::Command,
+    };
+    let verbosity = i8::try_from(cli.global.verbose).unwrap_or(i8::MAX);
+    logs::start(kind, if cli.global.quiet { -1 } else { verbosity });
+    logs::log_panics();
+    let app = App::new(cli.global);
+    match dispatch(&app, cli.command) {
+        Ok(code) => code,
+        Err(failure) => {
+            app.tell(&failure.problem);
+            failure.exit.into()
+        }
+    }
+}
+
+/// The command line as a value, for man pages and the reference.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// The JSON Schema of each role's file.
+#[must_use]
+pub fn schemas() -> Vec<(Role, Schema)> {
+    Role::ALL
+        .into_iter()
+        .map(|role| (role, files::schema(role)))
+        .collect()
+}
+
+fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
+    let exit = match command {
+        Command::Agent(_) | Command::Gateway(_) | Command::Manager(_) => Exit::Failure,
+        Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
+        Command::Vip(command) => ask::vip(app, &command)?,
+        Command::Tunnel(command) => ask::tunnel(app, &command)?,
+        Command::Fleet(command) => ask::fleet(app, &command)?,
+        Command::Token(command) => ask::token(app, &command)?,
+        Command::Config(command) => configuration::run(app, &command)?,
+        Command::Explain(args) => {
+            let style = app.view.style;
+            print(&explain::explain(args.code.as_deref(), app.format, style)?)
+        }
+        Command::Version => print(&meta::version(app.format)?),
+        Command::Completions { shell } => print(&meta::completions(shell, &self::command())),
+        Command::Man { dir } => print(&meta::man(&dir, self::command())?),
+        Command::Lab(command) => {
+            return Ok(kedge_agent_lab::run(command, app.lab_output())?.into());
+        }
+        Command::LabRole(role) => {
+            kedge_agent_lab::roles::run(role)?;
+            Exit::Ok
+        }
+    };
+    Ok(exit.into())
+}
+
+fn print(text: &str) -> Exit {
+    out!("{text}");
+    Exit::Ok
+}
+
+impl App {
+    fn new(global: args::Global) -> Self {
+        let choice = if global.no_color {
+            ColorChoice::Never
+        } else {
+            global.color
+        };
+        let style = Style::detect(choice, global.ascii);
+        let terminal = io::IsTerminal::is_terminal(&io::stderr());
+        Self {
+            root: Root::new(&global.root),
+            format: global.output,
+            view: View {
+                style,
+                wide: global.output == Format::Wide,
+                now: Timestamp::now(),
+            },
+            errors: Style {
+                color: style.color && (terminal || choice == ColorChoice::Always),
+                ..style
+            },
+            quiet: global.quiet,
+            global,
+        }
+    }
+
+    /// The socket of a role, or the one that was named.
+    #[must_use]
+    pub fn client(&self, role: Role) -> Client {
+        match &self.global.socket {
+            Some(path) => Client::of_path(path, self.global.limit()),
+            None => Client::of_role(&self.root, role, self.global.limit()),
+        }
+    }
+
+    /// Tells a problem: as data to whoever asked for data, else to stderr.
+    pub fn tell(&self, problem: &Problem) {
+        let document = match self.format {
+            Format::Json | Format::Yaml | Format::Jsonl => {
+                serde_json::to_value(Document::new(problem.clone())).ok()
+            }
+            Format::Table | Format::Wide | Format::Name => None,
+        };
+        match document.and_then(|document| show::data(&document, self.format).ok()) {
+            Some(text) => out!("{text}"),
+            None => say!("{}", problem::render(problem, self.errors)),
+        }
+    }
+
+    const fn lab_output(&self) -> kedge_agent_lab::Output {
+        match self.format {
+            Format::Json | Format::Jsonl => kedge_agent_lab::Output::Json,
+            Format::Yaml => kedge_agent_lab::Output::Yaml,
+            Format::Table | Format::Wide | Format::Name => kedge_agent_lab::Output::Table,
+        }
+    }
+}

@@ -175,7 +175,7 @@ impl Sources {
 
 /// The drop-ins of a folder in lexical order: `*.yaml`, nothing hidden.
 fn drop_ins(dir: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    let failed = |error: &io::Error| ConfigError::one(file::unreadable(dir, error));
+    let failed = |error: &io::Error| ConfigError::unreadable(dir, error);
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -219,6 +219,12 @@ impl ConfigError {
         Self {
             problems: vec![problem],
         }
+    }
+
+    /// A file that was named and cannot be opened.
+    #[must_use]
+    pub fn unreadable(path: &Path, error: &io::Error) -> Self {
+        Self::one(file::unreadable(path, error))
     }
 
     /// Every problem, at least one.

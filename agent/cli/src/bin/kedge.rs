@@ -1,2 +1,7 @@
 //! The `kedge` executable.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kedge_cli::main()
+}

@@ -1,0 +1,313 @@
+//! The command line as clap reads it. Help texts here become the man pages and the reference.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use kedge_agent_lab::{LabCommand, roles::LabRole};
+use kedge_core::Span;
+use kedge_host::layers::Override;
+
+use crate::{exit::Exit, style::ColorChoice};
+
+/// One address for your control plane, and a way to it: VIPs, tunnels and endpoints for edge
+/// Kubernetes.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "kedge",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = Exit::help(),
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Flags every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags every command takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub struct Global {
+    /// Folder that Kedge's own folders are below
+    #[arg(long, global = true, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// How to write the result
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    pub output: Format,
+    /// When to use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorChoice,
+    /// Never use colours
+    #[arg(long, global = true, hide = true)]
+    pub no_color: bool,
+    /// Keep to ASCII: no marks beyond it
+    #[arg(long, global = true)]
+    pub ascii: bool,
+    /// Log less: warnings and errors only
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Log more; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+    /// How long to wait for a running role
+    #[arg(long, global = true, value_name = "DURATION", default_value = "5s")]
+    pub timeout: Span,
+    /// Control socket to ask instead of the role's own
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+impl Global {
+    /// How long to wait.
+    #[must_use]
+    pub const fn limit(&self) -> Duration {
+        self.timeout.duration()
+    }
+}
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Columns for people
+    #[default]
+    Table,
+    /// More columns
+    Wide,
+    /// One JSON document
+    Json,
+    /// The same as YAML
+    Yaml,
+    /// One JSON object per line, one line per item
+    Jsonl,
+    /// Names only, one per line
+    Name,
+}
+
+/// What `kedge` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Run the edge agent in the foreground
+    ///
+    /// Holds VIPs on the LAN, keeps the tunnel to the gateways and reports to the manager, as
+    /// /etc/kedge/agent.yaml says. This is what the unit kedge-agent starts.
+    Agent(RoleArgs),
+    /// Run a gateway in the foreground
+    ///
+    /// Ends the tunnels of the hosts and serves the listeners the manager hands out, as
+    /// /etc/kedge/gateway.yaml says.
+    Gateway(RoleArgs),
+    /// Run the manager in the foreground
+    ///
+    /// Enrols hosts and gateways, fills blank control-plane endpoints and serves the agent API,
+    /// over a directory of Cluster API style YAML.
+    Manager(ManagerArgs),
+    /// Show what a running role does and what is wrong with it
+    ///
+    /// Ends with 4 when there are warnings and with 5 when there are errors.
+    Status(StatusArgs),
+    /// Look at VIPs
+    #[command(subcommand)]
+    Vip(VipCommand),
+    /// Look at tunnels
+    #[command(subcommand)]
+    Tunnel(TunnelCommand),
+    /// Look at the whole fleet, at a manager
+    #[command(subcommand)]
+    Fleet(FleetCommand),
+    /// Check and show configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Make and list enrolment tokens, at a manager
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Explain an error code, such as KEDGE-VIP-0007; lists them all without one
+    Explain(ExplainArgs),
+    /// Show a network-namespace lab: Kedge at work on this machine alone
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Show the version
+    Version,
+    /// Write completions for a shell to stdout
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the man pages into a folder
+    Man {
+        /// The folder; it is made if it is not there
+        dir: PathBuf,
+    },
+    /// A process of the lab
+    #[command(subcommand, hide = true)]
+    LabRole(LabRole),
+}
+
+/// Flags of a role that runs from files.
+#[derive(Clone, Debug, Args)]
+pub struct RoleArgs {
+    /// Set one key of the configuration, above files and environment
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Override::set)]
+    pub set: Vec<Override>,
+}
+
+/// Flags of the manager.
+#[derive(Clone, Debug, Args)]
+pub struct ManagerArgs {
+    /// Folder with the objects; Kedge writes only DIR/owned and DIR/status
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Set one key of the configuration, above files and environment
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Override::set)]
+    pub set: Vec<Override>,
+}
+
+/// Which role to ask.
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// The role; the first that runs here when left out
+    pub role: Option<RoleName>,
+}
+
+/// A role by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    /// The edge agent
+    Agent,
+    /// A gateway
+    Gateway,
+    /// The manager
+    Manager,
+}
+
+impl From<RoleName> for kedge_host::Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Agent => Self::Agent,
+            RoleName::Gateway => Self::Gateway,
+            RoleName::Manager => Self::Manager,
+        }
+    }
+}
+
+/// VIPs.
+#[derive(Clone, Debug, Subcommand)]
+pub enum VipCommand {
+    /// List the VIPs of this host
+    List,
+    /// Show one VIP
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Say why a VIP is where it is, and what would move it
+    Explain {
+        /// Its name
+        name: String,
+    },
+}
+
+/// Tunnels.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TunnelCommand {
+    /// List the tunnel's peers
+    List,
+    /// Show one peer
+    Show {
+        /// Its name
+        name: String,
+    },
+}
+
+/// The fleet.
+#[derive(Clone, Debug, Subcommand)]
+pub enum FleetCommand {
+    /// List the control-plane endpoints, who filled them and why
+    Endpoints,
+    /// List the enrolled hosts
+    Hosts,
+}
+
+/// Configuration.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration; works without a running role
+    Check {
+        /// One file alone; the layers of the role when left out
+        file: Option<PathBuf>,
+        /// The role; told from the file's name when left out
+        #[arg(long)]
+        role: Option<RoleName>,
+    },
+    /// Show the merged configuration with its defaults
+    View {
+        /// Say who set each value
+        #[arg(long)]
+        origins: bool,
+        /// Ask the running role for what is in force instead of reading the files
+        #[arg(long)]
+        running: bool,
+        /// The role
+        #[arg(long, default_value = "agent")]
+        role: RoleName,
+    },
+    /// Write the JSON Schema of a role's file, for editors
+    Schema {
+        /// The role
+        #[arg(long, default_value = "agent")]
+        role: RoleName,
+    },
+    /// Write a file with every default, as a start
+    Default {
+        /// The role
+        #[arg(long, default_value = "agent")]
+        role: RoleName,
+    },
+}
+
+/// Enrolment tokens.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and write it to stdout; it is shown once
+    Create(TokenArgs),
+    /// List the tokens the manager knows
+    List,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug, Args)]
+pub struct TokenArgs {
+    /// The tenant whose hosts it admits
+    #[arg(long, required_unless_present = "gateway", conflicts_with = "gateway")]
+    pub tenant: Option<String>,
+    /// The EdgeGateway whose instances it admits
+    #[arg(long, value_name = "GATEWAY")]
+    pub gateway: Option<String>,
+    /// The one host it admits: KIND/NAME, KIND.GROUP/NAME, or NAME of an ElementalHost
+    #[arg(long, value_name = "REF", conflicts_with = "gateway")]
+    pub host: Option<String>,
+    /// How long it may be used: 1s to 30d
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    pub ttl: Span,
+    /// How often it may be used
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub uses: u32,
+}
+
+/// What to explain.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// The code; case and the prefix KEDGE- do not matter
+    pub code: Option<String>,
+}

@@ -1,0 +1,43 @@
+//! The configuration files of the roles.
+
+use kedge_agent_daemon::AgentFile;
+use kedge_control::local::ConfigInForce;
+use kedge_host::{
+    Role,
+    layers::{ConfigError, RoleFile, Sources, load_from},
+};
+use schemars::Schema;
+
+/// Loads a role's configuration without running it.
+///
+/// # Errors
+///
+/// It does not hold.
+pub fn load(role: Role, sources: &Sources) -> Result<ConfigInForce, ConfigError> {
+    fn of<F: RoleFile>(sources: &Sources) -> Result<ConfigInForce, ConfigError> {
+        load_from::<F>(sources).map(|loaded| loaded.in_force(0))
+    }
+    match role {
+        Role::Agent | Role::Gateway | Role::Manager => of::<AgentFile>(sources),
+    }
+}
+
+/// The JSON Schema of a role's file.
+#[must_use]
+pub fn schema(role: Role) -> Schema {
+    match role {
+        Role::Agent | Role::Gateway | Role::Manager => schemars::schema_for!(AgentFile),
+    }
+}
+
+/// A role's file with every default, as YAML.
+#[must_use]
+pub fn default(role: Role) -> String {
+    fn of<F: RoleFile>() -> String {
+        serde_saphyr::to_string(&F::default().filled()).unwrap_or_default()
+    }
+    let values = match role {
+        Role::Agent | Role::Gateway | Role::Manager => of::<AgentFile>(),
+    };
+    format!("# yaml-language-server: $schema=/usr/share/kedge/schema/{role}.json\n{values}")
+}

@@ -1,0 +1,139 @@
+//! Logs: native journald records under systemd, short lines on stderr elsewhere.
+
+use std::{env, io, os::unix::fs::MetadataExt as _, panic};
+
+use kedge_core::Code;
+use tracing_subscriber::{
+    EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
+
+/// What is logged when nobody asks for more or less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A role: every change an operator cares about.
+    Role,
+    /// A command: only what goes wrong; its result is its output.
+    Command,
+}
+
+/// Starts logging for this process. `verbosity` is below zero for `-q` and counts `-v`.
+pub fn start(kind: Kind, verbosity: i8) {
+    let filter = filter(kind, verbosity, env::var(VARIABLE).ok().as_deref());
+    let registry = tracing_subscriber::registry();
+    if in_journal() {
+        // No prefix: KEDGE_CODE and MESSAGE_ID are fields of their own.
+        match tracing_journald::layer() {
+            Ok(journal) => {
+                let journal = journal.with_field_prefix(None);
+                let _ = registry.with(journal.with_filter(filter)).try_init();
+                return;
+            }
+            Err(error) => say!("the journal cannot be reached, logging to stderr: {error}"),
+        }
+    }
+    let lines = fmt::layer()
+        .with_writer(io::stderr)
+        .with_ansi(env::var_os("NO_COLOR").is_none() && io::IsTerminal::is_terminal(&io::stderr()))
+        .with_target(false)
+        .compact();
+    let _ = registry.with(lines.with_filter(filter)).try_init();
+}
+
+/// A panic is a fault of ours: it is logged with its code and its place before the thread ends.
+pub fn log_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let what = panic
+            .payload_as_str()
+            .unwrap_or("a value that is no text")
+            .to_owned();
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("?").to_owned();
+        if tracing::enabled!(tracing::Level::ERROR) {
+            tracing::error!(
+                KEDGE_CODE = %Code::SysUnexpected,
+                what,
+                place,
+                thread,
+                "a thread panicked"
+            );
+        } else {
+            say!(
+                "a thread panicked at {place}: {what} ({})",
+                Code::SysUnexpected
+            );
+        }
+    }));
+}
+
+fn filter(kind: Kind, verbosity: i8, variable: Option<&str>) -> EnvFilter {
+    let level = match (kind, verbosity) {
+        (_, ..0) | (Kind::Command, 0) => "warn",
+        (Kind::Role, 0) | (Kind::Command, 1) => "info",
+        (Kind::Role, 1) | (Kind::Command, 2) => "debug",
+        _ => "trace",
+    };
+    // An ordinary rekey or an expired session is an ERROR to boringtun; what matters of it is
+    // told by the tunnel itself.
+    let quiet = "boringtun=off,h2=info,hyper=info,rustls=info,mio=info";
+    let wanted = variable.filter(|text| !text.trim().is_empty());
+    let directives = match wanted {
+        Some(text) => format!("{level},{quiet},{text}"),
+        None => format!("{level},{quiet}"),
+    };
+    EnvFilter::try_new(&directives).unwrap_or_else(|error| {
+        say!("{VARIABLE} is not used: {error}");
+        EnvFilter::new(format!("{level},{quiet}"))
+    })
+}
+
+/// Whether stderr is the journal: systemd says so by the device and inode of our own stderr, so
+/// that a shell started from a service does not log there as well.
+fn in_journal() -> bool {
+    let Ok(stream) = env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    is_stream(
+        &stream,
+        std::fs::metadata("/proc/self/fd/2")
+            .ok()
+            .map(|file| (file.dev(), file.ino())),
+    )
+}
+
+fn is_stream(stream: &str, stderr: Option<(u64, u64)>) -> bool {
+    let named = stream
+        .split_once(':')
+        .and_then(|(device, inode)| Some((device.parse().ok()?, inode.parse().ok()?)));
+    named.is_some() && named == stderr
+}
+
+const VARIABLE: &str = "KEDGE_LOG";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_follow_the_flags_and_the_variable_comes_last() {
+        let shown = |kind, verbosity, variable| filter(kind, verbosity, variable).to_string();
+        assert!(shown(Kind::Role, 0, None).contains("info"));
+        assert!(shown(Kind::Role, 1, None).contains("debug"));
+        assert!(shown(Kind::Role, -1, None).contains("warn"));
+        assert!(shown(Kind::Command, 0, None).contains("warn"));
+        assert!(shown(Kind::Role, 0, None).contains("boringtun=off"));
+        assert!(shown(Kind::Role, 0, Some("kedge_vip_speaker=trace")).contains("speaker=trace"));
+        assert!(shown(Kind::Role, 0, Some("][")).contains("info"));
+    }
+
+    #[test]
+    fn the_journal_is_recognised_by_its_own_stream_only() {
+        assert!(is_stream("8:1234", Some((8, 1234))));
+        assert!(!is_stream("8:1234", Some((8, 1235))));
+        assert!(!is_stream("junk", Some((8, 1234))));
+        assert!(!is_stream("8:1234", None));
+    }
+}

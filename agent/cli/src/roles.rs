@@ -1,0 +1,1 @@
+//! Running a role in the foreground.

@@ -1,0 +1,350 @@
+//! A role at one glance: a line per thing, worst marks visible, the next command at the end.
+
+use kedge_control::local::{
+    AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, ManagerStatus, RoleInfo,
+    Tunnel, Vip,
+};
+use kedge_core::{Problem, vip::RouterState};
+
+use super::{Show, View, hook, summary, tunnels, vips};
+use crate::style::{Mark, clean, long, short};
+
+impl Show for AgentStatus {
+    fn text(&self, view: &View) -> String {
+        let mut text = header(&self.role, "", view);
+        for vip in &self.vips {
+            text.push_str(&vip_line(vip, view));
+        }
+        for health in &self.health {
+            text.push_str(&health_line(health, view));
+        }
+        for peer in &self.tunnels {
+            text.push_str(&tunnel_line(peer, view));
+        }
+        if let Some(link) = &self.manager {
+            text.push_str(&manager_line(link, view));
+        }
+        for address in self.addresses.iter().filter(|address| address.primary) {
+            let interface = address.interface.as_deref().unwrap_or_default();
+            text.push_str(&line(
+                Mark::Good,
+                "Address",
+                &[
+                    format!("{} {interface}", address.address),
+                    because(&address.because),
+                ],
+                view,
+            ));
+        }
+        let own = self.problems.iter();
+        let problems: Vec<&Problem> = own
+            .clone()
+            .chain(self.vips.iter().flat_map(|vip| &vip.problems))
+            .collect();
+        for problem in own {
+            text.push_str(&problem_line(problem, view));
+        }
+        let next = match self.vips.first() {
+            Some(vip) => format!("kedge vip explain {}", clean(&vip.name)),
+            None => "kedge config view --origins".to_owned(),
+        };
+        text + &summary(&problems, view, &next)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.role.hostname.clone()]
+    }
+}
+
+impl Show for GatewayStatus {
+    fn text(&self, view: &View) -> String {
+        let mut text = header(&self.role, " gateway", view);
+        for listener in &self.listeners {
+            text.push_str(&listener_line(listener, view));
+        }
+        for peer in &self.tunnels {
+            text.push_str(&tunnel_line(peer, view));
+        }
+        if let Some(link) = &self.manager {
+            text.push_str(&manager_line(link, view));
+        }
+        for problem in &self.problems {
+            text.push_str(&problem_line(problem, view));
+        }
+        let problems: Vec<&Problem> = self.problems.iter().collect();
+        text + &summary(&problems, view, "kedge tunnel list")
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.role.hostname.clone()]
+    }
+}
+
+impl Show for ManagerStatus {
+    fn text(&self, view: &View) -> String {
+        let mut text = header(&self.role, " manager", view);
+        let all = |some: u32, of: u32| {
+            if some == of {
+                Mark::Good
+            } else {
+                Mark::Warning
+            }
+        };
+        for (mark, word, parts) in [
+            (Mark::Good, "Store", vec![self.store.clone()]),
+            (
+                Mark::Good,
+                "API",
+                vec![self.agent_api.clone(), format!("pin {}", self.ca_pin)],
+            ),
+            (
+                all(self.endpoints, self.clusters),
+                "Clusters",
+                vec![format!(
+                    "{} of {} have an endpoint",
+                    self.endpoints, self.clusters
+                )],
+            ),
+            (
+                all(self.hosts_alive, self.hosts),
+                "Hosts",
+                vec![format!(
+                    "{} of {} are heard of",
+                    self.hosts_alive, self.hosts
+                )],
+            ),
+        ] {
+            text.push_str(&line(mark, word, &parts, view));
+        }
+        for problem in &self.problems {
+            text.push_str(&problem_line(problem, view));
+        }
+        let problems: Vec<&Problem> = self.problems.iter().collect();
+        text + &summary(&problems, view, "kedge fleet endpoints")
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.role.hostname.clone()]
+    }
+}
+
+fn header(role: &RoleInfo, what: &str, view: &View) -> String {
+    let config = if role.config_stale {
+        format!(
+            "config #{} STALE: a newer one was refused",
+            role.config_generation
+        )
+    } else {
+        format!("config #{} ok", role.config_generation)
+    };
+    let who = format!(
+        "kedge {}{what} on {}",
+        clean(&role.version),
+        clean(&role.hostname)
+    );
+    format!(
+        "{}   up {}   {config}\n",
+        view.style.bold(&who),
+        long(role.uptime_seconds)
+    )
+}
+
+fn vip_line(vip: &Vip, view: &View) -> String {
+    let interface = vip.interface.as_deref().unwrap_or("no interface");
+    let state = format!(
+        "{} since {}",
+        vip.state.to_string().to_uppercase(),
+        long(vip.state_seconds)
+    );
+    let priority = if vip.priority == vip.base_priority {
+        format!("prio {}", vip.priority)
+    } else {
+        format!(
+            "prio {} -> {}, because {}",
+            vip.base_priority, vip.priority, vip.priority_because
+        )
+    };
+    let others = match (&vip.active, vip.state) {
+        // Never a guess: a Backup does not speak.
+        (_, RouterState::Active) => "backups unknown (VRRP backups do not speak)".to_owned(),
+        (Some(peer), _) => format!("active {}", vips::heard(peer)),
+        (None, _) => because(&vip.because),
+    };
+    let parts = [
+        format!("{} {interface}", vip.addresses.join(", ")),
+        state,
+        priority,
+        others,
+    ];
+    let mut text = marked(&vips::mark(vip, view), "VIP", &parts, view);
+    for problem in &vip.problems {
+        text.push_str(&hook(problem, view));
+    }
+    text
+}
+
+fn health_line(health: &HealthStatus, view: &View) -> String {
+    let mark = match health.verdict.as_str() {
+        "healthy" => Mark::Good,
+        "failing" => Mark::Bad,
+        _ => Mark::Warning,
+    };
+    let verdict = match health.latency_seconds {
+        Some(latency) => format!("{} in {}", health.verdict, short(latency)),
+        None => health.verdict.clone(),
+    };
+    line(
+        mark,
+        "Health",
+        &[
+            format!("{} {}", health.vip, health.probe),
+            verdict,
+            because(&health.because),
+        ],
+        view,
+    )
+}
+
+fn tunnel_line(peer: &Tunnel, view: &View) -> String {
+    let some = |word: &str, value: String| {
+        if value.is_empty() {
+            String::new()
+        } else {
+            format!("{word} {value}")
+        }
+    };
+    let parts = [
+        format!(
+            "{}  {} {}",
+            peer.name,
+            peer.path,
+            peer.endpoint.as_deref().unwrap_or("(calls us)")
+        ),
+        tunnels::state(peer.state).to_uppercase(),
+        some(
+            "handshake",
+            peer.handshake_age_seconds.map(long).unwrap_or_default(),
+        ),
+        some("rtt", tunnels::rtt(peer.echo.as_ref())),
+        some("loss", tunnels::loss(peer.echo.as_ref())),
+        match peer.state {
+            kedge_control::local::TunnelState::Up => String::new(),
+            _ => because(&peer.because),
+        },
+    ];
+    marked(&tunnels::mark(peer, view), "Tunnel", &parts, view)
+}
+
+fn manager_line(link: &ManagerLink, view: &View) -> String {
+    let mark = match (link.enrolled, link.connected) {
+        (true, true) => Mark::Good,
+        _ => Mark::Warning,
+    };
+    let standing = if link.enrolled {
+        format!("enrolled as {}", link.record)
+    } else {
+        "NOT ENROLLED".to_owned()
+    };
+    let connected = if link.connected {
+        format!("connected, generation {}", link.applied_generation)
+    } else {
+        "NOT CONNECTED".to_owned()
+    };
+    let certificate = match link.certificate_expires.as_deref() {
+        Some(end) => match view.until(end) {
+            Some(left) => format!("certificate ends in {left}"),
+            None => "certificate EXPIRED".to_owned(),
+        },
+        None => String::new(),
+    };
+    let reason = if link.enrolled && link.connected {
+        String::new()
+    } else {
+        because(&link.because)
+    };
+    line(
+        mark,
+        "Manager",
+        &[link.url.clone(), standing, connected, certificate, reason],
+        view,
+    )
+}
+
+fn listener_line(listener: &ListenerStatus, view: &View) -> String {
+    let alive = listener
+        .members
+        .iter()
+        .filter(|member| member.alive)
+        .count();
+    let mark = if !listener.bound {
+        Mark::Bad
+    } else if alive == 0 {
+        Mark::Warning
+    } else {
+        Mark::Good
+    };
+    let mut text = line(
+        mark,
+        "Listener",
+        &[
+            format!("{} {}", listener.name, at(listener.address, listener.port)),
+            if listener.bound { "bound" } else { "NOT BOUND" }.to_owned(),
+            format!("{alive} of {} members alive", listener.members.len()),
+            format!(
+                "{} open, {} accepted, {} refused",
+                listener.open, listener.accepted, listener.refused
+            ),
+        ],
+        view,
+    );
+    for member in listener.members.iter().filter(|member| !member.alive) {
+        text.push_str(&format!(
+            "  {} {} {} is not alive: {}\n",
+            view.style.hook(),
+            clean(&member.host),
+            at(member.address, member.port),
+            clean(&member.because)
+        ));
+    }
+    text
+}
+
+fn problem_line(problem: &Problem, view: &View) -> String {
+    let mark = Mark::of([problem], Mark::Good);
+    let what = if problem.object.is_empty() {
+        problem.what.clone()
+    } else {
+        format!("{}: {}", problem.object, problem.what)
+    };
+    line(
+        mark,
+        "Problem",
+        &[format!("{what} ({})", problem.code)],
+        view,
+    )
+}
+
+fn at(address: std::net::IpAddr, port: u16) -> String {
+    std::net::SocketAddr::new(address, port).to_string()
+}
+
+fn because(reason: &str) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!("because {reason}")
+    }
+}
+
+fn line(mark: Mark, word: &str, parts: &[String], view: &View) -> String {
+    marked(&view.style.mark(mark), word, parts, view)
+}
+
+fn marked(mark: &str, word: &str, parts: &[String], _view: &View) -> String {
+    let parts: Vec<_> = parts
+        .iter()
+        .map(|part| clean(part.trim()))
+        .filter(|part| !part.is_empty())
+        .collect();
+    format!("{mark} {word:<8} {}\n", parts.join("   "))
+}

@@ -1,0 +1,127 @@
+use kedge_control::local::{ConfigInForce, Origin, VipList};
+
+use super::{samples, *};
+
+fn view() -> View {
+    View {
+        style: Style::PLAIN,
+        wide: false,
+        now: "2026-11-21T10:00:00Z".parse().unwrap(),
+    }
+}
+
+fn wide() -> View {
+    View {
+        wide: true,
+        ..view()
+    }
+}
+
+#[test]
+fn the_agents_status_is_a_line_per_thing() {
+    insta::assert_snapshot!(samples::agent().text(&view()));
+}
+
+#[test]
+fn an_ill_agents_status_names_codes_and_lets_nobody_draw() {
+    insta::assert_snapshot!(samples::ill_agent().text(&view()));
+}
+
+#[test]
+fn marks_have_glyphs_and_colours_on_a_terminal() {
+    let style = Style {
+        color: true,
+        ascii: false,
+    };
+    let text = samples::agent().text(&View { style, ..view() });
+    assert!(text.contains("\x1b[32m●\x1b[0m VIP"), "{text}");
+    assert!(text.contains("○"), "{text}");
+    assert!(text.contains("✗"), "{text}");
+    assert!(samples::agent().text(&view()).is_ascii());
+}
+
+#[test]
+fn the_gateways_and_the_managers_status_have_the_same_shape() {
+    insta::assert_snapshot!("gateway_status", samples::gateway().text(&view()));
+    insta::assert_snapshot!("manager_status", samples::manager().text(&view()));
+}
+
+#[test]
+fn vips_are_listed_shown_and_explained() {
+    let list = VipList {
+        items: vec![
+            samples::active_vip(),
+            samples::backup_vip(),
+            samples::faulty_vip(),
+        ],
+    };
+    insta::assert_snapshot!("vip_list", list.text(&view()));
+    insta::assert_snapshot!("vip_list_wide", list.text(&wide()));
+    insta::assert_snapshot!("vip_show", samples::backup_vip().text(&view()));
+    insta::assert_snapshot!("vip_explain", samples::explanation().text(&wide()));
+    assert_eq!(list.names(), ["api", "web", "db"]);
+}
+
+#[test]
+fn tunnels_are_listed_and_shown() {
+    insta::assert_snapshot!("tunnel_list", samples::tunnels().text(&view()));
+    let peer = samples::tunnel("gw-1", kedge_control::local::TunnelState::Down);
+    insta::assert_snapshot!("tunnel_show", peer.text(&view()));
+}
+
+#[test]
+fn the_fleet_says_why_an_endpoint_is_blank() {
+    insta::assert_snapshot!("fleet_endpoints", samples::endpoints().text(&view()));
+    insta::assert_snapshot!("fleet_hosts", samples::hosts().text(&wide()));
+    insta::assert_snapshot!("tokens", samples::tokens().text(&view()));
+}
+
+#[test]
+fn an_empty_list_says_what_to_do() {
+    insta::assert_snapshot!(VipList::default().text(&view()), @r"
+    NAME  ADDRESS  INTERFACE  STATE  SINCE  PRIORITY  VRID  ACTIVE
+    Next: kedge config default  (no VIP is configured)
+    ");
+}
+
+#[test]
+fn origins_are_a_table_and_values_are_yaml() {
+    let config = ConfigInForce {
+        generation: 1,
+        files: vec!["/etc/kedge/agent.yaml".into()],
+        values: serde_json::json!({"tunnel": {"mtu": 1420}}),
+        origins: vec![Origin {
+            key: "tunnel.mtu".into(),
+            value: 1420.into(),
+            origin: "/etc/kedge/agent.yaml:2:8".into(),
+        }],
+    };
+    insta::assert_snapshot!(config.text(&view()), @r"
+    # read: /etc/kedge/agent.yaml
+    tunnel:
+      mtu: 1420
+    ");
+    insta::assert_snapshot!(config.text(&wide()), @r"
+    KEY         VALUE  ORIGIN
+    tunnel.mtu  1420   /etc/kedge/agent.yaml:2:8
+    Next: kedge config check
+    ");
+}
+
+#[test]
+fn every_format_shows_the_same_document() {
+    let answer = own(&samples::tokens()).unwrap();
+    let shown = |format| render(&answer, format, &view()).unwrap();
+    assert_eq!(shown(Format::Name), "abcdefgh01\n");
+    let json: Value = serde_json::from_str(&shown(Format::Json)).unwrap();
+    assert_eq!(json["kind"], "TokenList");
+    let yaml: Value = serde_saphyr::from_str(&shown(Format::Yaml)).unwrap();
+    assert_eq!(yaml, json);
+    let lines = shown(Format::Jsonl);
+    assert_eq!(lines.lines().count(), 1);
+    let line: Value = serde_json::from_str(&lines).unwrap();
+    assert_eq!(line["id"], "abcdefgh01");
+    let single = own(&samples::manager()).unwrap();
+    let line = render(&single, Format::Jsonl, &view()).unwrap();
+    assert_eq!(line.lines().count(), 1);
+}

@@ -1,0 +1,159 @@
+//! Tunnel peers.
+
+use kedge_control::local::{EchoStatus, Tunnel, TunnelList, TunnelState};
+
+use super::{Show, View, pairs};
+use crate::{
+    style::{Mark, bytes, clean, long, short},
+    table::Table,
+};
+
+impl Show for TunnelList {
+    fn text(&self, view: &View) -> String {
+        let mut text = format!(
+            "{} {}  port {}  mtu {}  key {}\n",
+            view.style.bold(&clean(&self.device)),
+            clean(&self.addresses.join(", ")),
+            self.listen_port,
+            self.mtu,
+            clean(&self.public_key)
+        );
+        let mut titles = vec![
+            "PEER",
+            "STATE",
+            "PATH",
+            "ENDPOINT",
+            "HANDSHAKE",
+            "RTT",
+            "LOSS",
+            "RX",
+            "TX",
+        ];
+        if view.wide {
+            titles.extend(["ALLOWED-IPS", "SOURCE", "DROPS", "BECAUSE"]);
+        }
+        let mut table = Table::new(&titles);
+        for peer in &self.items {
+            let mut cells = vec![
+                peer.name.clone(),
+                state(peer.state).to_owned(),
+                peer.path.clone(),
+                peer.endpoint.clone().unwrap_or_default(),
+                peer.handshake_age_seconds.map(long).unwrap_or_default(),
+                rtt(peer.echo.as_ref()),
+                loss(peer.echo.as_ref()),
+                bytes(peer.rx_bytes),
+                bytes(peer.tx_bytes),
+            ];
+            if view.wide {
+                cells.extend([
+                    peer.allowed_ips.join(","),
+                    peer.source.clone(),
+                    peer.drops.values().sum::<u64>().to_string(),
+                    peer.because.clone(),
+                ]);
+            }
+            table.row(cells);
+        }
+        text.push_str(&table.render());
+        let next = match self.items.first() {
+            Some(peer) => format!("kedge tunnel show {}", clean(&peer.name)),
+            None => "kedge status".to_owned(),
+        };
+        text + &view.next(&[next])
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.items.iter().map(|peer| peer.name.clone()).collect()
+    }
+}
+
+impl Show for Tunnel {
+    fn text(&self, view: &View) -> String {
+        let mut text = format!(
+            "{} {}\n",
+            mark(self, view),
+            view.style.bold(&clean(&self.name))
+        );
+        let drops: Vec<String> = self
+            .drops
+            .iter()
+            .map(|(reason, count)| format!("{reason} {count}"))
+            .collect();
+        text.push_str(&pairs(&[
+            (
+                "state",
+                format!("{} for {}", state(self.state), view.age(&self.since)),
+            ),
+            ("because", self.because.clone()),
+            ("path", self.path.clone()),
+            ("endpoint", self.endpoint.clone().unwrap_or_default()),
+            ("public key", self.public_key.clone()),
+            ("allowed ips", self.allowed_ips.join(", ")),
+            (
+                "handshake",
+                self.handshake_age_seconds
+                    .map_or_else(|| "never".to_owned(), |age| format!("{} ago", long(age))),
+            ),
+            ("probe", self.echo.as_ref().map(probe).unwrap_or_default()),
+            (
+                "traffic",
+                format!("in {}, out {}", bytes(self.rx_bytes), bytes(self.tx_bytes)),
+            ),
+            ("drops", drops.join(", ")),
+            ("source", self.source.clone()),
+        ]));
+        text + &view.next(&["kedge status".to_owned()])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}
+
+/// The mark in front of a peer.
+pub(super) fn mark(peer: &Tunnel, view: &View) -> String {
+    view.style.mark(match peer.state {
+        TunnelState::Up => Mark::Good,
+        TunnelState::Connecting => Mark::Warning,
+        TunnelState::Down => Mark::Bad,
+    })
+}
+
+/// A state as a word.
+pub(super) const fn state(state: TunnelState) -> &'static str {
+    match state {
+        TunnelState::Connecting => "Connecting",
+        TunnelState::Up => "Up",
+        TunnelState::Down => "Down",
+    }
+}
+
+/// The round-trip time of the in-tunnel probe.
+pub(super) fn rtt(echo: Option<&EchoStatus>) -> String {
+    echo.and_then(|echo| echo.rtt_seconds)
+        .map(short)
+        .unwrap_or_default()
+}
+
+/// The share of probes that were lost.
+pub(super) fn loss(echo: Option<&EchoStatus>) -> String {
+    match echo {
+        Some(echo) if echo.sent > 0 => {
+            let percent = echo.lost.saturating_mul(100).div_ceil(echo.sent);
+            format!("{percent} %")
+        }
+        _ => String::new(),
+    }
+}
+
+fn probe(echo: &EchoStatus) -> String {
+    format!(
+        "rtt {}, {} of {} lost, {} missed in a row, {} handshakes forced",
+        echo.rtt_seconds.map_or_else(|| "unknown".to_owned(), short),
+        echo.lost,
+        echo.sent,
+        echo.missed_in_a_row,
+        echo.forced_handshakes
+    )
+}

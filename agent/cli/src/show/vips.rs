@@ -1,0 +1,216 @@
+//! VIPs.
+
+use kedge_control::local::{ActivePeer, Vip, VipExplanation, VipList};
+use kedge_core::vip::RouterState;
+
+use super::{Show, View, hook, pairs};
+use crate::{
+    style::{Mark, clean, long, short},
+    table::Table,
+};
+
+impl Show for VipList {
+    fn text(&self, view: &View) -> String {
+        let mut titles = vec![
+            "NAME",
+            "ADDRESS",
+            "INTERFACE",
+            "STATE",
+            "SINCE",
+            "PRIORITY",
+            "VRID",
+            "ACTIVE",
+        ];
+        if view.wide {
+            titles.extend(["BASE", "INTERVAL", "SOURCE", "BECAUSE"]);
+        }
+        let mut table = Table::new(&titles);
+        for vip in &self.items {
+            let mut cells = vec![
+                vip.name.clone(),
+                vip.addresses.join(","),
+                vip.interface.clone().unwrap_or_default(),
+                vip.state.to_string(),
+                long(vip.state_seconds),
+                vip.priority.to_string(),
+                vip.vrid.to_string(),
+                active(vip),
+            ];
+            if view.wide {
+                cells.extend([
+                    vip.base_priority.to_string(),
+                    short(vip.advert_interval_seconds),
+                    vip.source.clone(),
+                    vip.because.clone(),
+                ]);
+            }
+            table.row(cells);
+            for problem in &vip.problems {
+                table.note(hook(problem, view).trim_end().to_owned());
+            }
+        }
+        let next = match self.items.first() {
+            Some(vip) => format!("kedge vip explain {}", clean(&vip.name)),
+            None => "kedge config default  (no VIP is configured)".to_owned(),
+        };
+        table.render() + &view.next(&[next])
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.items.iter().map(|vip| vip.name.clone()).collect()
+    }
+}
+
+impl Show for Vip {
+    fn text(&self, view: &View) -> String {
+        let mut text = format!(
+            "{} {}\n",
+            mark(self, view),
+            view.style.bold(&clean(&self.name))
+        );
+        text.push_str(&pairs(&[
+            ("addresses", self.addresses.join(", ")),
+            (
+                "state",
+                format!("{} for {}", self.state, long(self.state_seconds)),
+            ),
+            ("because", self.because.clone()),
+            ("interface", interface(self)),
+            ("vrid", format!("{} ({})", self.vrid, self.vrid_because)),
+            ("priority", priority(self)),
+            (
+                "timing",
+                format!(
+                    "an advertisement every {}, take-over after {} of silence",
+                    short(self.advert_interval_seconds),
+                    short(self.active_down_seconds)
+                ),
+            ),
+            (
+                "active",
+                self.active.as_ref().map(heard).unwrap_or_default(),
+            ),
+            ("source", self.source.clone()),
+            ("seen twice", self.duplicates.join("; ")),
+        ]));
+        for problem in &self.problems {
+            text.push_str(&hook(problem, view));
+        }
+        text + &view.next(&[format!("kedge vip explain {}", clean(&self.name))])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+}
+
+impl Show for VipExplanation {
+    fn text(&self, view: &View) -> String {
+        let mut text = format!("{} because:\n", view.style.bold(&clean(&self.conclusion)));
+        let rejected = self
+            .rejected_interfaces
+            .iter()
+            .map(|rejected| format!("not on {}: {}", rejected.interface, rejected.because));
+        for (index, reason) in self.because.iter().cloned().chain(rejected).enumerate() {
+            text.push_str(&format!("  {}. {}\n", index + 1, clean(&reason)));
+        }
+        if !self.would_move_if.is_empty() {
+            let separator = format!(" {} ", view.style.dot());
+            text.push_str(&format!(
+                "Would move if: {}\n",
+                clean(&self.would_move_if.join(&separator))
+            ));
+        }
+        let twice = if self.vip.duplicates.is_empty() {
+            "never".to_owned()
+        } else {
+            self.vip.duplicates.join("; ")
+        };
+        text.push_str(&format!("Seen twice on the wire: {}.\n", clean(&twice)));
+        if !self.transitions.is_empty() {
+            text.push_str("Last changes:\n");
+            for change in self.transitions.iter().rev().take(LAST_CHANGES).rev() {
+                text.push_str(&format!(
+                    "  {}  {} -> {}  {}\n",
+                    clean(&change.at),
+                    change.from,
+                    change.to,
+                    clean(&change.because)
+                ));
+            }
+        }
+        if view.wide && !self.counters.is_empty() {
+            text.push_str("Counters:\n");
+            for (name, count) in &self.counters {
+                text.push_str(&format!("  {name}: {count}\n"));
+            }
+        }
+        for problem in &self.vip.problems {
+            text.push_str(&hook(problem, view));
+        }
+        text + &view.next(&[format!("kedge vip show {}", clean(&self.vip.name))])
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.vip.name.clone()]
+    }
+}
+
+/// The mark in front of a VIP.
+pub(super) fn mark(vip: &Vip, view: &View) -> String {
+    let state = match vip.state {
+        RouterState::Active => Mark::Good,
+        RouterState::Backup => Mark::Idle,
+        RouterState::Initialize | RouterState::Releasing => Mark::Warning,
+        RouterState::Fault => Mark::Bad,
+    };
+    view.style.mark(Mark::of(&vip.problems, state))
+}
+
+/// A priority, and the configured one where it is another.
+pub(super) fn priority(vip: &Vip) -> String {
+    let numbers = if vip.priority == vip.base_priority {
+        vip.priority.to_string()
+    } else {
+        format!("{}, now {}", vip.base_priority, vip.priority)
+    };
+    if vip.priority_because.is_empty() {
+        numbers
+    } else {
+        format!("{numbers} ({})", vip.priority_because)
+    }
+}
+
+fn interface(vip: &Vip) -> String {
+    let name = vip.interface.as_deref().unwrap_or("none");
+    if vip.interface_because.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name} ({})", vip.interface_because)
+    }
+}
+
+fn active(vip: &Vip) -> String {
+    match (&vip.active, vip.state) {
+        (_, RouterState::Active) => "this host".to_owned(),
+        (Some(peer), _) => peer.address.to_string(),
+        (None, _) => String::new(),
+    }
+}
+
+/// The Active router as it is heard.
+pub(super) fn heard(peer: &ActivePeer) -> String {
+    let mac = peer
+        .mac
+        .as_deref()
+        .map(|mac| format!(" ({mac})"))
+        .unwrap_or_default();
+    format!(
+        "{}{mac} priority {}, heard {} ago",
+        peer.address,
+        peer.priority,
+        short(peer.last_heard_seconds)
+    )
+}
+
+const LAST_CHANGES: usize = 5;
