@@ -11,6 +11,8 @@ use crate::{frame::Frame, random::Random};
 pub struct Network {
     /// `blocked[from][to]`.
     blocked: Vec<Vec<bool>>,
+    /// Whether hearing is mutual and transitive.
+    clean: bool,
     /// Loss in percent.
     pub loss: u64,
     /// Damaged frames in percent.
@@ -28,6 +30,7 @@ impl Network {
         let blocked = vec![vec![false; stations]; stations];
         Self {
             blocked,
+            clean: true,
             loss: 0,
             damage: 0,
             fastest,
@@ -61,11 +64,13 @@ impl Network {
                 self.blocked[from][to] = side(from) != side(to);
             }
         }
+        self.clean = true;
     }
 
     /// `to` no longer hears `from`.
     pub fn block(&mut self, from: usize, to: usize) {
         self.blocked[from][to] = true;
+        self.clean = false;
     }
 
     /// Ends every fault.
@@ -85,17 +90,6 @@ impl Network {
     /// everybody's part of the LAN is one clean segment.
     #[must_use]
     pub fn is_calm(&self) -> bool {
-        let all = 0..self.blocked.len();
-        self.loss == 0
-            && self.damage == 0
-            && all.clone().all(|one| {
-                all.clone().all(|other| {
-                    self.blocked[one][other] == self.blocked[other][one]
-                        && (self.blocked[one][other]
-                            || all.clone().all(|third| {
-                                self.blocked[one][third] == self.blocked[other][third]
-                            }))
-                })
-            })
+        self.clean && self.loss == 0 && self.damage == 0
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Nothing here reads a clock, opens a socket or draws a random number: the same inputs at the
 //! same instants give the same outputs, which is what the simulator relies on.
+#![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod claim;
 pub mod vrrp;

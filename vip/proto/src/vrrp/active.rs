@@ -90,7 +90,8 @@ impl Router {
             );
         }
         if own == Priority::OWNER && peer.priority == Priority::OWNER {
-            self.notice(
+            // An owner never yields (RFC 9568 section 7.1): the address is its interface's own.
+            return self.notice(
                 now,
                 Notice::SecondOwner {
                     src: peer.address,

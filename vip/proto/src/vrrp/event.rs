@@ -278,7 +278,7 @@ impl fmt::Display for Notice {
             } => {
                 write!(
                     f,
-                    "{mac} claims {address} by ARP while we hold it ({claims} times)"
+                    "{mac} claims {address} by ARP while we hold it (claim {claims})"
                 )?;
                 if *persistent {
                     f.write_str(" and does not give in")

@@ -49,7 +49,7 @@ pub use health::Verdict;
 pub use input::{AddressRefused, Command, Input, Link, LinkLoss, Reject, Ticket};
 pub use output::{Output, Transmit};
 pub use router::Router;
-pub use slots::{SLOTS, automatic_priority, slot_of, spacing};
+pub use slots::{automatic_priority, slot_of, slots, spacing};
 pub use view::{Peer, Stats, View};
 
 #[cfg(test)]

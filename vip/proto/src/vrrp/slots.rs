@@ -1,6 +1,6 @@
 //! `priority: auto`: different priorities without anybody choosing them.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::net::Ipv4Addr;
 
 use kedge_core::vip::{AdvertInterval, Priority};
 
@@ -8,15 +8,14 @@ use kedge_core::vip::{AdvertInterval, Priority};
 /// heard before the next Backup's timer fires: `ceil(256 * 1 ms / interval)`.
 #[must_use]
 pub fn spacing(interval: AdvertInterval) -> u8 {
-    let millis = interval.duration().as_millis().max(1);
-    u8::try_from(Duration::from_millis(256).as_millis().div_ceil(millis)).unwrap_or(u8::MAX)
+    u8::try_from(256_u16.div_ceil(interval.centis() * 10)).unwrap_or(u8::MAX)
 }
 
 /// The priority of `slot`: `254 - spacing * slot`, within 192..=254.
 #[must_use]
 pub fn automatic_priority(interval: AdvertInterval, slot: u8) -> Priority {
-    let slot = slot % SLOTS.slots(interval);
-    let lowered = u8::MAX - 1 - spacing(interval).saturating_mul(slot).min(SLOTS.0);
+    let slot = slot % slots(interval);
+    let lowered = u8::MAX - 1 - spacing(interval).saturating_mul(slot).min(RANGE);
     Priority::new(lowered).unwrap_or(Priority::OWNER)
 }
 
@@ -26,20 +25,14 @@ pub fn automatic_priority(interval: AdvertInterval, slot: u8) -> Priority {
 pub fn slot_of(address: Ipv4Addr, prefix_len: u8, interval: AdvertInterval) -> u8 {
     let mask = u32::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
     let host = address.to_bits() & mask;
-    u8::try_from(host % u32::from(SLOTS.slots(interval))).unwrap_or(0)
+    u8::try_from(host % u32::from(slots(interval))).unwrap_or(0)
 }
 
-/// The range of priorities that slots are taken from.
-#[derive(Clone, Copy, Debug)]
-pub struct Slots(u8);
-
-/// 192..=254.
-pub const SLOTS: Slots = Slots(254 - 192);
-
-impl Slots {
-    /// How many slots there are at `interval`.
-    #[must_use]
-    pub fn slots(self, interval: AdvertInterval) -> u8 {
-        self.0 / spacing(interval) + 1
-    }
+/// How many slots there are at `interval`.
+#[must_use]
+pub fn slots(interval: AdvertInterval) -> u8 {
+    RANGE / spacing(interval) + 1
 }
+
+/// From 254 down to 192.
+const RANGE: u8 = 254 - 192;

@@ -25,7 +25,7 @@ fn r12_a_foreign_claim_is_answered_at_once_and_reported_with_its_address() {
     assert_eq!(
         bench.input(11_001, claim(STRANGER)),
         [
-            "notice: 02:00:00:00:00:63 claims 10.20.14.10 by ARP while we hold it (1 times)",
+            "notice: 02:00:00:00:00:63 claims 10.20.14.10 by ARP while we hold it (claim 1)",
             "announce 10.20.14.10 Request",
             "announce 10.20.14.10 Reply",
         ]

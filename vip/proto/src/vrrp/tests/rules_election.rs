@@ -340,6 +340,27 @@ fn r10_the_owner_of_the_address_is_active_at_once() {
 }
 
 #[test]
+fn r10_an_owner_yields_to_nobody_and_reports_a_second_one() {
+    let owner = Config {
+        owner: true,
+        priority: Priority::OWNER,
+        ..plain()
+    };
+    let mut bench = Bench::new(owner);
+    bench.input(0, link_up());
+    bench.command(0, Command::Start);
+    bench.owned();
+    assert_words(
+        &bench.advert(10, HIGH, 255),
+        &["notice: 10.20.14.13 (02:00:00:00:00:0d) also says that the address is its own"],
+    );
+    assert_eq!(bench.advert(20, HIGH, 254)[0], "send 255");
+    // Not even a stall makes it let go: it has nothing to let go of.
+    assert_eq!(bench.timeout(10_000)[0], "send 255");
+    assert_eq!(bench.state(), Active);
+}
+
+#[test]
 fn r10_priority_255_and_ownership_come_together() {
     let priority_alone = Config {
         priority: Priority::OWNER,

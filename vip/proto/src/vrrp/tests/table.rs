@@ -67,6 +67,14 @@ fn states() -> Vec<(&'static str, Bench)> {
     deaf.input(0, link_up());
     deaf.health(0, Verdict::Healthy);
     deaf.command(0, Command::Start);
+    let mut owner = Bench::started(Config {
+        owner: true,
+        priority: priority(255),
+        ..config()
+    });
+    owner.owned();
+    owner.run(11_000);
+    owner.begin();
     let mut releasing = active();
     releasing.command(0, Command::Stop);
     let mut handing_over = active();
@@ -118,6 +126,7 @@ fn states() -> Vec<(&'static str, Bench)> {
         ("Active, address asked for", asked),
         ("Active, address held", active()),
         ("Active, announced long ago", announced),
+        ("Active, owner of the address", owner),
         ("Releasing for good, nobody heard", releasing),
         ("Releasing to hand over, nobody heard", handing_over),
         ("Releasing for good, successor heard", succeeded),
@@ -266,7 +275,7 @@ fn inputs(bench: &Bench) -> Vec<(&'static str, Given)> {
         (
             "configuration: contradiction",
             set(Config {
-                owner: true,
+                owner: !current().owner,
                 ..current()
             }),
         ),
