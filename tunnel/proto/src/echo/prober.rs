@@ -85,6 +85,8 @@ pub struct Report {
     pub loss_percent: u8,
     /// When the last answer came.
     pub last_answer: Option<Instant>,
+    /// Handshakes forced.
+    pub forced: u64,
 }
 
 /// The asking side of the echo, for one peer.
@@ -207,6 +209,7 @@ impl Prober {
         }
         let pace = if beyond < PATIENCE { 2 } else { 10 };
         if beyond.is_multiple_of(pace) {
+            self.report.forced += 1;
             self.outputs.push_back(Output::ForceHandshake);
         }
     }
