@@ -34,8 +34,8 @@ fn ten_thousand_packets_each_way_allocate_nothing() {
     let mut lost = 0;
     let region = Region::new(ALLOCATOR);
     for _ in 0..5_000 {
-        lost += u32::from(!answered(&v6, GATEWAY));
-        lost += u32::from(!answered(&v4, GATEWAY_V4));
+        lost += u32::from(!answered_within(&v6, GATEWAY, limit));
+        lost += u32::from(!answered_within(&v4, GATEWAY_V4, limit));
     }
     let change = region.change();
     let after = (peer(&host), peer(&gateway));

@@ -10,11 +10,10 @@ use std::{
     fmt::Debug,
     io,
     net::{IpAddr, SocketAddr, UdpSocket},
-    os::unix::fs::MetadataExt as _,
     process::{Command, Output},
     sync::{
         Arc, Once,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -22,8 +21,8 @@ use std::{
 
 use kedge_net::{
     link::{Links, sysctl},
-    netns::Namespace,
-    nft,
+    netns::{Lease, Namespace},
+    nft, privilege,
 };
 use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats};
 use kedge_tunnel_proto::keys::PrivateKey;
@@ -41,7 +40,7 @@ pub const PORT: u16 = 51820;
 /// Whether namespaces can be had; says why when not.
 pub fn ready() -> bool {
     static LOGS: Once = Once::new();
-    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+    if privilege::check().is_err() {
         let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
         assert!(
             !required.split(',').any(|tier| tier == "netns"),
@@ -85,18 +84,21 @@ pub struct Site {
     pub host: Namespace,
     pub router: Namespace,
     pub gateway: Namespace,
+    // Last: it goes when the namespaces have gone.
+    _lease: Lease,
 }
 
 impl Site {
     pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let tag = (std::process::id() << 4 ^ number) & 0xffff;
-        let namespace = |node| Namespace::create(&format!("kedge-{tag:04x}-{node}")).unwrap();
+        // The mark of a live run: what a killed one leaves is collected by the next.
+        let lease = Lease::take().unwrap();
+        let namespace = |node| Namespace::create(&lease.namespace(node)).unwrap();
+        let (host, router, gateway) = (namespace("host"), namespace("router"), namespace("gw"));
         let site = Self {
-            host: namespace("host"),
-            router: namespace("router"),
-            gateway: namespace("gw"),
+            host,
+            router,
+            gateway,
+            _lease: lease,
         };
         let cable =
             |from: &Namespace, name: &str, at: &str, to: &Namespace, far: &str, far_at: &str| {
@@ -250,10 +252,13 @@ pub fn socket(namespace: &Namespace, address: &str) -> UdpSocket {
 
 /// Whether a datagram goes there and back within 200 ms.
 pub fn answered(socket: &UdpSocket, to: &str) -> bool {
+    answered_within(socket, to, Duration::from_millis(200))
+}
+
+/// Whether a datagram goes there and back within `limit`. Allocates nothing.
+pub fn answered_within(socket: &UdpSocket, to: &str, limit: Duration) -> bool {
     let to = SocketAddr::new(to.parse().unwrap(), UDP_ECHO);
-    socket
-        .set_read_timeout(Some(Duration::from_millis(200)))
-        .unwrap();
+    socket.set_read_timeout(Some(limit)).unwrap();
     // While there is no session the kernel may refuse; that is "no" as well.
     if socket.send_to(b"through the tunnel", to).is_err() {
         std::thread::sleep(Duration::from_millis(20));
