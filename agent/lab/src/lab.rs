@@ -275,7 +275,10 @@ impl Lab {
     pub fn kill_all_but(&mut self, node: &str, name: &str) -> Result<(), LabError> {
         let spared = self.process(node, name)?.pid();
         let node = self.node_mut(node)?;
-        for pid in node.namespace.processes() {
+        // Children first: one whose parent dies first may be told by the kernel, and say goodbye.
+        let mut pids = node.namespace.processes();
+        pids.sort_by_key(|pid| std::cmp::Reverse(pid.as_raw_nonzero()));
+        for pid in pids {
             let pid = pid.as_raw_nonzero().get().unsigned_abs();
             if pid != spared {
                 node.namespace.signal_process(pid, Signal::KILL);
