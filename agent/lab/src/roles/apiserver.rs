@@ -1,6 +1,13 @@
 //! A stand-in for an API server: HTTPS `/readyz` and `/version`, and UDP echo on the same port.
 
-use std::{convert::Infallible, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::Args;
 use http_body_util::Full;
@@ -51,7 +58,7 @@ pub(super) fn run(args: &ApiserverArgs) -> Result<(), Problem> {
         .build()
         .map_err(|err| failed("cannot start serving", err))?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(args.listen)
+        let listener = bind(args.listen)
             .await
             .map_err(|err| failed("cannot bind", err))?;
         tracing::info!(name = args.name, listen = %args.listen, "stand-in API server serves");
@@ -67,6 +74,17 @@ pub(super) fn run(args: &ApiserverArgs) -> Result<(), Problem> {
             }
         }
     })
+}
+
+/// Binds every address of both families when any IPv4 address is meant, as an API server in Go
+/// does: through the tunnel it is called by IPv6.
+async fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+    if listen.ip() == IpAddr::from(Ipv4Addr::UNSPECIFIED)
+        && let Ok(both) = TcpListener::bind((Ipv6Addr::UNSPECIFIED, listen.port())).await
+    {
+        return Ok(both);
+    }
+    TcpListener::bind(listen).await
 }
 
 async fn serve(stream: TcpStream, tls: TlsAcceptor, name: Arc<str>) {
