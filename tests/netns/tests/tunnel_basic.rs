@@ -9,9 +9,14 @@
 
 mod tunnel;
 
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
-use kedge_tunnel_device::{State, echo};
+use kedge_core::Coded as _;
+use kedge_net::link::{Links, sysctl};
+use kedge_tunnel_device::{Device, PeerSpec, State, echo};
 use tunnel::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -164,6 +169,96 @@ fn a_new_nat_mapping_is_followed_after_authenticated_data() {
         State::Connected,
         "no handshake was needed"
     );
+}
+
+#[test]
+fn an_underlay_of_ipv6_carries_it_as_well() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let add = |link: &str, address: &str| {
+        Links::open()
+            .unwrap()
+            .add_address(link, address.parse().unwrap())
+            .unwrap();
+    };
+    let route = |to: &str, via: &str| {
+        let (to, via) = (to.parse().unwrap(), via.parse().unwrap());
+        Links::open().unwrap().add_route(to, via).unwrap();
+    };
+    site.router
+        .run(|| {
+            add("lan", "fd00:1::1/64");
+            add("wan", "fd00:2::1/64");
+            sysctl("ipv6/conf/all/forwarding", "1").unwrap();
+        })
+        .unwrap();
+    site.host
+        .run(|| {
+            add("eth0", "fd00:1::11/64");
+            route("fd00:2::/64", "fd00:1::1");
+        })
+        .unwrap();
+    site.gateway
+        .run(|| {
+            add("eth0", "fd00:2::7/64");
+            route("fd00:1::/64", "fd00:2::1");
+        })
+        .unwrap();
+    let (host, gateway) = (site.open_host(), site.open_gateway());
+    gateway.apply(vec![host_peer()]).unwrap();
+    let endpoint = Some(format!("[fd00:2::7]:{PORT}").parse().unwrap());
+    let over_v6 = PeerSpec {
+        endpoint,
+        ..gateway_peer()
+    };
+    host.apply(vec![over_v6]).unwrap();
+    let _echo = site.echo();
+    let (v6, v4) = (socket(&site.host, HOST), socket(&site.host, HOST_V4));
+    eventually("IPv6 in IPv6", LIMIT, || answered(&v6, GATEWAY));
+    eventually("IPv4 in IPv6", LIMIT, || answered(&v4, GATEWAY_V4));
+    assert!(echoed(&v6, GATEWAY, 5_000), "fragments");
+    // Back to IPv4 while it runs: the session stays.
+    let before = peer(&host).last_handshake;
+    host.apply(vec![gateway_peer()]).unwrap();
+    eventually("over IPv4", LIMIT, || {
+        answered(&v6, GATEWAY) && peer(&gateway).endpoint.unwrap().is_ipv4()
+    });
+    assert_eq!(peer(&host).last_handshake, before);
+}
+
+#[test]
+fn a_host_without_ipv6_gets_along() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    site.host
+        .run(|| {
+            for scope in ["all", "default"] {
+                sysctl(&format!("ipv6/conf/{scope}/disable_ipv6"), "1").unwrap();
+            }
+        })
+        .unwrap();
+    let open = |addresses: &[&str]| {
+        site.host
+            .run(|| Device::open(config(1, 0, addresses)))
+            .unwrap()
+    };
+    let problem = open(&[HOST, HOST_V4]).unwrap_err().problem();
+    assert!(problem.what.contains(HOST), "{problem:?}");
+    let host = open(&[HOST_V4]).unwrap();
+    let gateway = site.open_gateway();
+    gateway.apply(vec![host_peer()]).unwrap();
+    let only_v4 = PeerSpec {
+        allowed_ips: vec![GATEWAY_V4.parse::<IpAddr>().unwrap().into()],
+        ..gateway_peer()
+    };
+    host.apply(vec![only_v4]).unwrap();
+    let _echo = site.echo();
+    let v4 = socket(&site.host, HOST_V4);
+    eventually("first answer", LIMIT, || answered(&v4, GATEWAY_V4));
 }
 
 /// Runs a program in the namespace of this thread.

@@ -277,8 +277,13 @@ pub fn echoed(socket: &UdpSocket, to: &str, length: usize) -> bool {
     let sent: Vec<u8> = (0..length).map(|at| at.to_le_bytes()[0]).collect();
     socket.send_to(&sent, to).unwrap();
     let mut buffer = vec![0; 65_536];
-    let (length, _) = socket.recv_from(&mut buffer).unwrap();
-    buffer[..length] == sent
+    // Late answers to earlier datagrams may come first.
+    while let Ok((length, _)) = socket.recv_from(&mut buffer) {
+        if buffer[..length] == sent {
+            return true;
+        }
+    }
+    false
 }
 
 const UDP_ECHO: u16 = 7;
