@@ -1,8 +1,8 @@
 //! LoadBalancer: how the API of one cluster is reached.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16, time::Duration};
 
-use kedge_core::vip::Vrid;
+use kedge_core::vip::{AdvertInterval, OutOfRange, Vrid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub type LoadBalancer = Object<LoadBalancerSpec, LoadBalancerStatus>;
 
 /// What is wanted, and what was chosen for it: addresses, ports and slots are kept here because
 /// they must survive a move, which status does not.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoadBalancerSpec {
     /// The cluster, in the same namespace.
@@ -67,7 +67,7 @@ pub struct LoadBalancerSpec {
     pub management_access: Option<ManagementAccess>,
     /// The gateway's port of each port by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub listeners: BTreeMap<String, u16>,
+    pub listeners: BTreeMap<String, NonZeroU16>,
 }
 
 /// How an endpoint is made.
@@ -138,15 +138,14 @@ pub struct Port {
     /// Its name.
     pub name: String,
     /// The port at the endpoint.
-    #[schemars(range(min = 1))]
-    pub port: u16,
+    pub port: NonZeroU16,
     /// The port on the hosts; the same when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target_port: Option<u16>,
+    pub target_port: Option<NonZeroU16>,
 }
 
 /// The VIP of a LoadBalancer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Vip {
     /// The pool it is taken from.
@@ -163,14 +162,66 @@ pub struct Vip {
     pub vrid: Option<Vrid>,
     /// The advertisement interval in steps of 0.01; 0.1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.01, max = 40.95))]
-    pub advert_interval_seconds: Option<f64>,
+    pub advert_interval_seconds: Option<AdvertSeconds>,
     /// What decides whether a host is fit; `auto` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
     /// The place of each host in the order of priorities.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slots: BTreeMap<String, u8>,
+}
+
+/// An advertisement interval as a number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct AdvertSeconds(AdvertInterval);
+
+impl AdvertSeconds {
+    /// The interval.
+    #[must_use]
+    pub const fn interval(self) -> AdvertInterval {
+        self.0
+    }
+}
+
+impl From<AdvertInterval> for AdvertSeconds {
+    fn from(interval: AdvertInterval) -> Self {
+        Self(interval)
+    }
+}
+
+impl TryFrom<f64> for AdvertSeconds {
+    type Error = OutOfRange;
+
+    fn try_from(seconds: f64) -> Result<Self, OutOfRange> {
+        // A tenth of a second has no exact binary form: round to the microsecond first.
+        let duration = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let micros = (duration.as_nanos() + 500) / 1000;
+        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+        AdvertInterval::try_from(Duration::from_micros(micros)).map(Self)
+    }
+}
+
+impl From<AdvertSeconds> for f64 {
+    fn from(seconds: AdvertSeconds) -> Self {
+        Self::from(seconds.0.centis()) / 100.0
+    }
+}
+
+impl JsonSchema for AdvertSeconds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "AdvertSeconds".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "number", "minimum": 0.01, "maximum": 40.95, "multipleOf": 0.01
+        })
+    }
 }
 
 /// What decides whether a host is fit for a VIP.
@@ -316,4 +367,23 @@ impl Resource for LoadBalancerSpec {
     const KIND: &'static str = "LoadBalancer";
     const NAMESPACED: bool = true;
     type Status = LoadBalancerStatus;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_read_as_seconds_in_steps_of_ten_milliseconds() {
+        let read = |text: &str| serde_json::from_str::<AdvertSeconds>(text).ok();
+        assert_eq!(read("0.1").unwrap().interval(), AdvertInterval::DEFAULT);
+        assert_eq!(read("40.95").unwrap().interval().centis(), 4095);
+        assert_eq!(
+            serde_json::to_string(&read("0.07").unwrap()).unwrap(),
+            "0.07"
+        );
+        for bad in ["0", "-1", "0.005", "41", "1e300", "0.105"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
 }

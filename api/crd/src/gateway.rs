@@ -1,8 +1,9 @@
 //! EdgeGateway: the tunnel hub of the load-balancer side, a group of instances.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
+use kedge_core::vip::OutOfRange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +14,20 @@ use crate::{
 };
 
 /// The WireGuard port of an endpoint that names none.
-pub const DEFAULT_PORT: u16 = 51820;
+pub const DEFAULT_PORT: NonZeroU16 = port(51820);
 /// The tunnel's MTU when none is set: 1500 less WireGuard over IPv6.
-pub const DEFAULT_MTU: u16 = 1420;
+pub const DEFAULT_MTU: Mtu = Mtu(1420);
 /// Seconds between keepalives when none are set: below the 30 s of the strictest common NAT.
 pub const DEFAULT_KEEPALIVE_SECONDS: u16 = 25;
 /// The ports given to listeners when none are set.
 pub const DEFAULT_PORTS: PortRange = PortRange {
-    from: 30000,
-    to: 30999,
+    from: port(30000),
+    to: port(30999),
 };
+
+const fn port(number: u16) -> NonZeroU16 {
+    NonZeroU16::MIN.saturating_add(number - 1)
+}
 
 /// A tunnel hub.
 pub type EdgeGateway = Object<EdgeGatewaySpec, EdgeGatewayStatus>;
@@ -58,8 +63,7 @@ pub struct GatewayTunnel {
     pub cidrs: Vec<IpNet>,
     /// The device's MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1280, max = 9000))]
-    pub mtu: Option<u16>,
+    pub mtu: Option<Mtu>,
     /// Seconds between keepalives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keepalive_seconds: Option<u16>,
@@ -81,6 +85,53 @@ impl GatewayTunnel {
     }
 }
 
+/// The MTU of a tunnel: 1280 (the least IPv6 works with) to 9000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "i64", into = "u16")]
+pub struct Mtu(u16);
+
+impl Mtu {
+    /// The MTU in bytes.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl TryFrom<i64> for Mtu {
+    type Error = OutOfRange;
+
+    fn try_from(value: i64) -> Result<Self, OutOfRange> {
+        let fits = |mtu: &u16| (1280..=9000).contains(mtu);
+        let mtu = u16::try_from(value).ok().filter(fits);
+        mtu.map(Self).ok_or(OutOfRange {
+            what: "mtu",
+            allowed: "1280 to 9000",
+            value,
+        })
+    }
+}
+
+impl From<Mtu> for u16 {
+    fn from(mtu: Mtu) -> Self {
+        mtu.0
+    }
+}
+
+impl JsonSchema for Mtu {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Mtu".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "minimum": 1280, "maximum": 9000 })
+    }
+}
+
 /// Where hosts reach one instance, or any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -92,7 +143,11 @@ pub struct PublicEndpoint {
     pub host: String,
     /// The WireGuard port; what the instance reports, else 51820, when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
+    pub port: Option<NonZeroU16>,
+    /// The address the instance listens on, where it is behind a translation; `host` if that is
+    /// an address, every address otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<IpAddr>,
 }
 
 /// Where clients reach the listeners.
@@ -118,10 +173,9 @@ pub struct GatewayPorts {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PortRange {
     /// The first.
-    #[schemars(range(min = 1))]
-    pub from: u16,
+    pub from: NonZeroU16,
     /// The last.
-    pub to: u16,
+    pub to: NonZeroU16,
 }
 
 /// One process of a gateway: its identity, its key, its overlay addresses.
@@ -131,6 +185,7 @@ pub struct Instance {
     /// Its name.
     pub name: String,
     /// The identity it enrolled with.
+    #[serde(default)]
     pub identity: Identity,
     /// WireGuard public keys, base64; the first is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

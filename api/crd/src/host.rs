@@ -54,8 +54,10 @@ impl EdgeHostSpec {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Identity {
     /// A UUID made at enrolment; it stands in the certificate's SAN.
+    #[serde(default)]
     pub uid: String,
     /// The Ed25519 public key, PEM.
+    #[serde(default)]
     pub public_key: String,
     /// The serial of the last certificate, hexadecimal.
     #[serde(default)]

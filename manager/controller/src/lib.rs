@@ -1,4 +1,7 @@
 //! The manager role: stores, plans, agent API.
 
-/// Objects, their layers, and the directory that holds them.
+pub mod ipam;
+pub mod managers;
+pub mod plan;
+pub mod snapshot;
 pub mod store;

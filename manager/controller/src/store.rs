@@ -8,7 +8,7 @@ pub mod directory;
 pub mod document;
 pub mod files;
 pub mod key;
-mod merge;
+pub mod merge;
 pub mod watch;
 
 use std::collections::BTreeMap;
@@ -132,7 +132,11 @@ impl Layers {
             merge::over(&mut value, owned);
         }
         if let Some(user) = &self.user {
-            merge::over(&mut value, &user.value);
+            let mut user = user.value.clone();
+            if !self.owned.is_empty() {
+                drop_blank_endpoint(&mut user);
+            }
+            merge::over(&mut value, &user);
         }
         if let Some(status) = &self.status {
             merge::over(&mut value, status);
@@ -154,5 +158,20 @@ impl Layers {
     /// The layers together make no such object; each alone may.
     pub fn in_force<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_value(self.effective())
+    }
+}
+
+/// A blank endpoint a user wrote (`host: ""`) says nothing, and does not hide the one that was
+/// filled.
+fn drop_blank_endpoint(document: &mut Value) {
+    let Some(spec) = document.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let host = spec
+        .get("controlPlaneEndpoint")
+        .map(|endpoint| endpoint.get("host"));
+    let blank = host.is_some_and(|host| host.is_none_or(|host| host == "" || host.is_null()));
+    if blank {
+        spec.remove("controlPlaneEndpoint");
     }
 }

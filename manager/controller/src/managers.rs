@@ -1,0 +1,19 @@
+//! The field managers: each owns one layer of an object and nobody else writes it.
+
+/// Endpoints: what was decided of a LoadBalancer, and the fill of a blank endpoint.
+pub const ENDPOINT: &str = "kedge-endpoint";
+/// What was last asked for with a LoadBalancer, to know it after the asker is gone.
+pub const GIVEN: &str = "kedge-given";
+/// Overlay addresses.
+pub const OVERLAY: &str = "kedge-overlay";
+/// The generation of the desired state of hosts and gateways.
+pub const CONFIG: &str = "kedge-config";
+/// Identities.
+pub const ENROL: &str = "kedge-enrol";
+/// Enrolment tokens.
+pub const TOKEN: &str = "kedge-token";
+/// The certificate authority.
+pub const CA: &str = "kedge-ca";
+
+/// The managers whose layers a plan decides; the others belong to the agent API.
+pub const PLANNED: [&str; 4] = [ENDPOINT, GIVEN, OVERLAY, CONFIG];

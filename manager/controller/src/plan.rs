@@ -1,0 +1,214 @@
+//! Decisions: `plan(&Snapshot) -> Plan`, without files, Kubernetes or a clock.
+//!
+//! Law: carry out a plan's writes on the objects it was made from, and the next plan writes
+//! nothing.
+//!
+//! ```text
+//! snapshot ─► reports ─► cases ─► endpoint (ledger) ─► targets, slots ─► overlay ─► desired state
+//!                                                                              └─► status ─► writes
+//! ```
+
+pub mod balancer;
+pub mod because;
+pub mod config;
+mod desired;
+pub mod endpoint;
+pub mod gateway;
+mod health;
+pub mod ledger;
+pub mod overlay;
+mod report;
+mod reserve;
+pub mod slots;
+mod status;
+pub mod targets;
+mod vip;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kedge_control::{
+    agent::{GatewayConfig, HostConfig},
+    local::FleetEndpoint,
+};
+use kedge_core::Problem;
+use kedge_crd::{Condition, balancer::Mode};
+
+use crate::{
+    snapshot::Snapshot,
+    store::{Name, Write},
+};
+use balancer::{Balancer, Case};
+use desired::Desired;
+use endpoint::Decided;
+use ledger::Ledger;
+use targets::{HostIndex, Target};
+
+pub use because::Because;
+pub use endpoint::EndpointPlan;
+
+/// What follows from a snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// What to write, in this order.
+    pub writes: Vec<Write>,
+    /// The desired state of every enrolled host.
+    pub hosts: BTreeMap<Name, HostConfig>,
+    /// The desired state of every gateway instance, by gateway and instance.
+    pub gateways: BTreeMap<(Name, String), GatewayConfig>,
+    /// Every cluster's endpoint, for people.
+    pub endpoints: Vec<FleetEndpoint>,
+    /// The conditions of every host, for people.
+    pub host_conditions: BTreeMap<Name, Vec<Condition>>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// A LoadBalancer with everything decided about it.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// Its cluster.
+    pub cluster: Name,
+    /// The LoadBalancer.
+    pub balancer: Balancer,
+    /// The endpoint.
+    pub decided: Decided,
+    /// The hosts.
+    pub targets: Vec<Target>,
+    /// The host that holds the VIP.
+    pub holder: Option<Name>,
+}
+
+/// Everything that was decided on the way to a plan.
+struct Decisions<'a> {
+    cases: &'a [Case],
+    decided: &'a [Decided],
+    services: &'a [Service],
+    ledger: &'a Ledger,
+}
+
+/// Decides everything.
+#[must_use]
+pub fn plan(snapshot: &Snapshot) -> Plan {
+    let mut next = snapshot.clone();
+    report::take(&mut next);
+    let mut cases = balancer::cases(&next);
+    let (decided, ledger) = decide(&next, &mut cases);
+    let mut services = services(&next, &cases, &decided);
+    overlay::assign(&mut next);
+    let mut plan = Plan {
+        problems: next.problems.clone(),
+        ..Plan::default()
+    };
+    configure(&mut next, &services, &mut plan);
+    for service in &mut services {
+        service.holder = health::holder(&next, service);
+    }
+    // The holder of a VIP comes first among a listener's members.
+    configure_gateways(&mut next, &services, &mut plan);
+    let mut wanted = Desired::default();
+    desired::endpoints(&next, &cases, &decided, &services, &mut wanted);
+    desired::records(&next, &mut wanted);
+    let decisions = Decisions {
+        cases: &cases,
+        decided: &decided,
+        services: &services,
+        ledger: &ledger,
+    };
+    status::write(&next, &decisions, &mut plan, &mut wanted);
+    plan.writes = wanted.writes(&snapshot.objects, next.incomplete());
+    plan
+}
+
+fn decide(snapshot: &Snapshot, cases: &mut [Case]) -> (Vec<Decided>, Ledger) {
+    let mut ledger = Ledger::new(snapshot, cases);
+    let mut served: BTreeMap<Name, Name> = BTreeMap::new();
+    // Those that were decided earlier come first: a new wish waits behind them.
+    let mut order: Vec<usize> = (0..cases.len()).collect();
+    let is_new = |index: &usize| {
+        let asked = cases.get(*index).and_then(|case| case.asked.as_ref().ok());
+        asked.is_none_or(|balancer| balancer.kept.endpoint.is_none())
+    };
+    order.sort_by_key(is_new);
+    let mut decided: BTreeMap<usize, Decided> = BTreeMap::new();
+    for index in order {
+        let Some(case) = cases.get_mut(index) else {
+            continue;
+        };
+        let other = served.get(&case.cluster).cloned();
+        decided.insert(
+            index,
+            endpoint::plan(snapshot, &mut ledger, case, other.as_ref()),
+        );
+        if let Ok(balancer) = &case.asked {
+            let name = || balancer.name.clone();
+            served.entry(case.cluster.clone()).or_insert_with(name);
+        }
+    }
+    (decided.into_values().collect(), ledger)
+}
+
+fn services(snapshot: &Snapshot, cases: &[Case], decided: &[Decided]) -> Vec<Service> {
+    let index = HostIndex::new(snapshot);
+    let asked = cases.iter().zip(decided).filter_map(|(case, decided)| {
+        let balancer = case.asked.as_ref().ok()?;
+        let targets = targets::targets(snapshot, &index, balancer);
+        let mut balancer = balancer.clone();
+        if let (Some(Mode::Vip), Some(vip)) = (balancer.spec.mode, balancer.spec.vip.as_mut())
+            && vip.address.is_some()
+        {
+            let serving = targets.iter().filter_map(Target::serving);
+            let hosts: BTreeSet<&str> = serving.map(|host| host.name.as_str()).collect();
+            vip.slots = slots::assign(&vip.slots, &hosts);
+        }
+        Some(Service {
+            cluster: case.cluster.clone(),
+            balancer,
+            decided: decided.clone(),
+            targets,
+            holder: None,
+        })
+    });
+    asked.collect()
+}
+
+fn configure(next: &mut Snapshot, services: &[Service], plan: &mut Plan) {
+    let enrolled: Vec<Name> = next
+        .hosts
+        .iter()
+        .filter(|(_, host)| host.spec.identity.is_some())
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in enrolled {
+        let Some(host) = next.hosts.get(&name) else {
+            continue;
+        };
+        let mut config = config::host(next, services, &name, host);
+        let mark = config::mark(host.spec.config.as_ref(), &config);
+        config.generation = mark.generation;
+        plan.hosts.insert(name.clone(), config);
+        if let Some(host) = next.hosts.get_mut(&name) {
+            host.spec.config = Some(mark);
+        }
+    }
+}
+
+fn configure_gateways(next: &mut Snapshot, services: &[Service], plan: &mut Plan) {
+    let before = next.clone();
+    for (name, gateway) in &mut next.gateways {
+        let last = gateway.clone();
+        for instance in &mut gateway.spec.instances {
+            if instance.identity.uid.is_empty() {
+                continue;
+            }
+            let mut config = config::gateway(&before, services, name, &last, instance);
+            let mark = config::mark(instance.config.as_ref(), &config);
+            config.generation = mark.generation;
+            plan.gateways
+                .insert((name.clone(), instance.name.clone()), config);
+            instance.config = Some(mark);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! Why an endpoint is what it is: data, rendered as a reason (a word) and a sentence.
+
+use std::{fmt, net::IpAddr};
+
+use kedge_core::Code;
+use kedge_crd::Endpoint;
+
+use crate::store::{Name, ObjectKey};
+
+/// Why a decision about an endpoint fell as it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant's sentence is its documentation")]
+pub enum Because {
+    NotAsked,
+    Paused {
+        by: String,
+    },
+    ManagedElsewhere {
+        by: String,
+    },
+    ClusterMissing {
+        cluster: String,
+    },
+    NoInfrastructureRef,
+    InfraMissing {
+        infra: ObjectKey,
+    },
+    ModeUnset,
+    ModeUnknown {
+        text: String,
+    },
+    UserSet {
+        at: String,
+        endpoint: Endpoint,
+    },
+    HostWithoutPort {
+        at: String,
+        host: String,
+    },
+    UsersDisagree {
+        one: Endpoint,
+        other: Endpoint,
+    },
+    OtherEndpoint {
+        at: String,
+        theirs: Endpoint,
+        ours: Option<Endpoint>,
+    },
+    ServedBy {
+        other: Name,
+    },
+    FromPool {
+        pool: String,
+        address: IpAddr,
+    },
+    ExplicitVip {
+        address: IpAddr,
+    },
+    AddressTaken {
+        address: IpAddr,
+        by: Name,
+    },
+    AddressFamily {
+        address: IpAddr,
+    },
+    PoolUnset,
+    PoolMissing {
+        pool: Name,
+    },
+    PoolForeign {
+        kind: String,
+        name: String,
+    },
+    PoolForbidden {
+        pool: String,
+        tenant: String,
+    },
+    PoolInvalid {
+        pool: String,
+        error: String,
+    },
+    PoolExhausted {
+        pool: String,
+        total: u64,
+    },
+    VridsExhausted {
+        pool: String,
+    },
+    ThroughGateway {
+        gateway: Name,
+        port: u16,
+    },
+    GatewayUnset,
+    GatewayMissing {
+        gateway: Name,
+    },
+    GatewayNoAddress {
+        gateway: Name,
+    },
+    PortsExhausted {
+        gateway: Name,
+        from: u16,
+        to: u16,
+    },
+    Reserved {
+        host: String,
+        address: String,
+        of: String,
+    },
+    ExplicitHost {
+        host: String,
+    },
+    NoHost {
+        wanted: String,
+    },
+    HostHasNoAddress {
+        host: String,
+    },
+}
+
+impl Because {
+    /// The reason as it stands in the condition `EndpointPublished`.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::NotAsked => "NotAsked",
+            Self::Paused { .. } => "Paused",
+            Self::ManagedElsewhere { .. }
+            | Self::PoolForbidden { .. }
+            | Self::AddressFamily { .. } => "Forbidden",
+            Self::ClusterMissing { .. }
+            | Self::NoInfrastructureRef
+            | Self::InfraMissing { .. }
+            | Self::ModeUnset
+            | Self::ModeUnknown { .. } => "WaitingForOwner",
+            Self::UserSet { .. } => "UserProvided",
+            Self::HostWithoutPort { .. }
+            | Self::UsersDisagree { .. }
+            | Self::OtherEndpoint { .. }
+            | Self::ServedBy { .. }
+            | Self::AddressTaken { .. } => "Conflict",
+            Self::FromPool { .. }
+            | Self::ExplicitVip { .. }
+            | Self::ThroughGateway { .. }
+            | Self::Reserved { .. }
+            | Self::ExplicitHost { .. } => "Published",
+            Self::PoolUnset
+            | Self::PoolMissing { .. }
+            | Self::PoolForeign { .. }
+            | Self::PoolInvalid { .. } => "WaitingForPool",
+            Self::PoolExhausted { .. } | Self::VridsExhausted { .. } => "PoolExhausted",
+            Self::GatewayUnset
+            | Self::GatewayMissing { .. }
+            | Self::GatewayNoAddress { .. }
+            | Self::PortsExhausted { .. } => "WaitingForGateway",
+            Self::NoHost { .. } | Self::HostHasNoAddress { .. } => "WaitingForHost",
+        }
+    }
+
+    /// The code, where it is a problem.
+    #[must_use]
+    pub const fn code(&self) -> Option<Code> {
+        match self {
+            Self::NotAsked
+            | Self::Paused { .. }
+            | Self::UserSet { .. }
+            | Self::FromPool { .. }
+            | Self::ExplicitVip { .. }
+            | Self::ThroughGateway { .. }
+            | Self::Reserved { .. }
+            | Self::ExplicitHost { .. }
+            | Self::ManagedElsewhere { .. } => None,
+            Self::ModeUnset | Self::ModeUnknown { .. } => Some(Code::CapiMode),
+            Self::HostWithoutPort { .. }
+            | Self::UsersDisagree { .. }
+            | Self::OtherEndpoint { .. }
+            | Self::ServedBy { .. } => Some(Code::CapiEndpointConflict),
+            Self::AddressTaken { .. } => Some(Code::IpamAddressTaken),
+            Self::PoolUnset | Self::PoolMissing { .. } | Self::PoolForeign { .. } => {
+                Some(Code::IpamPoolMissing)
+            }
+            Self::PoolInvalid { .. } | Self::PoolForbidden { .. } | Self::AddressFamily { .. } => {
+                Some(Code::IpamPoolInvalid)
+            }
+            Self::PoolExhausted { .. } | Self::VridsExhausted { .. } => {
+                Some(Code::IpamPoolExhausted)
+            }
+            Self::ClusterMissing { .. }
+            | Self::NoInfrastructureRef
+            | Self::InfraMissing { .. }
+            | Self::GatewayUnset
+            | Self::GatewayMissing { .. }
+            | Self::GatewayNoAddress { .. }
+            | Self::PortsExhausted { .. }
+            | Self::NoHost { .. }
+            | Self::HostHasNoAddress { .. } => Some(Code::CapiWaiting),
+        }
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAsked => f.write_str(
+                "nobody asked: no LoadBalancer names the cluster and its infrastructure cluster has no annotation kedge.dev/endpoint-mode",
+            ),
+            Self::Paused { by } => write!(f, "{by} is paused: nothing is changed"),
+            Self::ManagedElsewhere { by } => {
+                write!(f, "the infrastructure cluster is managed by `{by}`")
+            }
+            Self::ClusterMissing { cluster } => write!(f, "there is no Cluster {cluster}"),
+            Self::NoInfrastructureRef => f.write_str("the Cluster has no spec.infrastructureRef"),
+            Self::InfraMissing { infra } => write!(f, "there is no {infra}"),
+            Self::ModeUnset => f.write_str("the LoadBalancer has no spec.mode"),
+            Self::ModeUnknown { text } => write!(
+                f,
+                "kedge.dev/endpoint-mode is `{text}`; it must be VIP, Tunnel or HostAddress"
+            ),
+            Self::UserSet { at, endpoint } => write!(f, "{at} says {endpoint}; a user's value is kept"),
+            Self::HostWithoutPort { at, host } => write!(
+                f,
+                "{at} has the host {host} but no valid port; a user's value is kept, so the port is the user's to set"
+            ),
+            Self::UsersDisagree { one, other } => write!(
+                f,
+                "the infrastructure cluster says {one} and the LoadBalancer says {other}"
+            ),
+            Self::OtherEndpoint { at, theirs, ours: Some(ours) } => {
+                write!(f, "{at} already has {theirs}, which is not {ours}")
+            }
+            Self::OtherEndpoint { at, theirs, ours: None } => write!(
+                f,
+                "{at} already has {theirs}; set the LoadBalancer's spec.endpoint to it if Kedge shall serve it"
+            ),
+            Self::ServedBy { other } => write!(f, "the LoadBalancer {other} already serves the cluster"),
+            Self::FromPool { pool, address } => {
+                write!(f, "{address} was the lowest free address of VIPPool {pool}")
+            }
+            Self::ExplicitVip { address } => write!(f, "{address} is asked for as the VIP"),
+            Self::AddressTaken { address, by } => {
+                write!(f, "{address} is already the VIP of LoadBalancer {by}")
+            }
+            Self::AddressFamily { address } => {
+                write!(f, "{address} is an IPv6 address; VIPs are IPv4")
+            }
+            Self::PoolUnset => f.write_str("no pool is named: set kedge.dev/vip-pool or spec.vip.poolRef"),
+            Self::PoolMissing { pool } => write!(f, "there is no VIPPool {pool}"),
+            Self::PoolForeign { kind, name } => write!(
+                f,
+                "the pool {kind} {name} is served by another provider, and none runs on a directory; use a VIPPool"
+            ),
+            Self::PoolForbidden { pool, tenant } => {
+                write!(f, "tenant {tenant} may not use VIPPool {pool}")
+            }
+            Self::PoolInvalid { pool, error } => write!(f, "VIPPool {pool} is not usable: {error}"),
+            Self::PoolExhausted { pool, total } => {
+                write!(f, "VIPPool {pool} has 0 of {total} addresses free")
+            }
+            Self::VridsExhausted { pool } => write!(f, "VIPPool {pool} has no virtual router id free"),
+            Self::ThroughGateway { gateway, port } => {
+                write!(f, "port {port} of EdgeGateway {gateway} was the lowest free one")
+            }
+            Self::GatewayUnset => f.write_str(
+                "no gateway is named: set kedge.dev/gateway, spec.gatewayRef, or the tenant's gatewayRef",
+            ),
+            Self::GatewayMissing { gateway } => write!(f, "there is no EdgeGateway {gateway}"),
+            Self::GatewayNoAddress { gateway } => write!(
+                f,
+                "EdgeGateway {gateway} has neither service.addresses nor tunnel.publicEndpoints"
+            ),
+            Self::PortsExhausted { gateway, from, to } => {
+                write!(f, "EdgeGateway {gateway} has no port free in {from} to {to}")
+            }
+            Self::Reserved { host, address, of } => {
+                write!(f, "{host} was the first host by name of {of}; it reports {address}")
+            }
+            Self::ExplicitHost { host } => write!(f, "{host} is asked for"),
+            Self::NoHost { wanted } => write!(f, "no host is heard of with an address among {wanted}"),
+            Self::HostHasNoAddress { host } => {
+                write!(f, "the reserved host {host} reports no address of the wanted type")
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The desired state of hosts and gateway instances.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use ipnet::IpNet;
+use kedge_control::{
+    agent::{GatewayConfig, HealthMode, HostConfig, PeerConfig, TunnelConfig, VipConfig},
+    balance::{Listener, Member},
+};
+use kedge_core::vip::AdvertInterval;
+use kedge_crd::{
+    EdgeGateway, EdgeHost,
+    balancer::{Health, Mode},
+    gateway::{DEFAULT_KEEPALIVE_SECONDS, DEFAULT_MTU, DEFAULT_PORT, Instance, PublicEndpoint},
+    host::ConfigMark,
+};
+use serde::Serialize;
+
+use super::{Service, endpoint::ports, overlay::gateway_of, slots};
+use crate::{snapshot::Snapshot, store::Name};
+
+/// What a host must do, but for the generation.
+#[must_use]
+pub fn host(snapshot: &Snapshot, services: &[Service], name: &Name, host: &EdgeHost) -> HostConfig {
+    let mut vips: Vec<VipConfig> = services
+        .iter()
+        .filter_map(|service| vip(service, name, host))
+        .collect();
+    vips.sort_by(|a, b| a.name.cmp(&b.name));
+    HostConfig {
+        generation: 0,
+        vips,
+        tunnel: host_tunnel(snapshot, name, host),
+        ca_bundle: snapshot.ca_bundle.clone(),
+    }
+}
+
+/// What a gateway instance must do, but for the generation.
+#[must_use]
+pub fn gateway(
+    snapshot: &Snapshot,
+    services: &[Service],
+    name: &Name,
+    gateway: &EdgeGateway,
+    instance: &Instance,
+) -> GatewayConfig {
+    let peers: Vec<PeerConfig> = snapshot
+        .hosts
+        .iter()
+        .filter(|(host_name, host)| {
+            host.spec.identity.is_some()
+                && host.spec.is_active()
+                && gateway_of(snapshot, host_name, host).as_ref() == Some(name)
+        })
+        .filter_map(|(host_name, host)| {
+            Some(PeerConfig {
+                name: peer_name(host_name),
+                public_key: host.spec.tunnel.public_keys.first()?.clone(),
+                endpoint: None,
+                allowed_ips: host.spec.tunnel.addresses.clone(),
+                keepalive_seconds: 0,
+            })
+        })
+        .collect();
+    let address = listen_address(gateway, instance);
+    let mut listeners: Vec<Listener> = services
+        .iter()
+        .flat_map(|service| listeners(snapshot, service, name, address))
+        .collect();
+    listeners.sort();
+    GatewayConfig {
+        generation: 0,
+        tunnel: Some(TunnelConfig {
+            addresses: instance.addresses.clone(),
+            mtu: gateway.spec.tunnel.mtu.unwrap_or(DEFAULT_MTU).get(),
+            peers,
+        }),
+        listeners,
+        ca_bundle: snapshot.ca_bundle.clone(),
+    }
+}
+
+/// The name of a host's peer and member at its gateway: unique over all tenants.
+#[must_use]
+pub fn peer_name(host: &Name) -> String {
+    host.to_string()
+}
+
+/// The mark of a desired state: the generation grows when the content differs from the last one.
+pub fn mark(last: Option<&ConfigMark>, config: &impl Serialize) -> ConfigMark {
+    let text = serde_json::to_vec(config).unwrap_or_default();
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &text);
+    let digest = URL_SAFE_NO_PAD.encode(digest.as_ref());
+    match last {
+        Some(last) if last.digest == digest => last.clone(),
+        last => ConfigMark {
+            generation: last.map_or(0, |last| last.generation) + 1,
+            digest,
+        },
+    }
+}
+
+/// A VIP's name on its hosts: the LoadBalancer's, made to fit.
+#[must_use]
+pub fn vip_name(balancer: &Name) -> String {
+    let fits = balancer.name.parse::<kedge_core::Name>().is_ok();
+    if fits {
+        return balancer.name.clone();
+    }
+    let plain = balancer.name.replace('.', "-");
+    let mut name = format!("vip-{plain}");
+    name.truncate(63);
+    name
+}
+
+fn vip(service: &Service, name: &Name, host: &EdgeHost) -> Option<VipConfig> {
+    let spec = &service.balancer.spec;
+    let vip = spec.vip.as_ref().filter(|_| spec.mode == Some(Mode::Vip))?;
+    let (address, vrid) = (vip.address?, vip.vrid?);
+    let serving = service.targets.iter().filter_map(|target| target.serving());
+    if !serving.into_iter().any(|target| target == name) {
+        return None;
+    }
+    let interval = vip
+        .advert_interval_seconds
+        .map_or(AdvertInterval::DEFAULT, |seconds| seconds.interval());
+    let wished = host.spec.vrrp.as_ref().and_then(|vrrp| vrrp.priority);
+    let slot = vip.slots.get(&name.name).copied().unwrap_or(0);
+    Some(VipConfig {
+        name: vip_name(&service.balancer.name),
+        addresses: vec![address],
+        vrid,
+        priority: wished.unwrap_or_else(|| slots::priority(slot, interval)),
+        advert_interval_seconds: f64::from(interval.centis()) / 100.0,
+        interface: vip.interface.clone(),
+        health: match vip.health.unwrap_or_default() {
+            Health::Auto => HealthMode::Auto,
+            Health::None => HealthMode::None,
+        },
+    })
+}
+
+fn host_tunnel(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<TunnelConfig> {
+    let gateway = snapshot.gateways.get(&gateway_of(snapshot, name, host)?)?;
+    let tunnel = &gateway.spec.tunnel;
+    let peers = gateway.spec.instances.iter().filter_map(|instance| {
+        Some(PeerConfig {
+            name: instance.name.clone(),
+            public_key: instance.public_keys.first()?.clone(),
+            endpoint: public_endpoint(gateway, instance),
+            allowed_ips: instance.addresses.clone(),
+            keepalive_seconds: tunnel
+                .keepalive_seconds
+                .unwrap_or(DEFAULT_KEEPALIVE_SECONDS),
+        })
+    });
+    Some(TunnelConfig {
+        addresses: host.spec.tunnel.addresses.clone(),
+        mtu: tunnel.mtu.unwrap_or(DEFAULT_MTU).get(),
+        peers: peers.collect(),
+    })
+}
+
+/// Where hosts reach an instance: the endpoint that names it, else the one that names none.
+fn endpoint_of<'a>(gateway: &'a EdgeGateway, instance: &Instance) -> Option<&'a PublicEndpoint> {
+    let all = &gateway.spec.tunnel.public_endpoints;
+    let named = |endpoint: &&PublicEndpoint| endpoint.instance.as_ref() == Some(&instance.name);
+    all.iter()
+        .find(named)
+        .or_else(|| all.iter().find(|endpoint| endpoint.instance.is_none()))
+}
+
+fn public_endpoint(gateway: &EdgeGateway, instance: &Instance) -> Option<String> {
+    let endpoint = endpoint_of(gateway, instance)?;
+    let reported = gateway
+        .status
+        .instances
+        .iter()
+        .find(|status| status.name == instance.name)
+        .map(|status| status.listen_port)
+        .filter(|port| *port != 0);
+    let port = endpoint
+        .port
+        .map(u16::from)
+        .or(reported)
+        .unwrap_or(DEFAULT_PORT.get());
+    let host = &endpoint.host;
+    Some(if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    })
+}
+
+fn listen_address(gateway: &EdgeGateway, instance: &Instance) -> IpAddr {
+    let endpoint = endpoint_of(gateway, instance);
+    let address =
+        endpoint.and_then(|endpoint| endpoint.listen.or_else(|| endpoint.host.parse().ok()));
+    address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+}
+
+fn listeners(
+    snapshot: &Snapshot,
+    service: &Service,
+    gateway: &Name,
+    address: IpAddr,
+) -> Vec<Listener> {
+    let uses = match &service.decided.gateway {
+        Some(Ok(used)) => used.name == *gateway,
+        _ => false,
+    };
+    if !uses {
+        return Vec::new();
+    }
+    let name = &service.balancer.name;
+    let spec = &service.balancer.spec;
+    let ports = ports(spec, None).into_iter().filter_map(|port| {
+        let listener = spec.listeners.get(&port.name)?;
+        let target = port.target_port.unwrap_or(port.port).get();
+        Some(Listener {
+            name: format!("{name}/{}", port.name),
+            address,
+            port: listener.get(),
+            members: members(snapshot, service, gateway, target),
+        })
+    });
+    ports.collect()
+}
+
+/// The hosts behind a listener, the present holder of the VIP first.
+fn members(snapshot: &Snapshot, service: &Service, gateway: &Name, port: u16) -> Vec<Member> {
+    let serving = service.targets.iter().filter_map(|target| target.serving());
+    let mut members: BTreeMap<(bool, &Name), Member> = BTreeMap::new();
+    for name in serving {
+        let Some(host) = snapshot.hosts.get(name) else {
+            continue;
+        };
+        let address = host.spec.tunnel.addresses.first().map(IpNet::addr);
+        let reachable = gateway_of(snapshot, name, host).as_ref() == Some(gateway);
+        if let (Some(address), true) = (address, reachable) {
+            let member = Member {
+                host: peer_name(name),
+                address,
+                port,
+            };
+            members.insert((service.holder.as_ref() != Some(name), name), member);
+        }
+    }
+    members.into_values().collect()
+}

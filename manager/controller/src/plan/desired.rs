@@ -1,0 +1,277 @@
+//! The documents a plan wants, and the writes that make them so.
+
+use std::collections::BTreeMap;
+
+use kedge_crd::{
+    EdgeGatewaySpec, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
+    balancer::{ReservedHost, Vip},
+    capi::{self, CLUSTER_NAME_LABEL},
+};
+use serde_json::{Map, Value, json};
+
+use super::{Case, Decided, EndpointPlan, Service};
+use crate::{
+    managers,
+    snapshot::{Snapshot, key},
+    store::{Layer, Name, ObjectKey, Objects, Write},
+};
+
+/// The layers a plan wants, all of them.
+#[derive(Debug, Default)]
+pub struct Desired(BTreeMap<(ObjectKey, Layer), Value>);
+
+impl Desired {
+    /// Wants these fields of a spec to be owned by `manager`.
+    pub fn own(&mut self, key: &ObjectKey, api_version: &str, manager: &str, spec: Value) {
+        let content = document(key, api_version, "spec", spec);
+        self.0
+            .insert((key.clone(), Layer::Owned(manager.to_owned())), content);
+    }
+
+    /// Wants this status.
+    pub fn status<S: Resource>(&mut self, name: &Name, status: Value) {
+        let key = key::<S>(name);
+        let content = document(&key, &S::api_version(), "status", status);
+        self.0.insert((key, Layer::Status), content);
+    }
+
+    /// Wants a layer to stay as it is, unless something else is wanted of it.
+    fn retain(&mut self, objects: &Objects, key: &ObjectKey, manager: &str) {
+        let layer = Layer::Owned(manager.to_owned());
+        if let Some(content) = objects.content(key, &layer) {
+            self.0
+                .entry((key.clone(), layer))
+                .or_insert_with(|| content.clone());
+        }
+    }
+
+    /// The writes that make it so. What was chosen is written before what is published from it,
+    /// status after both, and nothing is removed while a document is unreadable.
+    #[must_use]
+    pub fn writes(self, objects: &Objects, incomplete: bool) -> Vec<Write> {
+        let mut writes: Vec<Write> = Vec::new();
+        if !incomplete {
+            for (key, layers) in &objects.by_key {
+                let owned = layers
+                    .owned
+                    .keys()
+                    .filter(|manager| managers::PLANNED.contains(&manager.as_str()));
+                let owned = owned.map(|manager| Layer::Owned(manager.clone()));
+                for layer in owned.chain(layers.status.is_some().then_some(Layer::Status)) {
+                    if !self.0.contains_key(&(key.clone(), layer.clone())) {
+                        let key = key.clone();
+                        writes.push(Write {
+                            key,
+                            layer,
+                            content: None,
+                        });
+                    }
+                }
+            }
+        }
+        for ((key, layer), content) in self.0 {
+            if objects.content(&key, &layer) != Some(&content) {
+                let content = Some(content);
+                writes.push(Write {
+                    key,
+                    layer,
+                    content,
+                });
+            }
+        }
+        writes.sort_by_key(rank);
+        writes
+    }
+}
+
+/// Endpoints: what was chosen for each LoadBalancer, and the fill.
+pub fn endpoints(
+    snapshot: &Snapshot,
+    cases: &[Case],
+    decided: &[Decided],
+    services: &[Service],
+    wanted: &mut Desired,
+) {
+    for service in services {
+        let balancer = &service.balancer;
+        let key = key::<LoadBalancerSpec>(&balancer.name);
+        let api_version = LoadBalancerSpec::api_version();
+        wanted.own(&key, &api_version, managers::GIVEN, value(&balancer.given));
+        if let Some(kept) = kept(service) {
+            wanted.own(&key, &api_version, managers::ENDPOINT, value(&kept));
+        }
+    }
+    for (case, decided) in cases.iter().zip(decided) {
+        fill(snapshot, case, &decided.plan, wanted);
+    }
+    for case in cases {
+        let Some(infra) = &case.infra else { continue };
+        if infra.written.host.is_empty() {
+            wanted.retain(&snapshot.objects, &infra.key, managers::ENDPOINT);
+            wanted.retain(
+                &snapshot.objects,
+                &cluster_key(&case.cluster),
+                managers::ENDPOINT,
+            );
+        }
+    }
+}
+
+/// Overlay addresses and the marks of desired states.
+pub fn records(snapshot: &Snapshot, wanted: &mut Desired) {
+    for (name, host) in &snapshot.hosts {
+        if host.spec.identity.is_none() {
+            continue;
+        }
+        let key = key::<EdgeHostSpec>(name);
+        let api_version = EdgeHostSpec::api_version();
+        if !host.spec.tunnel.addresses.is_empty() {
+            let spec = json!({"tunnel": {"addresses": host.spec.tunnel.addresses}});
+            wanted.own(&key, &api_version, managers::OVERLAY, spec);
+        }
+        wanted.own(
+            &key,
+            &api_version,
+            managers::CONFIG,
+            json!({"config": host.spec.config}),
+        );
+    }
+    for (name, gateway) in &snapshot.gateways {
+        let enrolled = gateway.spec.instances.iter();
+        let enrolled: Vec<_> = enrolled
+            .filter(|instance| !instance.identity.uid.is_empty())
+            .collect();
+        if enrolled.is_empty() {
+            continue;
+        }
+        let key = key::<EdgeGatewaySpec>(name);
+        let api_version = EdgeGatewaySpec::api_version();
+        let addresses: Vec<Value> = enrolled
+            .iter()
+            .map(|instance| json!({"name": instance.name, "addresses": instance.addresses}))
+            .collect();
+        let marks: Vec<Value> = enrolled
+            .iter()
+            .map(|instance| json!({"name": instance.name, "config": instance.config}))
+            .collect();
+        wanted.own(
+            &key,
+            &api_version,
+            managers::OVERLAY,
+            json!({"instances": addresses}),
+        );
+        wanted.own(
+            &key,
+            &api_version,
+            managers::CONFIG,
+            json!({"instances": marks}),
+        );
+    }
+}
+
+/// The decisions about a LoadBalancer that must survive, if there are any.
+fn kept(service: &Service) -> Option<LoadBalancerSpec> {
+    let spec = &service.balancer.spec;
+    let vip = spec
+        .vip
+        .as_ref()
+        .filter(|vip| vip.address.is_some())
+        .map(|vip| Vip {
+            address: vip.address,
+            vrid: vip.vrid,
+            slots: vip.slots.clone(),
+            ..Vip::default()
+        });
+    let host = spec
+        .host_address
+        .as_ref()
+        .and_then(|reserved| reserved.host.clone());
+    let endpoint = match &service.decided.plan {
+        EndpointPlan::Set { endpoint, .. } | EndpointPlan::Keep { endpoint, .. } => Some(endpoint),
+        _ => service.balancer.kept.endpoint.as_ref(),
+    };
+    let decided =
+        endpoint.is_some() || vip.is_some() || host.is_some() || !spec.listeners.is_empty();
+    decided.then(|| LoadBalancerSpec {
+        cluster_name: spec.cluster_name.clone(),
+        mode: spec.mode,
+        endpoint: endpoint.cloned(),
+        vip,
+        gateway_ref: spec.gateway_ref.clone(),
+        host_address: host.map(|host| ReservedHost {
+            host: Some(host),
+            ..ReservedHost::default()
+        }),
+        listeners: spec.listeners.clone(),
+        ..LoadBalancerSpec::default()
+    })
+}
+
+fn fill(snapshot: &Snapshot, case: &Case, plan: &EndpointPlan, wanted: &mut Desired) {
+    if case.asked.is_err() {
+        return;
+    }
+    let endpoint = |endpoint: &Endpoint| json!({"controlPlaneEndpoint": endpoint});
+    if let (
+        EndpointPlan::Set { endpoint: set, .. } | EndpointPlan::Keep { endpoint: set, .. },
+        Some(infra),
+    ) = (plan, &case.infra)
+    {
+        wanted.own(
+            &infra.key,
+            &infra.api_version,
+            managers::ENDPOINT,
+            endpoint(set),
+        );
+    }
+    // No Cluster API core runs on a directory: what it would copy is copied here.
+    if let (Some(set), Some(cluster)) = (plan.endpoint(), snapshot.clusters.get(&case.cluster)) {
+        let in_cluster = cluster.spec.control_plane_endpoint.as_ref();
+        if !in_cluster.is_some_and(Endpoint::is_valid) {
+            let key = cluster_key(&case.cluster);
+            wanted.own(
+                &key,
+                &cluster.api_version,
+                managers::ENDPOINT,
+                endpoint(set),
+            );
+        }
+    }
+}
+
+fn cluster_key(name: &Name) -> ObjectKey {
+    ObjectKey::new(capi::GROUP, "Cluster", name.clone())
+}
+
+fn document(key: &ObjectKey, api_version: &str, part: &str, content: Value) -> Value {
+    let mut meta = Map::new();
+    meta.insert("name".to_owned(), Value::from(key.name.name.clone()));
+    if !key.name.namespace.is_empty() {
+        meta.insert(
+            "namespace".to_owned(),
+            Value::from(key.name.namespace.clone()),
+        );
+    }
+    let cluster = content.get("clusterName").filter(|_| part == "spec");
+    if let Some(cluster) = cluster {
+        meta.insert("labels".to_owned(), json!({CLUSTER_NAME_LABEL: cluster}));
+    }
+    let mut document = Map::new();
+    document.insert("apiVersion".to_owned(), Value::from(api_version));
+    document.insert("kind".to_owned(), Value::from(key.kind.clone()));
+    document.insert("metadata".to_owned(), Value::Object(meta));
+    document.insert(part.to_owned(), content);
+    Value::Object(document)
+}
+
+fn rank(write: &Write) -> u8 {
+    match (&write.layer, write.key.kind == LoadBalancerSpec::KIND) {
+        (Layer::Owned(_), true) => 0,
+        (Layer::Owned(_), false) => 1,
+        (Layer::Status, _) => 2,
+    }
+}
+
+fn value(spec: &LoadBalancerSpec) -> Value {
+    serde_json::to_value(spec).unwrap_or(Value::Null)
+}

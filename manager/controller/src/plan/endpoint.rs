@@ -1,0 +1,440 @@
+//! The endpoint of each cluster: three modes, never over a user's value, always with a reason.
+
+use std::num::NonZeroU16;
+
+use kedge_crd::{
+    Cluster, Endpoint, LoadBalancerSpec,
+    balancer::{API_PORT, ManagementAccess, Mode, Port, TargetKindName},
+    capi::{MANAGED_BY_ANNOTATION, PAUSED_ANNOTATION},
+};
+
+use super::{
+    balancer::{Balancer, Case, Source},
+    because::Because,
+    gateway::{self, GatewayUse},
+    ledger::Ledger,
+    reserve,
+};
+use crate::{
+    snapshot::{Infra, Snapshot},
+    store::Name,
+};
+
+/// What is to be done about a cluster's endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "the fields are the same everywhere: the endpoint and why"
+)]
+pub enum EndpointPlan {
+    /// Nobody asked Kedge.
+    Ignore { because: Because },
+    /// Nothing is changed while the cluster is paused.
+    Pause { because: Because },
+    /// Something is missing.
+    Wait { because: Because },
+    /// Two values contradict each other; nothing is overwritten.
+    Conflict { because: Because },
+    /// A user set it.
+    User {
+        endpoint: Endpoint,
+        because: Because,
+    },
+    /// It was set earlier and stays.
+    Keep {
+        endpoint: Endpoint,
+        because: Because,
+    },
+    /// It is set.
+    Set {
+        endpoint: Endpoint,
+        because: Because,
+    },
+}
+
+impl EndpointPlan {
+    /// The endpoint in force by this plan.
+    #[must_use]
+    pub const fn endpoint(&self) -> Option<&Endpoint> {
+        match self {
+            Self::User { endpoint, .. }
+            | Self::Keep { endpoint, .. }
+            | Self::Set { endpoint, .. } => Some(endpoint),
+            Self::Ignore { .. }
+            | Self::Pause { .. }
+            | Self::Wait { .. }
+            | Self::Conflict { .. } => None,
+        }
+    }
+
+    /// Why.
+    #[must_use]
+    pub const fn because(&self) -> &Because {
+        match self {
+            Self::Ignore { because }
+            | Self::Pause { because }
+            | Self::Wait { because }
+            | Self::Conflict { because }
+            | Self::User { because, .. }
+            | Self::Keep { because, .. }
+            | Self::Set { because, .. } => because,
+        }
+    }
+}
+
+/// A plan with what was found on the way.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The plan.
+    pub plan: EndpointPlan,
+    /// Why the address, port or host does not exist, if so.
+    pub missing: Option<Because>,
+    /// The gateway in use, or why there is none although one is wanted.
+    pub gateway: Option<Result<GatewayUse, Because>>,
+}
+
+/// Decides one case and writes what was chosen into its LoadBalancer's spec.
+pub fn plan(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    case: &mut Case,
+    served_by: Option<&Name>,
+) -> Decided {
+    let balancer = match &mut case.asked {
+        Ok(balancer) => balancer,
+        Err(because) => {
+            let because = because.clone();
+            return Decided::without(unasked(
+                snapshot,
+                &case.cluster,
+                case.infra.as_ref(),
+                because,
+            ));
+        }
+    };
+    let wish = match wish(
+        snapshot,
+        &case.cluster,
+        case.infra.as_ref(),
+        balancer,
+        served_by,
+    ) {
+        Ok(wish) => wish,
+        Err(plan) => {
+            balancer.restrain();
+            let gateway = wants_gateway(balancer).then(|| gateway::in_use(snapshot, balancer));
+            return Decided {
+                gateway,
+                ..Decided::without(plan)
+            };
+        }
+    };
+    let blank_port = case.infra.as_ref().and_then(|infra| infra.written.port());
+    let served = serve(
+        snapshot,
+        ledger,
+        balancer,
+        wish.endpoint.as_ref(),
+        blank_port,
+    );
+    let gateway = wants_gateway(balancer).then(|| {
+        let gateway = gateway::in_use(snapshot, balancer)?;
+        gateway::claim_ports(snapshot, ledger, balancer, &gateway.name, None)?;
+        Ok(gateway)
+    });
+    let missing = served.as_ref().err().cloned();
+    let plan = conclude(balancer, wish, served);
+    Decided {
+        plan,
+        missing,
+        gateway,
+    }
+}
+
+impl Decided {
+    const fn without(plan: EndpointPlan) -> Self {
+        Self {
+            plan,
+            missing: None,
+            gateway: None,
+        }
+    }
+}
+
+/// The ports of a LoadBalancer; the API server's when none are named.
+#[must_use]
+pub fn ports(spec: &LoadBalancerSpec, blank_port: Option<u16>) -> Vec<Port> {
+    if spec.ports.is_empty() {
+        let port = blank_port.filter(|_| spec.mode != Some(Mode::Tunnel));
+        vec![Port {
+            name: "api".to_owned(),
+            port: port.and_then(NonZeroU16::new).unwrap_or(API),
+            target_port: None,
+        }]
+    } else {
+        spec.ports.clone()
+    }
+}
+
+/// What users already said about an endpoint.
+struct Wish {
+    endpoint: Option<Endpoint>,
+    /// Where a user set it on the infrastructure cluster itself, so that there is nothing to fill.
+    filled_at: Option<String>,
+    /// Where else a user set it.
+    set_at: Option<String>,
+    in_cluster: Option<Endpoint>,
+}
+
+/// Looks at what users wrote; ends the plan where that alone decides.
+fn wish(
+    snapshot: &Snapshot,
+    cluster_name: &Name,
+    infra: Option<&Infra>,
+    balancer: &Balancer,
+    served_by: Option<&Name>,
+) -> Result<Wish, EndpointPlan> {
+    let wait = |because| Err(EndpointPlan::Wait { because });
+    let conflict = |because| Err(EndpointPlan::Conflict { because });
+    let Some(cluster) = snapshot.clusters.get(cluster_name) else {
+        return wait(Because::ClusterMissing {
+            cluster: cluster_name.to_string(),
+        });
+    };
+    if let Some(by) = paused(cluster, infra) {
+        return Err(EndpointPlan::Pause {
+            because: Because::Paused { by },
+        });
+    }
+    let Some(infra) = infra else {
+        return wait(infra_missing(cluster));
+    };
+    if let Some(by) = infra
+        .meta
+        .annotations
+        .get(MANAGED_BY_ANNOTATION)
+        .filter(|by| *by != "kedge")
+    {
+        let by = by.escape_debug().to_string();
+        return Err(EndpointPlan::Ignore {
+            because: Because::ManagedElsewhere { by },
+        });
+    }
+    if let Some(other) = served_by {
+        return conflict(Because::ServedBy {
+            other: other.clone(),
+        });
+    }
+    if balancer.spec.mode.is_none() {
+        return wait(Because::ModeUnset);
+    }
+    let at = infra.key.to_string();
+    if !infra.written.host.is_empty() && !infra.written.is_valid() {
+        let host = infra.written.host.escape_debug().to_string();
+        return conflict(Because::HostWithoutPort { at, host });
+    }
+    let valid = |endpoint: &Endpoint| endpoint.is_valid().then(|| endpoint.clone());
+    let in_infra = valid(&infra.written);
+    let in_given = balancer.given.endpoint.as_ref().and_then(valid);
+    let in_cluster = cluster.spec.control_plane_endpoint.as_ref().and_then(valid);
+    if let (Some(one), Some(other)) = (&in_infra, &in_given)
+        && one != other
+    {
+        return conflict(Because::UsersDisagree {
+            one: one.clone(),
+            other: other.clone(),
+        });
+    }
+    let endpoint = in_infra.clone().or_else(|| in_given.clone());
+    let expected = endpoint.as_ref().or(balancer.kept.endpoint.as_ref());
+    if let Some(theirs) = &in_cluster
+        && expected != Some(theirs)
+    {
+        let at = format!("Cluster {cluster_name}");
+        return conflict(Because::OtherEndpoint {
+            at,
+            theirs: theirs.clone(),
+            ours: expected.cloned(),
+        });
+    }
+    if let (Some(theirs), Some(ours)) = (&endpoint, &balancer.kept.endpoint)
+        && theirs != ours
+    {
+        let at = in_infra
+            .as_ref()
+            .map_or_else(|| format!("LoadBalancer {}", balancer.name), |_| at);
+        return conflict(Because::OtherEndpoint {
+            at,
+            theirs: theirs.clone(),
+            ours: Some(ours.clone()),
+        });
+    }
+    Ok(Wish {
+        endpoint,
+        filled_at: in_infra.map(|_| at),
+        set_at: in_given.map(|_| format!("LoadBalancer {}", balancer.name)),
+        in_cluster,
+    })
+}
+
+/// Makes the address, port or reservation exist, and tells the endpoint that follows from it.
+fn serve(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    balancer: &mut Balancer,
+    wish: Option<&Endpoint>,
+    blank_port: Option<u16>,
+) -> Result<(Endpoint, Because), Because> {
+    let first = ports(&balancer.spec, blank_port).into_iter().next();
+    let port = wish
+        .and_then(Endpoint::port)
+        .or(first.map(|port| port.port.get()))
+        .unwrap_or(API_PORT);
+    match balancer.spec.mode {
+        None => Err(Because::ModeUnset),
+        Some(Mode::Vip) => {
+            let wished = wish.and_then(|wish| wish.host.parse().ok());
+            let (address, because) = super::vip::choose(snapshot, ledger, balancer, wished)?;
+            Ok((Endpoint::new(address.to_string(), port), because))
+        }
+        Some(Mode::Tunnel) => {
+            let gateway = gateway::in_use(snapshot, balancer)?;
+            let kept = balancer.kept.endpoint.clone();
+            let wish = wish.or(kept.as_ref());
+            let port = gateway::claim_ports(snapshot, ledger, balancer, &gateway.name, wish)?;
+            let because = Because::ThroughGateway {
+                gateway: gateway.name,
+                port: port.get(),
+            };
+            Ok((Endpoint::new(gateway.address, port.get()), because))
+        }
+        Some(Mode::HostAddress) => match wish {
+            Some(wish) => Ok((
+                wish.clone(),
+                Because::ExplicitHost {
+                    host: wish.host.clone(),
+                },
+            )),
+            None => {
+                let (address, because) = reserve::host(snapshot, ledger, balancer)?;
+                Ok((Endpoint::new(address, port), because))
+            }
+        },
+    }
+}
+
+fn conclude(
+    balancer: &mut Balancer,
+    wish: Wish,
+    served: Result<(Endpoint, Because), Because>,
+) -> EndpointPlan {
+    if let (Some(endpoint), Some(at)) = (wish.endpoint.clone(), wish.filled_at) {
+        let because = Because::UserSet {
+            at,
+            endpoint: endpoint.clone(),
+        };
+        return EndpointPlan::User { endpoint, because };
+    }
+    let (mut endpoint, mut because) = match (served, &balancer.kept.endpoint) {
+        (Ok(served), _) => served,
+        // Published once: a pool or gateway that vanished does not take it back.
+        (Err(because), Some(kept)) => (kept.clone(), because),
+        (Err(because), None) => return EndpointPlan::Wait { because },
+    };
+    if let (Some(wished), Some(at)) = (wish.endpoint, wish.set_at) {
+        because = Because::UserSet {
+            at,
+            endpoint: wished.clone(),
+        };
+        endpoint = wished;
+    } else if let Some(kept) = &balancer.kept.endpoint {
+        endpoint.clone_from(kept);
+    }
+    if let Some(theirs) = wish.in_cluster.filter(|theirs| *theirs != endpoint) {
+        let at = "the Cluster".to_owned();
+        let because = Because::OtherEndpoint {
+            at,
+            theirs,
+            ours: Some(endpoint),
+        };
+        return EndpointPlan::Conflict { because };
+    }
+    let known = balancer.kept.endpoint.as_ref() == Some(&endpoint);
+    balancer.spec.endpoint = Some(endpoint.clone());
+    if known {
+        EndpointPlan::Keep { endpoint, because }
+    } else {
+        EndpointPlan::Set { endpoint, because }
+    }
+}
+
+fn wants_gateway(balancer: &Balancer) -> bool {
+    balancer.spec.mode == Some(Mode::Tunnel)
+        || balancer.spec.management_access == Some(ManagementAccess::Gateway)
+}
+
+/// What there is to say about a cluster nobody asked Kedge to serve.
+fn unasked(
+    snapshot: &Snapshot,
+    name: &Name,
+    infra: Option<&Infra>,
+    because: Because,
+) -> EndpointPlan {
+    if because != Because::NotAsked {
+        return EndpointPlan::Wait { because };
+    }
+    let in_infra = infra.map(|infra| (infra.key.to_string(), infra.written.clone()));
+    let cluster = snapshot.clusters.get(name);
+    let in_cluster = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.clone());
+    let in_cluster = in_cluster.map(|endpoint| (format!("Cluster {name}"), endpoint));
+    let set = in_infra
+        .into_iter()
+        .chain(in_cluster)
+        .find(|(_, endpoint)| endpoint.is_valid());
+    match set {
+        Some((at, endpoint)) => {
+            let because = Because::UserSet {
+                at,
+                endpoint: endpoint.clone(),
+            };
+            EndpointPlan::User { endpoint, because }
+        }
+        None => EndpointPlan::Ignore { because },
+    }
+}
+
+fn paused(cluster: &Cluster, infra: Option<&Infra>) -> Option<String> {
+    if cluster.spec.paused || cluster.metadata.has_annotation(PAUSED_ANNOTATION) {
+        return Some(format!("Cluster {}", cluster.metadata.name));
+    }
+    let infra = infra.filter(|infra| infra.meta.has_annotation(PAUSED_ANNOTATION))?;
+    Some(infra.key.to_string())
+}
+
+fn infra_missing(cluster: &Cluster) -> Because {
+    let Some(reference) = &cluster.spec.infrastructure_ref else {
+        return Because::NoInfrastructureRef;
+    };
+    let namespace = reference.namespace.as_deref();
+    let namespace = namespace.unwrap_or_else(|| cluster.metadata.namespace());
+    let name = Name::new(namespace, &reference.name);
+    Because::InfraMissing {
+        infra: crate::store::ObjectKey::new(reference.group(), &reference.kind, name),
+    }
+}
+
+/// Whether hosts are chosen among EdgeHosts by label rather than by way of Machines.
+#[must_use]
+pub fn targets_edge_hosts(spec: &LoadBalancerSpec) -> bool {
+    let kind = spec.target_kind.as_ref().map(|target| target.kind);
+    kind.unwrap_or_default() == TargetKindName::EdgeHost
+}
+
+/// Whether nobody asks for the LoadBalancer any more.
+#[must_use]
+pub fn is_orphan(balancer: &Balancer) -> bool {
+    balancer.source == Source::Nobody
+}
+
+/// The API server's port.
+pub(super) const API: NonZeroU16 = NonZeroU16::MIN.saturating_add(API_PORT - 1);

@@ -1,0 +1,87 @@
+//! The gateway of a LoadBalancer and its ports there.
+
+use std::num::NonZeroU16;
+
+use kedge_crd::{EdgeGateway, Endpoint, meta::GatewayRef};
+
+use super::{
+    balancer::Balancer,
+    because::Because,
+    endpoint::{API, ports},
+    ledger::{Ledger, gateway_of},
+};
+use crate::{snapshot::Snapshot, store::Name};
+
+/// A gateway that serves a LoadBalancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayUse {
+    /// The EdgeGateway.
+    pub name: Name,
+    /// The address clients use.
+    pub address: String,
+}
+
+/// The gateway a LoadBalancer uses; it is written into its spec.
+///
+/// # Errors
+///
+/// None is named, or it cannot be reached.
+pub fn in_use(snapshot: &Snapshot, balancer: &mut Balancer) -> Result<GatewayUse, Because> {
+    let name = gateway_of(snapshot, &balancer.name, &balancer.spec).ok_or(Because::GatewayUnset)?;
+    let gateway = snapshot.gateways.get(&name);
+    let gateway = gateway.ok_or_else(|| Because::GatewayMissing {
+        gateway: name.clone(),
+    })?;
+    let address = public_address(gateway).ok_or_else(|| Because::GatewayNoAddress {
+        gateway: name.clone(),
+    })?;
+    balancer.spec.gateway_ref.get_or_insert_with(|| GatewayRef {
+        name: name.name.clone(),
+        namespace: Some(name.namespace.clone()),
+    });
+    Ok(GatewayUse { name, address })
+}
+
+/// Where clients reach a gateway's listeners.
+fn public_address(gateway: &EdgeGateway) -> Option<String> {
+    let of_service = gateway
+        .spec
+        .service
+        .addresses
+        .first()
+        .map(ToString::to_string);
+    let of_tunnel = || {
+        let first = gateway.spec.tunnel.public_endpoints.first();
+        first.map(|endpoint| endpoint.host.clone())
+    };
+    of_service.or_else(of_tunnel)
+}
+
+/// Gives every port of the LoadBalancer one of the gateway's; answers with the first.
+///
+/// # Errors
+///
+/// The gateway's range is used up.
+pub fn claim_ports(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    balancer: &mut Balancer,
+    gateway: &Name,
+    wish: Option<&Endpoint>,
+) -> Result<NonZeroU16, Because> {
+    let range = snapshot
+        .gateways
+        .get(gateway)
+        .and_then(|object| object.spec.ports.range);
+    let mut first = None;
+    for port in ports(&balancer.spec, None) {
+        let asked = balancer.spec.listeners.get(&port.name).copied();
+        let wish = wish.filter(|_| first.is_none()).and_then(Endpoint::port);
+        let wish = wish.and_then(NonZeroU16::new);
+        let owner = (&balancer.name, port.name.as_str());
+        let given = ledger.claim_port((gateway, range), owner, asked.or(wish))?;
+        balancer.spec.listeners.insert(port.name, given);
+        first.get_or_insert(given);
+    }
+    Ok(first.unwrap_or(API))
+}

@@ -1,0 +1,122 @@
+//! Takes what hosts and gateways reported into their status, on transitions only.
+
+use kedge_control::report::{AddressType, GatewayReport, HostReport};
+use kedge_crd::{
+    EdgeHostStatus,
+    gateway::InstanceStatus,
+    host::{AddressKind, AgentInfo, HostAddress, HostVip, TunnelInfo},
+};
+
+use crate::snapshot::Snapshot;
+
+/// Puts every report into the status of its object.
+pub fn take(snapshot: &mut Snapshot) {
+    for (name, live) in &snapshot.live.hosts {
+        if let (Some(host), Some(report)) = (snapshot.hosts.get_mut(name), &live.report) {
+            let last = std::mem::take(&mut host.status);
+            host.status = host_status(last, report);
+        }
+    }
+    for (name, gateway) in &mut snapshot.gateways {
+        let last = std::mem::take(&mut gateway.status.instances);
+        let enrolled = gateway.spec.instances.iter();
+        let enrolled = enrolled.filter(|instance| !instance.identity.uid.is_empty());
+        gateway.status.instances = enrolled
+            .map(|instance| {
+                let key = (name.clone(), instance.name.clone());
+                let live = snapshot.live.gateways.get(&key);
+                match live.and_then(|live| live.report.as_ref()) {
+                    Some(report) => instance_status(&instance.name, report),
+                    None => last
+                        .iter()
+                        .find(|status| status.name == instance.name)
+                        .cloned()
+                        .unwrap_or_else(|| InstanceStatus {
+                            name: instance.name.clone(),
+                            ..InstanceStatus::default()
+                        }),
+                }
+            })
+            .collect();
+    }
+}
+
+fn host_status(last: EdgeHostStatus, report: &HostReport) -> EdgeHostStatus {
+    let addresses = report.addresses.iter().map(|address| HostAddress {
+        kind: match address.kind {
+            AddressType::Hostname => AddressKind::Hostname,
+            AddressType::ExternalIP => AddressKind::ExternalIP,
+            AddressType::InternalIP => AddressKind::InternalIP,
+            AddressType::ExternalDNS => AddressKind::ExternalDNS,
+            AddressType::InternalDNS => AddressKind::InternalDNS,
+        },
+        address: clean(&address.address),
+        interface: address.interface.as_deref().map(clean),
+        primary: address.primary,
+        because: clean(&address.because),
+    });
+    let vips = report.vips.iter().map(|vip| {
+        let (lb, address) = (clean(&vip.name), vip.address.to_string());
+        let same =
+            |old: &&HostVip| old.lb == lb && old.address == address && old.state == vip.state;
+        // A reason may hold a moving number: it is taken when the state changes.
+        let kept = last
+            .vips
+            .iter()
+            .find(same)
+            .filter(|old| old.since == vip.since);
+        kept.cloned().unwrap_or_else(|| HostVip {
+            state: vip.state,
+            since: clean(&vip.since),
+            because: clean(&vip.because),
+            lb,
+            address,
+        })
+    });
+    let vips = vips.collect();
+    let tunnel = report.tunnel.as_ref().map(|tunnel| TunnelInfo {
+        gateway: tunnel.gateway.as_deref().map(clean),
+        last_transition: clean(&tunnel.last_transition),
+    });
+    EdgeHostStatus {
+        addresses: addresses.collect(),
+        agent: AgentInfo {
+            version: clean(&report.version),
+            boot_id: clean(&report.boot_id),
+            machine_id: clean(&report.machine_id),
+            config_generation: report.applied_generation,
+        },
+        tunnel: tunnel.unwrap_or_default(),
+        vips,
+        ..last
+    }
+}
+
+fn instance_status(name: &str, report: &GatewayReport) -> InstanceStatus {
+    let alive = report.peers.iter().filter(|peer| peer.alive);
+    let mut peers_alive: Vec<String> = alive.map(|peer| clean(&peer.name)).collect();
+    peers_alive.sort();
+    InstanceStatus {
+        name: name.to_owned(),
+        version: clean(&report.version),
+        boot_id: clean(&report.boot_id),
+        listen_port: report.listen_port,
+        config_generation: report.applied_generation,
+        peers_alive,
+    }
+}
+
+/// A text from elsewhere, fit for a terminal, a condition and a log: no control characters, and
+/// not endless.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let plain = text.chars().flat_map(|character| {
+        let escaped = character
+            .is_control()
+            .then(|| character.escape_default().collect::<Vec<_>>());
+        escaped.unwrap_or_else(|| vec![character])
+    });
+    plain.take(MAX_TEXT).collect()
+}
+
+const MAX_TEXT: usize = 300;

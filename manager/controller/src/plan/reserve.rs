@@ -1,0 +1,120 @@
+//! Reserves one host whose address becomes the endpoint.
+
+use std::net::IpAddr;
+
+use kedge_crd::{
+    EdgeHost,
+    balancer::ReservedHost,
+    elemental::{self, HOST_KIND},
+    host::AddressKind,
+};
+
+use super::{balancer::Balancer, because::Because, endpoint::targets_edge_hosts, ledger::Ledger};
+use crate::{snapshot::Snapshot, store::Name};
+
+/// The address of the reserved host; reserves the first fitting one by name where none is. The
+/// choice is written into the LoadBalancer's spec, which is stored before the endpoint is filled:
+/// a crash between the two leaves one choice.
+///
+/// # Errors
+///
+/// No host fits, or the reserved one reports no such address.
+pub fn host(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    balancer: &mut Balancer,
+) -> Result<(String, Because), Because> {
+    let mut wanted = balancer.spec.host_address.clone().unwrap_or_default();
+    let of = candidates_are(balancer);
+    let namespace = balancer.name.namespace.clone();
+    let chosen = match &wanted.host {
+        Some(host) => Name::new(&namespace, host),
+        None => candidates(snapshot, balancer)
+            .find(|(name, host)| {
+                !ledger.is_reserved(name, &balancer.name)
+                    && snapshot.is_alive(name)
+                    && address(host, &wanted).is_some()
+            })
+            .map(|(name, _)| name.clone())
+            .ok_or_else(|| Because::NoHost { wanted: of.clone() })?,
+    };
+    ledger.reserve(&chosen, &balancer.name);
+    wanted.host = Some(chosen.name.clone());
+    balancer.spec.host_address = Some(wanted.clone());
+    let reported = snapshot
+        .hosts
+        .get(&chosen)
+        .and_then(|host| address(host, &wanted));
+    let address = reported.ok_or_else(|| Because::HostHasNoAddress {
+        host: chosen.name.clone(),
+    })?;
+    let because = Because::Reserved {
+        host: chosen.name,
+        address: address.clone(),
+        of,
+    };
+    Ok((address, because))
+}
+
+/// The address of a host that fits best: by type in the wanted order, the primary one first, IPv4
+/// before IPv6.
+#[must_use]
+pub fn address(host: &EdgeHost, wanted: &ReservedHost) -> Option<String> {
+    let by_default = [AddressKind::InternalIP, AddressKind::ExternalIP];
+    let types = if wanted.types.is_empty() {
+        by_default.as_slice()
+    } else {
+        &wanted.types
+    };
+    let fitting = host.status.addresses.iter().filter_map(|reported| {
+        let rank = types.iter().position(|kind| *kind == reported.kind)?;
+        let on_wanted = wanted.interface.is_none() || wanted.interface == reported.interface;
+        let parsed: IpAddr = reported.address.parse().ok()?;
+        let usable = on_wanted && !parsed.is_loopback() && !parsed.is_unspecified();
+        usable.then_some(((rank, !reported.primary, parsed.is_ipv6()), parsed))
+    });
+    let best = fitting.min_by_key(|(rank, _)| *rank);
+    best.map(|(_, address)| address.to_string())
+}
+
+/// The hosts that may be reserved, by name: those the selector names, or those Elemental itself
+/// would take for the first machine.
+fn candidates<'a>(
+    snapshot: &'a Snapshot,
+    balancer: &'a Balancer,
+) -> impl Iterator<Item = (&'a Name, &'a EdgeHost)> {
+    let spec = &balancer.spec;
+    let direct = targets_edge_hosts(spec);
+    snapshot.hosts.iter().filter(move |(name, host)| {
+        let here = name.namespace == balancer.name.namespace;
+        let served = host.spec.identity.is_some() && host.spec.is_active();
+        let fits = || match (&spec.selector, direct) {
+            (Some(selector), true) => selector.matches(&host.metadata.labels),
+            (None, true) => true,
+            (_, false) => free_elemental(snapshot, name, host),
+        };
+        here && served && fits()
+    })
+}
+
+fn free_elemental(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> bool {
+    let reference = host.spec.host_ref.as_ref();
+    reference.is_some_and(|reference| {
+        let record = Name::new(&name.namespace, &reference.name);
+        reference.api_group == elemental::GROUP
+            && reference.kind == HOST_KIND
+            && snapshot
+                .elemental_hosts
+                .get(&record)
+                .is_some_and(|record| elemental::is_free(&record.metadata))
+    })
+}
+
+fn candidates_are(balancer: &Balancer) -> String {
+    let selector = balancer.spec.selector.as_ref().map(ToString::to_string);
+    match (targets_edge_hosts(&balancer.spec), selector) {
+        (true, Some(selector)) => format!("the EdgeHosts with {selector}"),
+        (true, None) => "the EdgeHosts of the namespace".to_owned(),
+        (false, _) => "the free ElementalHosts".to_owned(),
+    }
+}

@@ -1,0 +1,365 @@
+//! The status of our kinds, with a condition and a reason for every decision.
+
+mod balancer;
+mod fleet;
+
+use kedge_core::vip::RouterState;
+use kedge_crd::{
+    Condition, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, LoadBalancerSpec, Resource, TenantSpec,
+    TenantStatus, VipPoolSpec, VipPoolStatus, condition::merge, host::HostVip, pool::AddressCounts,
+    tenant,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Decisions, Plan, Service, desired::Desired, health, ledger::Ledger};
+use crate::{
+    snapshot::{Hearing, Snapshot},
+    store::Name,
+};
+
+/// Writes every status, and what the fleet's lists show of it.
+pub fn write(
+    snapshot: &Snapshot,
+    decisions: &Decisions<'_>,
+    plan: &mut Plan,
+    wanted: &mut Desired,
+) {
+    let Decisions {
+        cases,
+        decided,
+        services,
+        ledger,
+    } = *decisions;
+    for service in services {
+        let status = balancer::status(snapshot, ledger, service);
+        put::<LoadBalancerSpec>(wanted, &service.balancer.name, &status);
+        plan.endpoints.push(fleet::endpoint(service, &status));
+    }
+    let unasked = cases
+        .iter()
+        .zip(decided)
+        .filter(|(case, _)| case.asked.is_err());
+    plan.endpoints
+        .extend(unasked.map(|(case, decided)| fleet::unasked(case, decided)));
+    plan.endpoints
+        .sort_by(|a, b| (&a.namespace, &a.cluster).cmp(&(&b.namespace, &b.cluster)));
+    hosts(snapshot, services, plan, wanted);
+    gateways(snapshot, plan, wanted);
+    tenants(snapshot, services, wanted);
+    pools(snapshot, ledger, wanted);
+}
+
+fn put<S: Resource>(wanted: &mut Desired, name: &Name, status: &impl Serialize) {
+    wanted.status::<S>(name, serde_json::to_value(status).unwrap_or(Value::Null));
+}
+
+fn hosts(snapshot: &Snapshot, services: &[Service], plan: &mut Plan, wanted: &mut Desired) {
+    for (name, host) in &snapshot.hosts {
+        let mut status = host.status.clone();
+        let is_host = |service: &&Service| {
+            let mut hosts = service
+                .targets
+                .iter()
+                .filter_map(|target| target.host.as_ref());
+            hosts.any(|host| host == name)
+        };
+        let machine = services.iter().find(is_host).and_then(|service| {
+            let of_host = |target: &&super::Target| target.host.as_ref() == Some(name);
+            let target = service.targets.iter().find(of_host)?;
+            (target.name != name.name).then(|| target.name.clone())
+        });
+        status.machine_ref = machine.unwrap_or_default();
+        let conditions = host_conditions(snapshot, name, host);
+        status.conditions = merge(&host.status.conditions, conditions, &snapshot.now);
+        plan.host_conditions
+            .insert(name.clone(), status.conditions.clone());
+        put::<EdgeHostSpec>(wanted, name, &status);
+    }
+}
+
+fn host_conditions(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Vec<Condition> {
+    let enrolled = if host.spec.identity.is_none() {
+        Condition::new(
+            "Enrolled",
+            false,
+            "WaitingForHost",
+            "no host has enrolled under this name",
+        )
+    } else if host.spec.is_active() {
+        Condition::new("Enrolled", true, "Enrolled", "the host holds an identity")
+    } else {
+        let access = host.spec.access.unwrap_or_default().as_str();
+        Condition::new(
+            "Enrolled",
+            false,
+            access,
+            format!("spec.access is {access}"),
+        )
+    };
+    let alive = if snapshot.is_alive(name) {
+        Condition::new("AgentAlive", true, "Heard", "the agent reports")
+    } else {
+        Condition::new("AgentAlive", false, "NotHeard", "the agent is not heard of")
+    };
+    let report = snapshot
+        .live
+        .hosts
+        .get(name)
+        .and_then(|live| live.report.as_ref());
+    let addresses = if host.status.addresses.is_empty() {
+        Condition::new(
+            "AddressesReported",
+            false,
+            "NoAddress",
+            "the host reports no address",
+        )
+    } else {
+        let first = host.status.addresses.iter().find(|address| address.primary);
+        let first = first.or_else(|| host.status.addresses.first());
+        let text = first.map(|first| format!("{}: {}", first.address, first.because));
+        Condition::new(
+            "AddressesReported",
+            true,
+            "Reported",
+            text.unwrap_or_default(),
+        )
+    };
+    let wanted = host.spec.config.as_ref().map_or(0, |mark| mark.generation);
+    let problem = report.and_then(|report| report.problems.first());
+    let applied = match problem {
+        Some(problem) => {
+            let text = super::report::clean(&problem.to_string());
+            Condition::new("ConfigApplied", false, "ProblemReported", text)
+        }
+        None if host.status.agent.config_generation == wanted => Condition::new(
+            "ConfigApplied",
+            true,
+            "Applied",
+            "the latest desired state is in force",
+        ),
+        None => Condition::new(
+            "ConfigApplied",
+            false,
+            "Pending",
+            "the latest desired state is not in force yet",
+        ),
+    };
+    let mut all = vec![enrolled, alive, addresses, applied];
+    let ready = all
+        .iter()
+        .all(|condition| condition.status == kedge_crd::Status::True);
+    if let Some(tunnel) = tunnel_condition(snapshot, name, host) {
+        all.push(tunnel);
+    }
+    if let Some(vips) = vip_condition(&host.status.vips) {
+        all.push(vips);
+    }
+    let first = all
+        .iter()
+        .find(|condition| condition.status != kedge_crd::Status::True);
+    let (reason, text) = first.map_or(("Ready", String::new()), |first| {
+        ("NotReady", first.message.clone())
+    });
+    all.push(Condition::new(
+        "Ready",
+        ready,
+        if ready { "Ready" } else { reason },
+        text,
+    ));
+    all
+}
+
+fn tunnel_condition(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<Condition> {
+    super::overlay::gateway_of(snapshot, name, host)?;
+    Some(if health::tunnel_is_up(snapshot, name) {
+        Condition::new(
+            "TunnelReady",
+            true,
+            "Up",
+            "a gateway answers through the tunnel",
+        )
+    } else {
+        Condition::new(
+            "TunnelReady",
+            false,
+            "Down",
+            "no gateway answers through the tunnel",
+        )
+    })
+}
+
+fn vip_condition(vips: &[HostVip]) -> Option<Condition> {
+    let sick = vips.iter().find(|vip| vip.state == RouterState::Fault);
+    match sick {
+        _ if vips.is_empty() => None,
+        Some(vip) => {
+            let text = format!("{} is in Fault: {}", vip.lb, vip.because);
+            Some(Condition::new("VIPHealthy", false, "Fault", text))
+        }
+        None => Some(Condition::new(
+            "VIPHealthy",
+            true,
+            "Healthy",
+            "no VIP is in Fault",
+        )),
+    }
+}
+
+fn gateways(snapshot: &Snapshot, plan: &Plan, wanted: &mut Desired) {
+    for (name, gateway) in &snapshot.gateways {
+        let mut status = gateway.status.clone();
+        let instances = &status.instances;
+        let heard = |instance: &str| {
+            let live = snapshot
+                .live
+                .gateways
+                .get(&(name.clone(), instance.to_owned()));
+            live.is_none_or(|live| live.hearing != Hearing::Silent)
+        };
+        let programmed = instances.iter().any(|instance| {
+            let key = (name.clone(), instance.name.clone());
+            let wanted = plan.gateways.get(&key).map(|config| config.generation);
+            heard(&instance.name) && wanted == Some(instance.config_generation)
+        });
+        let keys = gateway
+            .spec
+            .instances
+            .iter()
+            .any(|instance| !instance.public_keys.is_empty());
+        let mut conditions = vec![
+            if programmed {
+                Condition::new(
+                    "Programmed",
+                    true,
+                    "Programmed",
+                    "an instance serves the latest desired state",
+                )
+            } else {
+                Condition::new(
+                    "Programmed",
+                    false,
+                    "Pending",
+                    "no instance serves the latest desired state",
+                )
+            },
+            if keys {
+                Condition::new(
+                    "KeysReady",
+                    true,
+                    "Ready",
+                    "an instance has enrolled with its key",
+                )
+            } else {
+                Condition::new(
+                    "KeysReady",
+                    false,
+                    "WaitingForInstance",
+                    "no instance has enrolled",
+                )
+            },
+        ];
+        let ready = programmed && keys;
+        let reason = if ready { "Ready" } else { "NotReady" };
+        conditions.push(Condition::new("Ready", ready, reason, ""));
+        status.conditions = merge(&gateway.status.conditions, conditions, &snapshot.now);
+        put::<EdgeGatewaySpec>(wanted, name, &status);
+    }
+}
+
+fn tenants(snapshot: &Snapshot, services: &[Service], wanted: &mut Desired) {
+    for (name, object) in &snapshot.tenants {
+        let namespace = tenant::namespace(object);
+        let enrolled = snapshot
+            .hosts
+            .iter()
+            .filter(|(host, object)| host.namespace == namespace && object.spec.identity.is_some());
+        let hosts = u32::try_from(enrolled.count()).unwrap_or(u32::MAX);
+        let balancers = services
+            .iter()
+            .filter(|service| service.balancer.name.namespace == namespace);
+        let within = object
+            .spec
+            .enrollment
+            .max_hosts
+            .is_none_or(|most| hosts <= most);
+        let first = snapshot
+            .tenant_of(&namespace)
+            .is_some_and(|first| first.metadata.name == *name);
+        let ready = if first {
+            Condition::new("Ready", true, "Ready", "hosts may enrol")
+        } else {
+            let text = format!("another tenant already has the namespace {namespace}");
+            Condition::new("Ready", false, "NamespaceTaken", text)
+        };
+        let limits = if within {
+            Condition::new("WithinLimits", true, "WithinLimits", "")
+        } else {
+            Condition::new(
+                "WithinLimits",
+                false,
+                "TooManyHosts",
+                "more hosts than spec.enrollment.maxHosts",
+            )
+        };
+        let status = TenantStatus {
+            load_balancers: u32::try_from(balancers.count()).unwrap_or(u32::MAX),
+            conditions: merge(
+                &last_conditions::<TenantSpec>(snapshot, &Name::new("", name)),
+                vec![ready, limits],
+                &snapshot.now,
+            ),
+            namespace,
+            hosts,
+        };
+        put::<TenantSpec>(wanted, &Name::new("", name), &status);
+    }
+}
+
+fn pools(snapshot: &Snapshot, ledger: &Ledger, wanted: &mut Desired) {
+    for name in snapshot.pools.keys() {
+        let (counts, conditions) = match ledger.pool(name) {
+            Some(Ok(pool)) => {
+                let total = pool.total();
+                let used = ledger
+                    .addresses(&name.namespace)
+                    .filter(|address| pool.contains(*address));
+                let used = used.count() as u64;
+                let counts = AddressCounts {
+                    total,
+                    free: total.saturating_sub(used),
+                    used,
+                    out_of_range: ledger.out_of_range(name, pool),
+                };
+                let full = used >= total;
+                let exhausted = if full { "NoneFree" } else { "SomeFree" };
+                let ready = Condition::new("Ready", true, "Ready", "the pool gives addresses away");
+                (
+                    counts,
+                    vec![ready, Condition::new("Exhausted", full, exhausted, "")],
+                )
+            }
+            Some(Err(error)) => (
+                AddressCounts::default(),
+                vec![Condition::new("Ready", false, "Invalid", error.as_str())],
+            ),
+            None => continue,
+        };
+        let last = last_conditions::<VipPoolSpec>(snapshot, name);
+        let status = VipPoolStatus {
+            ip_addresses: counts,
+            conditions: merge(&last, conditions, &snapshot.now),
+        };
+        put::<VipPoolSpec>(wanted, name, &status);
+    }
+}
+
+/// The conditions as they were last written.
+fn last_conditions<S: Resource>(snapshot: &Snapshot, name: &Name) -> Vec<Condition> {
+    let layers = snapshot.objects.get(&crate::snapshot::key::<S>(name));
+    let status = layers.and_then(|layers| layers.status.as_ref());
+    let conditions = status.and_then(|status| status.pointer("/status/conditions"));
+    conditions
+        .and_then(|conditions| serde_json::from_value(conditions.clone()).ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,334 @@
+//! The status of a LoadBalancer.
+
+use ipnet::IpNet;
+use kedge_crd::{
+    Condition, Endpoint, LoadBalancerStatus, Status,
+    balancer::{GatewayStatus, ManagementAccess, Mode, Target, TargetState, VipStatus},
+    condition::merge,
+};
+
+use crate::{
+    plan::{
+        Because, EndpointPlan, Service,
+        endpoint::{is_orphan, targets_edge_hosts},
+        health,
+        ledger::Ledger,
+        targets::selector,
+    },
+    snapshot::{Hearing, Snapshot},
+    store::Name,
+};
+
+/// The status of a LoadBalancer.
+pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBalancerStatus {
+    let spec = &service.balancer.spec;
+    let targets: Vec<Target> = service
+        .targets
+        .iter()
+        .map(|target| Target {
+            name: target.name.clone(),
+            host: target
+                .host
+                .as_ref()
+                .map(|host| host.name.clone())
+                .unwrap_or_default(),
+            address: target
+                .host
+                .as_ref()
+                .map(|host| address(snapshot, service, host))
+                .unwrap_or_default(),
+            state: health::state(snapshot, service, target),
+        })
+        .collect();
+    let active = targets
+        .iter()
+        .filter(|target| target.state == TargetState::Active);
+    let active_targets: Vec<String> = active.map(|target| target.name.clone()).collect();
+    let vip = spec.vip.as_ref().filter(|_| spec.mode == Some(Mode::Vip));
+    let vip = vip.and_then(|vip| {
+        let pool = vip.pool_ref.as_ref();
+        let pool = pool.map(|pool| Name::new(&service.balancer.name.namespace, &pool.name));
+        let pool = pool.and_then(|pool| ledger.pool(&pool)?.as_ref().ok());
+        Some(VipStatus {
+            address: vip.address?.to_string(),
+            prefix: pool.map(|pool| pool.prefix),
+            holder: service
+                .holder
+                .as_ref()
+                .map(|host| host.name.clone())
+                .unwrap_or_default(),
+        })
+    });
+    let gateway = match &service.decided.gateway {
+        Some(Ok(gateway)) => Some(GatewayStatus {
+            address: gateway.address.clone(),
+            ports: spec
+                .listeners
+                .iter()
+                .map(|(name, port)| (name.clone(), port.get()))
+                .collect(),
+        }),
+        _ => None,
+    };
+    let kind = if targets_edge_hosts(spec) {
+        "EdgeHost"
+    } else {
+        "Machine"
+    };
+    let conditions = conditions(snapshot, ledger, service, &active_targets);
+    let last = snapshot.balancers.get(&service.balancer.name);
+    let last = last
+        .map(|layers| layers.status.conditions.as_slice())
+        .unwrap_or_default();
+    LoadBalancerStatus {
+        endpoint: in_force(service),
+        target_kind: kind.to_owned(),
+        target_selector: selector(spec).to_string(),
+        targets,
+        active_targets,
+        vip,
+        gateway,
+        conditions: merge(last, conditions, &snapshot.now),
+    }
+}
+
+/// The endpoint in force: the plan's, or the one that was published before it stopped.
+pub fn in_force(service: &Service) -> Option<Endpoint> {
+    let planned = service.decided.plan.endpoint();
+    planned.or(service.balancer.kept.endpoint.as_ref()).cloned()
+}
+
+fn address(snapshot: &Snapshot, service: &Service, name: &Name) -> String {
+    let host = snapshot.hosts.get(name);
+    let overlay = host
+        .and_then(|host| host.spec.tunnel.addresses.first())
+        .map(IpNet::addr);
+    let on_lan = || {
+        let wanted = service
+            .balancer
+            .spec
+            .host_address
+            .clone()
+            .unwrap_or_default();
+        crate::plan::reserve::address(host?, &wanted)
+    };
+    match service.balancer.spec.mode {
+        Some(Mode::Tunnel) => overlay.map(|address| address.to_string()),
+        _ => on_lan(),
+    }
+    .unwrap_or_default()
+}
+
+fn conditions(
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    service: &Service,
+    active: &[String],
+) -> Vec<Condition> {
+    let plan = &service.decided.plan;
+    let published = match plan {
+        EndpointPlan::Set { endpoint, because } | EndpointPlan::Keep { endpoint, because } => {
+            Condition::new(
+                "EndpointPublished",
+                true,
+                published_reason(because),
+                format!("{endpoint}: {because}"),
+            )
+        }
+        EndpointPlan::User { because, .. } => Condition::new(
+            "EndpointPublished",
+            true,
+            because.reason(),
+            because.to_string(),
+        ),
+        EndpointPlan::Pause { because } => {
+            let known = service.balancer.kept.endpoint.is_some();
+            Condition::new(
+                "EndpointPublished",
+                known,
+                because.reason(),
+                because.to_string(),
+            )
+        }
+        EndpointPlan::Ignore { because }
+        | EndpointPlan::Wait { because }
+        | EndpointPlan::Conflict { because } => denied("EndpointPublished", because),
+    };
+    let unblocked = match in_force(service) {
+        Some(endpoint) => Condition::new(
+            "ControlPlaneUnblocked",
+            true,
+            "EndpointSet",
+            format!("the Cluster has {endpoint}, so its control plane may start"),
+        ),
+        None => Condition::new(
+            "ControlPlaneUnblocked",
+            false,
+            "WaitingForEndpoint",
+            "Cluster API creates no machine before the endpoint is set",
+        ),
+    };
+    let mut all = vec![
+        exists(service),
+        published,
+        unblocked,
+        reachable(service, active),
+        matches_config(snapshot, ledger, service),
+    ];
+    all.extend(programmed(snapshot, service));
+    let first = all
+        .iter()
+        .find(|condition| condition.status != Status::True);
+    let ready = match first {
+        None => Condition::new(
+            "Ready",
+            true,
+            "Ready",
+            "the endpoint is published and answers",
+        ),
+        Some(first) => Condition::new("Ready", false, &first.reason, first.message.clone()),
+    };
+    let paused = matches!(plan, EndpointPlan::Pause { .. });
+    let degraded = if is_orphan(&service.balancer) {
+        Condition::new(
+            "Degraded",
+            true,
+            "DeletionBlocked",
+            "nobody asks for this LoadBalancer any more, but its cluster lives with its endpoint: it goes on",
+        )
+    } else {
+        Condition::new("Degraded", false, "AsExpected", "")
+    };
+    let reason = if paused { "Paused" } else { "NotPaused" };
+    all.extend([
+        ready,
+        degraded,
+        Condition::new("Paused", paused, reason, ""),
+    ]);
+    all
+}
+
+/// A published endpoint stays published when what it came from is gone; the reason says so.
+fn published_reason(because: &Because) -> &'static str {
+    match because.reason() {
+        reason @ ("Published" | "UserProvided") => reason,
+        _ => "Published",
+    }
+}
+
+fn exists(service: &Service) -> Condition {
+    match (&service.decided.missing, &service.decided.plan) {
+        (Some(missing), _) => denied("Exists", missing),
+        (None, EndpointPlan::Set { because, .. } | EndpointPlan::Keep { because, .. }) => {
+            Condition::new("Exists", true, "Allocated", because.to_string())
+        }
+        (None, EndpointPlan::User { .. }) => Condition::new(
+            "Exists",
+            true,
+            "Allocated",
+            "what the endpoint needs is allocated",
+        ),
+        (None, plan) if service.balancer.kept.endpoint.is_some() => {
+            Condition::new("Exists", true, "Allocated", plan.because().to_string())
+        }
+        (None, plan) => denied("Exists", plan.because()),
+    }
+}
+
+fn reachable(service: &Service, active: &[String]) -> Condition {
+    let yes = |text: String| Condition::new("IsReachable", true, "Serving", text);
+    let no = |text: &str| {
+        let text = format!("{text} ({})", kedge_core::Code::LbNoActiveTarget);
+        Condition::new("IsReachable", false, "NoActiveTargets", text)
+    };
+    match (service.balancer.spec.mode, &service.holder) {
+        (Some(Mode::Vip), Some(holder)) => yes(format!("{} holds the VIP", holder.name)),
+        (Some(Mode::Vip), None) => no("no host holds the VIP"),
+        _ if active.is_empty() => no("no host takes traffic"),
+        _ => yes(format!("{} take traffic", active.join(", "))),
+    }
+}
+
+fn matches_config(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> Condition {
+    let balancer = &service.balancer;
+    let no = |text: String| Condition::new("MatchesConfig", false, "RolloutRequired", text);
+    if let Some(field) = balancer.fixed.first() {
+        return no(format!(
+            "{field} cannot change once the endpoint exists; the old value is in force"
+        ));
+    }
+    if let Some(other) = ledger.vrid_clash(&balancer.name) {
+        let text = format!("the LoadBalancer {other} on the same LAN has the same vrid");
+        return no(format!(
+            "{text} ({})",
+            kedge_core::Code::ConfigDuplicateVrid
+        ));
+    }
+    let host = balancer
+        .spec
+        .host_address
+        .as_ref()
+        .and_then(|reserved| reserved.host.as_ref());
+    if let (Some(Mode::HostAddress), Some(host), Some(endpoint)) =
+        (balancer.spec.mode, host, in_force(service))
+    {
+        let name = Name::new(&balancer.name.namespace, host);
+        let now = address(snapshot, service, &name);
+        if !now.is_empty() && now != endpoint.host {
+            return no(format!(
+                "{host} now reports {now}; clients still use {}",
+                endpoint.host
+            ));
+        }
+    }
+    Condition::new("MatchesConfig", true, "InSync", "")
+}
+
+fn programmed(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
+    let gateway = match service.decided.gateway.as_ref()? {
+        Err(because) => return Some(denied("DataplaneProgrammed", because)),
+        Ok(gateway) => gateway,
+    };
+    let object = snapshot.gateways.get(&gateway.name)?;
+    let serving = object.spec.instances.iter().any(|instance| {
+        let key = (gateway.name.clone(), instance.name.clone());
+        let live = snapshot.live.gateways.get(&key);
+        let applied = object
+            .status
+            .instances
+            .iter()
+            .find(|status| status.name == instance.name);
+        let applied = applied.map(|status| status.config_generation);
+        let heard = live.is_none_or(|live| live.hearing != Hearing::Silent);
+        heard
+            && applied.is_some()
+            && applied == instance.config.as_ref().map(|mark| mark.generation)
+    });
+    let mut text = if serving {
+        format!(
+            "EdgeGateway {} serves its listener at {}",
+            gateway.name, gateway.address
+        )
+    } else {
+        format!(
+            "no instance of EdgeGateway {} serves the latest desired state yet",
+            gateway.name
+        )
+    };
+    if service.balancer.spec.management_access == Some(ManagementAccess::Gateway) {
+        // The Secret's server is rewritten by the Kubernetes store; a directory holds no Secret.
+        text.push_str(
+            "; the kubeconfig is not rewritten because a directory holds no Secret of it",
+        );
+    }
+    let reason = if serving { "Programmed" } else { "Pending" };
+    Some(Condition::new("DataplaneProgrammed", serving, reason, text))
+}
+
+fn denied(kind: &str, because: &Because) -> Condition {
+    let text = match because.code() {
+        Some(code) => format!("{because} ({code})"),
+        None => because.to_string(),
+    };
+    Condition::new(kind, false, because.reason(), text)
+}

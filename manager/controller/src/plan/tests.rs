@@ -1,0 +1,4 @@
+mod law;
+mod outcomes;
+mod serving;
+mod world;

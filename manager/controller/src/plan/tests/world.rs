@@ -1,0 +1,242 @@
+//! A small world for plans: the demo's files, hosts that enrol and report.
+
+use kedge_control::report::{
+    AddressType, GatewayReport, HostReport, ReportedAddress, ReportedPeer, ReportedTunnel,
+    ReportedVip,
+};
+use kedge_core::vip::RouterState;
+use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus};
+use serde_json::{Value, json};
+
+use crate::{
+    managers,
+    plan::{Plan, plan},
+    snapshot::{GatewayLive, Hearing, HostLive, Live, Snapshot, key},
+    store::{Layer, Name, ObjectKey, Objects, Write, document},
+};
+
+pub const NS: &str = "store-014";
+
+pub struct World {
+    pub objects: Objects,
+    pub live: Live,
+    pub now: String,
+}
+
+/// The site, its gateway and its pool, without clusters.
+pub fn site() -> World {
+    world(&[
+        include_str!("../../../tests/fixtures/demo/site.yaml"),
+        include_str!("../../../tests/fixtures/demo/gateway.yaml"),
+    ])
+}
+
+/// The whole demo.
+pub fn demo() -> World {
+    let mut world = site();
+    for text in [
+        include_str!("../../../tests/fixtures/demo/cluster-edge.yaml"),
+        include_str!("../../../tests/fixtures/demo/cluster-edge-tunnel.yaml"),
+        include_str!("../../../tests/fixtures/demo/cluster-edge-host.yaml"),
+        include_str!("../../../tests/fixtures/demo/machines.yaml"),
+    ] {
+        world.write(text);
+    }
+    world
+}
+
+pub fn world(texts: &[&str]) -> World {
+    let mut world = World {
+        objects: Objects::default(),
+        live: Live::default(),
+        now: "2026-01-01T00:00:00Z".to_owned(),
+    };
+    for text in texts {
+        world.write(text);
+    }
+    world
+}
+
+impl World {
+    /// A user writes these documents.
+    pub fn write(&mut self, text: &str) {
+        for read in document::read_all("test.yaml", text) {
+            let (key, user) = read.unwrap_or_else(|problem| panic!("{problem:?}"));
+            self.objects.by_key.entry(key).or_default().user = Some(user);
+        }
+    }
+
+    /// A user removes a document.
+    pub fn remove(&mut self, group: &str, kind: &str, name: &str) {
+        let key = ObjectKey::new(group, kind, Name::new(NS, name));
+        let layers = self.objects.by_key.get_mut(&key).unwrap();
+        layers.user = None;
+    }
+
+    pub fn enrol(&mut self, name: &str) {
+        let host = Name::new(NS, name);
+        let spec = json!({
+            "tenant": NS,
+            "identity": {"uid": format!("uid-{name}"), "publicKey": "pem", "generation": 1},
+            "hostRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "ElementalHost", "name": name},
+            "tunnel": {"publicKeys": [format!("key-{name}")]},
+        });
+        let content = json!({"metadata": {"name": name, "namespace": NS,
+            "labels": {"kedge.dev/site": NS}}, "spec": spec});
+        self.owned(key::<EdgeHostSpec>(&host), managers::ENROL, content);
+        self.report(name, |_| {});
+    }
+
+    pub fn enrol_gateway(&mut self, instance: &str) {
+        let gateway = Name::new("kedge-system", "gw");
+        let content = json!({"metadata": {"name": "gw", "namespace": "kedge-system"}, "spec": {"instances": [
+            {"name": instance, "identity": {"uid": "uid-gw", "generation": 1}, "publicKeys": ["key-gw"]}]}});
+        self.owned(key::<EdgeGatewaySpec>(&gateway), managers::ENROL, content);
+        let live = GatewayLive {
+            hearing: Hearing::Alive,
+            report: Some(GatewayReport {
+                listen_port: 51820,
+                ..GatewayReport::default()
+            }),
+        };
+        self.live
+            .gateways
+            .insert((gateway, instance.to_owned()), live);
+    }
+
+    fn owned(&mut self, key: ObjectKey, manager: &str, content: Value) {
+        self.objects.apply(&Write {
+            key,
+            layer: Layer::Owned(manager.to_owned()),
+            content: Some(content),
+        });
+    }
+
+    /// A host reports, with a change.
+    pub fn report(&mut self, name: &str, change: impl FnOnce(&mut HostReport)) {
+        let live = self
+            .live
+            .hosts
+            .entry(Name::new(NS, name))
+            .or_insert_with(|| HostLive {
+                hearing: Hearing::Alive,
+                report: Some(HostReport {
+                    boot_id: "boot".to_owned(),
+                    addresses: vec![ReportedAddress {
+                        kind: AddressType::InternalIP,
+                        address: format!("10.20.14.{}", 11 + name.bytes().last().unwrap() % 16 - 1),
+                        interface: Some("eth0".to_owned()),
+                        primary: true,
+                        because: "default route".to_owned(),
+                    }],
+                    tunnel: Some(ReportedTunnel {
+                        public_key: format!("key-{name}"),
+                        gateway: Some("gw-0".to_owned()),
+                        last_transition: String::new(),
+                    }),
+                    ..HostReport::default()
+                }),
+            });
+        change(live.report.as_mut().unwrap());
+    }
+
+    pub fn hearing(&mut self, name: &str, hearing: Hearing) {
+        self.live
+            .hosts
+            .get_mut(&Name::new(NS, name))
+            .unwrap()
+            .hearing = hearing;
+    }
+
+    pub fn vip_state(&mut self, name: &str, vip: &str, state: RouterState, since: &str) {
+        let vip = ReportedVip {
+            name: vip.to_owned(),
+            address: "10.20.14.10".parse().unwrap(),
+            state,
+            since: since.to_owned(),
+            because: String::new(),
+        };
+        self.report(name, |report| report.vips = vec![vip]);
+    }
+
+    pub fn gateway_hears(&mut self, peers: &[&str]) {
+        let live = self.live.gateways.values_mut().next().unwrap();
+        live.report.as_mut().unwrap().peers = peers
+            .iter()
+            .map(|peer| ReportedPeer {
+                name: (*peer).to_owned(),
+                alive: true,
+                since: String::new(),
+            })
+            .collect();
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::observe(&self.objects, self.live.clone(), "CA", &self.now)
+    }
+
+    /// Plans, carries the plan out, and checks the law: the next plan writes nothing.
+    pub fn settle(&mut self) -> Plan {
+        let first = plan(&self.snapshot());
+        for write in &first.writes {
+            self.objects.apply(write);
+        }
+        let second = plan(&self.snapshot());
+        assert_eq!(second.writes, [], "the next plan is empty");
+        assert_eq!(second.hosts, first.hosts);
+        assert_eq!(second.gateways, first.gateways);
+        assert_eq!(second.endpoints, first.endpoints);
+        second
+    }
+
+    /// What everybody reads of a cluster's endpoint: in its infrastructure cluster and in itself.
+    pub fn endpoints(&self, cluster: &str) -> (Option<Value>, Option<Value>) {
+        let read = |group: &str, kind: &str| {
+            let key = ObjectKey::new(group, kind, Name::new(NS, cluster));
+            let value = self.objects.get(&key)?.effective();
+            value.pointer("/spec/controlPlaneEndpoint").cloned()
+        };
+        (
+            read("infrastructure.cluster.x-k8s.io", "ElementalCluster"),
+            read("cluster.x-k8s.io", "Cluster"),
+        )
+    }
+
+    pub fn balancer(&self, name: &str) -> (LoadBalancerSpec, LoadBalancerStatus) {
+        let layers = &self.objects.by_key[&key::<LoadBalancerSpec>(&Name::new(NS, name))];
+        let object: kedge_crd::LoadBalancer = layers.in_force().unwrap();
+        (object.spec, object.status)
+    }
+
+    /// `reason` and `message` of a condition of a LoadBalancer, after `True:` or `False:`.
+    pub fn condition(&self, name: &str, kind: &str) -> String {
+        let (_, status) = self.balancer(name);
+        let condition = kedge_crd::condition::find(&status.conditions, kind).unwrap();
+        format!(
+            "{}: {}: {}",
+            condition.status.as_str(),
+            condition.reason,
+            condition.message
+        )
+    }
+}
+
+/// A Cluster with its ElementalCluster, with these annotations and this endpoint.
+pub fn cluster(name: &str, annotations: &str, endpoint: &str) -> String {
+    format!(
+        "apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {{name: {name}, namespace: {NS}}}
+spec:
+  infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, kind: ElementalCluster, name: {name}}}
+---
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta1
+kind: ElementalCluster
+metadata: {{name: {name}, namespace: {NS}, annotations: {{{annotations}}}}}
+spec: {{{endpoint}}}
+"
+    )
+}
+
+/// The annotations that ask for a VIP of the pool.
+pub const VIP: &str = "kedge.dev/endpoint-mode: VIP, kedge.dev/vip-pool: edge-lan";

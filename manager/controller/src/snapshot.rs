@@ -1,0 +1,270 @@
+//! What plans look at: every object typed, and who is heard of. A value; plans see nothing else.
+
+use std::collections::BTreeMap;
+
+use kedge_control::report::{GatewayReport, HostReport};
+use kedge_core::{Code, Problem};
+use kedge_crd::{
+    Cluster, EdgeGateway, EdgeHost, ElementalHost, ElementalMachine, Endpoint, InfraCluster,
+    LoadBalancerSpec, LoadBalancerStatus, Machine, ObjectMeta, Resource, Tenant, VipPool, balancer,
+    capi, elemental, meta, tenant,
+};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    managers,
+    store::{Layers, Name, ObjectKey, Objects},
+};
+
+/// Everything a plan looks at.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The time, RFC 3339; only changes of conditions carry it on.
+    pub now: String,
+    /// The CA certificates hosts shall trust, PEM.
+    pub ca_bundle: String,
+    /// Who is heard of.
+    pub live: Live,
+    /// The layers.
+    pub objects: Objects,
+    /// Clusters, as their user wrote them.
+    pub clusters: BTreeMap<Name, Cluster>,
+    /// Machines.
+    pub machines: BTreeMap<Name, Machine>,
+    /// ElementalMachines.
+    pub elemental_machines: BTreeMap<Name, ElementalMachine>,
+    /// ElementalHosts.
+    pub elemental_hosts: BTreeMap<Name, ElementalHost>,
+    /// Tenants, by name.
+    pub tenants: BTreeMap<String, Tenant>,
+    /// VIPPools.
+    pub pools: BTreeMap<Name, VipPool>,
+    /// EdgeGateways, in force.
+    pub gateways: BTreeMap<Name, EdgeGateway>,
+    /// EdgeHosts, in force.
+    pub hosts: BTreeMap<Name, EdgeHost>,
+    /// LoadBalancers.
+    pub balancers: BTreeMap<Name, BalancerLayers>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+}
+
+/// A LoadBalancer by layer.
+#[derive(Clone, Debug, Default)]
+pub struct BalancerLayers {
+    /// What the user wrote.
+    pub written: Option<LoadBalancerSpec>,
+    /// What was asked for when last seen, from a user's object or from annotations.
+    pub given: Option<LoadBalancerSpec>,
+    /// What Kedge decided.
+    pub kept: Option<LoadBalancerSpec>,
+    /// Its status.
+    pub status: LoadBalancerStatus,
+}
+
+/// An infrastructure cluster.
+#[derive(Clone, Debug)]
+pub struct Infra {
+    /// Its key.
+    pub key: ObjectKey,
+    /// Its `apiVersion`, as written.
+    pub api_version: String,
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// The endpoint as its user wrote it.
+    pub written: Endpoint,
+}
+
+/// Who is heard of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live {
+    /// Hosts.
+    pub hosts: BTreeMap<Name, HostLive>,
+    /// Gateway instances, by gateway and instance.
+    pub gateways: BTreeMap<(Name, String), GatewayLive>,
+}
+
+/// What is heard of a host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostLive {
+    /// Whether it is heard.
+    pub hearing: Hearing,
+    /// Its last report since the manager started.
+    pub report: Option<HostReport>,
+}
+
+/// What is heard of a gateway instance.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GatewayLive {
+    /// Whether it is heard.
+    pub hearing: Hearing,
+    /// Its last report since the manager started.
+    pub report: Option<GatewayReport>,
+}
+
+/// Whether somebody is heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hearing {
+    /// The manager has not listened for long enough to tell.
+    #[default]
+    Unknown,
+    /// Heard.
+    Alive,
+    /// Not heard.
+    Silent,
+}
+
+impl Snapshot {
+    /// Types everything the store holds.
+    #[must_use]
+    pub fn observe(objects: &Objects, live: Live, ca_bundle: &str, now: &str) -> Self {
+        let mut problems = objects.problems.clone();
+        let capi = |kind| (capi::GROUP, kind);
+        let elemental = |kind| (elemental::GROUP, kind);
+        let clusters = as_written(objects, capi("Cluster"));
+        let machines = as_written(objects, capi("Machine"));
+        let elemental_machines = as_written(objects, elemental(elemental::MACHINE_KIND));
+        let elemental_hosts = as_written(objects, elemental(elemental::HOST_KIND));
+        let tenants: BTreeMap<Name, Tenant> = as_written(objects, ours::<kedge_crd::TenantSpec>());
+        let pools = as_written(objects, ours::<kedge_crd::VipPoolSpec>());
+        let hosts = in_force(objects, ours::<kedge_crd::EdgeHostSpec>(), &mut problems);
+        let gateways = in_force(objects, ours::<kedge_crd::EdgeGatewaySpec>(), &mut problems);
+        let balancers = objects
+            .of_kind(meta::GROUP, LoadBalancerSpec::KIND)
+            .map(|(key, layers)| (key.name.clone(), balancer_layers(layers)))
+            .collect();
+        Self {
+            now: now.to_owned(),
+            ca_bundle: ca_bundle.to_owned(),
+            live,
+            objects: objects.clone(),
+            clusters,
+            machines,
+            elemental_machines,
+            elemental_hosts,
+            tenants: tenants
+                .into_iter()
+                .map(|(name, tenant)| (name.name, tenant))
+                .collect(),
+            pools,
+            gateways,
+            hosts,
+            balancers,
+            problems,
+        }
+    }
+
+    /// The infrastructure cluster a Cluster refers to, of whatever kind.
+    #[must_use]
+    pub fn infra(&self, cluster: &Cluster) -> Option<Infra> {
+        let reference = cluster.spec.infrastructure_ref.as_ref()?;
+        let namespace = reference.namespace.as_deref();
+        let namespace = namespace.unwrap_or_else(|| cluster.metadata.namespace());
+        let name = Name::new(namespace, &reference.name);
+        let key = ObjectKey::new(reference.group(), &reference.kind, name);
+        let object: InfraCluster = self.objects.get(&key)?.as_written()?;
+        Some(Infra {
+            key,
+            api_version: object.api_version,
+            meta: object.metadata,
+            written: object.spec.control_plane_endpoint.unwrap_or_default(),
+        })
+    }
+
+    /// The tenant whose objects live in that namespace; the first by name if several claim it.
+    #[must_use]
+    pub fn tenant_of(&self, namespace: &str) -> Option<&Tenant> {
+        self.tenants
+            .values()
+            .find(|tenant| tenant::namespace(tenant) == namespace)
+    }
+
+    /// Whether a document is unreadable and no earlier version of it is known: then nothing may be
+    /// taken for deleted.
+    #[must_use]
+    pub const fn incomplete(&self) -> bool {
+        self.objects.incomplete
+    }
+
+    /// Whether the host is heard; what its status says while the manager cannot tell yet.
+    #[must_use]
+    pub fn is_alive(&self, name: &Name) -> bool {
+        match self.live.hosts.get(name).map(|live| live.hearing) {
+            Some(Hearing::Alive) => true,
+            Some(Hearing::Silent) => false,
+            None | Some(Hearing::Unknown) => self.hosts.get(name).is_some_and(|host| {
+                let last = kedge_crd::condition::find(&host.status.conditions, "AgentAlive");
+                last.is_some_and(|condition| condition.status == kedge_crd::Status::True)
+            }),
+        }
+    }
+}
+
+/// The key of one of our objects.
+#[must_use]
+pub fn key<S: Resource>(name: &Name) -> ObjectKey {
+    ObjectKey::new(S::GROUP, S::KIND, name.clone())
+}
+
+const fn ours<S: Resource>() -> (&'static str, &'static str) {
+    (S::GROUP, S::KIND)
+}
+
+fn as_written<T: DeserializeOwned>(
+    objects: &Objects,
+    (group, kind): (&str, &str),
+) -> BTreeMap<Name, T> {
+    objects
+        .of_kind(group, kind)
+        .filter_map(|(key, layers)| Some((key.name.clone(), layers.as_written()?)))
+        .collect()
+}
+
+fn in_force<T: DeserializeOwned>(
+    objects: &Objects,
+    (group, kind): (&str, &str),
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<Name, T> {
+    let mut found = BTreeMap::new();
+    for (key, layers) in objects.of_kind(group, kind) {
+        // A status alone is what is left of an object that is gone.
+        if layers.user.is_none() && layers.owned.is_empty() {
+            continue;
+        }
+        match layers.in_force() {
+            Ok(object) => {
+                found.insert(key.name.clone(), object);
+            }
+            Err(error) => problems.push(
+                Problem::new(
+                    Code::CapiObjectInvalid,
+                    format!("{key} does not fit what Kedge keeps of it"),
+                )
+                .object(key.to_string())
+                .caused_by(&error),
+            ),
+        }
+    }
+    found
+}
+
+fn balancer_layers(layers: &Layers) -> BalancerLayers {
+    let owned = |manager: &str| {
+        let spec = layers.owned.get(manager)?.get("spec")?;
+        serde_json::from_value(spec.clone()).ok()
+    };
+    let status = layers
+        .status
+        .as_ref()
+        .and_then(|status| status.get("status"));
+    BalancerLayers {
+        written: layers
+            .as_written::<balancer::LoadBalancer>()
+            .map(|written| written.spec),
+        given: owned(managers::GIVEN),
+        kept: owned(managers::ENDPOINT),
+        status: status
+            .and_then(|status| serde_json::from_value(status.clone()).ok())
+            .unwrap_or_default(),
+    }
+}
