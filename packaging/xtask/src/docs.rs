@@ -27,10 +27,9 @@ fn write_and_compare(fresh: &Path, target: &Path, check: bool) -> anyhow::Result
         "--quiet",
         "--package",
         "kedge-agent-cli",
-        "--bin",
-        "kedge",
-        "--",
+        "--example",
         "reference",
+        "--",
         folder,
     ])?;
     run::step("docs: generate", &mut generator)?;
