@@ -220,8 +220,8 @@ pub const RESERVED: &[Reserved] = &[
     },
     Reserved {
         crates: &["libc", "nix", "socket2", "tun-rs"],
-        rooms: &["kedge-net"],
-        why: "only kedge-net makes system calls of its own",
+        rooms: &["kedge-net", "kedge-tests-netns"],
+        why: "only kedge-net makes system calls of its own (tests forge packets)",
     },
     Reserved {
         crates: &["figment", "zbus", "sd-notify"],
