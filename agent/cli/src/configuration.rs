@@ -142,15 +142,7 @@ fn view(app: &App, role: Role, origins: bool, running: bool) -> Result<Exit, Fai
         let loaded = Sources::of(role, &app.root).and_then(|sources| files::load(role, &sources));
         match loaded {
             Ok(config) => show::own(&config)?,
-            Err(error) => {
-                let [first @ .., last] = error.problems() else {
-                    return Ok(Exit::Failure);
-                };
-                for problem in first {
-                    app.tell(problem);
-                }
-                return Err(last.clone().into());
-            }
+            Err(error) => return Err(app.refused(error)),
         }
     };
     let view = View {

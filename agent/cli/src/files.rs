@@ -2,6 +2,7 @@
 
 use kedge_agent_daemon::AgentFile;
 use kedge_control::local::ConfigInForce;
+use kedge_gateway_hub::GatewayFile;
 use kedge_host::{
     Role,
     layers::{ConfigError, RoleFile, Sources, load_from},
@@ -18,7 +19,8 @@ pub fn load(role: Role, sources: &Sources) -> Result<ConfigInForce, ConfigError>
         load_from::<F>(sources).map(|loaded| loaded.in_force(0))
     }
     match role {
-        Role::Agent | Role::Gateway | Role::Manager => of::<AgentFile>(sources),
+        Role::Agent | Role::Manager => of::<AgentFile>(sources),
+        Role::Gateway => of::<GatewayFile>(sources),
     }
 }
 
@@ -26,7 +28,8 @@ pub fn load(role: Role, sources: &Sources) -> Result<ConfigInForce, ConfigError>
 #[must_use]
 pub fn schema(role: Role) -> Schema {
     match role {
-        Role::Agent | Role::Gateway | Role::Manager => schemars::schema_for!(AgentFile),
+        Role::Agent | Role::Manager => schemars::schema_for!(AgentFile),
+        Role::Gateway => schemars::schema_for!(GatewayFile),
     }
 }
 
@@ -37,7 +40,8 @@ pub fn default(role: Role) -> String {
         serde_saphyr::to_string(&F::default().filled()).unwrap_or_default()
     }
     let values = match role {
-        Role::Agent | Role::Gateway | Role::Manager => of::<AgentFile>(),
+        Role::Agent | Role::Manager => of::<AgentFile>(),
+        Role::Gateway => of::<GatewayFile>(),
     };
     format!("# yaml-language-server: $schema=/usr/share/kedge/schema/{role}.json\n{values}")
 }

@@ -29,7 +29,7 @@ use clap::{CommandFactory as _, Parser as _};
 use jiff::Timestamp;
 use kedge_control::Document;
 use kedge_core::Problem;
-use kedge_host::{Role, Root};
+use kedge_host::{Role, Root, layers::ConfigError};
 use schemars::Schema;
 
 use crate::{
@@ -78,11 +78,17 @@ pub fn main() -> ExitCode {
     let verbosity = i8::try_from(cli.global.verbose).unwrap_or(i8::MAX);
     logs::start(kind, if cli.global.quiet { -1 } else { verbosity });
     logs::log_panics();
+    // One provider, chosen once; whoever was first is the same one.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let app = App::new(cli.global);
     match dispatch(&app, cli.command) {
         Ok(code) => code,
         Err(failure) => {
-            app.tell(&failure.problem);
+            if kind == logs::Kind::Role && logs::in_journal() {
+                logs::role_ends(&failure.problem);
+            } else {
+                app.tell(&failure.problem);
+            }
             failure.exit.into()
         }
     }
@@ -105,7 +111,8 @@ pub fn schemas() -> Vec<(Role, Schema)> {
 
 fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
     let exit = match command {
-        Command::Agent(_) | Command::Gateway(_) | Command::Manager(_) => Exit::Failure,
+        Command::Agent(_) | Command::Manager(_) => Exit::Failure,
+        Command::Gateway(args) => roles::gateway(app, &args)?,
         Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
         Command::Vip(command) => ask::vip(app, &command)?,
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
@@ -182,6 +189,18 @@ impl App {
             Some(text) => out!("{text}"),
             None => say!("{}", problem::render(problem, self.errors)),
         }
+    }
+
+    /// Tells all but the last problem of a configuration; the last one ends the command.
+    #[must_use]
+    pub fn refused(&self, error: ConfigError) -> Failure {
+        let last = kedge_core::Coded::problem(&error);
+        let mut problems = error.into_problems();
+        let last = problems.pop().unwrap_or(last);
+        for problem in &problems {
+            self.tell(problem);
+        }
+        last.into()
     }
 
     const fn lab_output(&self) -> kedge_agent_lab::Output {

@@ -1,11 +1,15 @@
 //! Logs: native journald records under systemd, short lines on stderr elsewhere.
 
+mod journal;
+
 use std::{env, io, os::unix::fs::MetadataExt as _, panic};
 
-use kedge_core::Code;
+use kedge_core::{Code, Problem};
 use tracing_subscriber::{
     EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
+
+use self::journal::Journal;
 
 /// What is logged when nobody asks for more or less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +25,8 @@ pub fn start(kind: Kind, verbosity: i8) {
     let filter = filter(kind, verbosity, env::var(VARIABLE).ok().as_deref());
     let registry = tracing_subscriber::registry();
     if in_journal() {
-        // No prefix: KEDGE_CODE and MESSAGE_ID are fields of their own.
-        match tracing_journald::layer() {
+        match Journal::connect() {
             Ok(journal) => {
-                let journal = journal.with_field_prefix(None);
                 let _ = registry.with(journal.with_filter(filter)).try_init();
                 return;
             }
@@ -37,6 +39,20 @@ pub fn start(kind: Kind, verbosity: i8) {
         .with_target(false)
         .compact();
     let _ = registry.with(lines.with_filter(filter)).try_init();
+}
+
+/// Writes why a role ends into the journal, field by field.
+pub fn role_ends(problem: &Problem) {
+    let fix = problem.fix.as_ref();
+    tracing::error!(
+        KEDGE_CODE = %problem.code,
+        object = problem.object,
+        evidence = problem.evidence.join("; "),
+        fix = fix.map(|fix| fix.text.as_str()),
+        command = fix.and_then(|fix| fix.command.as_deref()),
+        what = problem.what,
+        "the role ends"
+    );
 }
 
 /// A panic is a fault of ours: it is logged with its code and its place before the thread ends.
@@ -92,7 +108,8 @@ fn filter(kind: Kind, verbosity: i8, variable: Option<&str>) -> EnvFilter {
 
 /// Whether stderr is the journal: systemd says so by the device and inode of our own stderr, so
 /// that a shell started from a service does not log there as well.
-fn in_journal() -> bool {
+#[must_use]
+pub fn in_journal() -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else {
         return false;
     };
