@@ -29,6 +29,16 @@ pub fn tests(no_netns: bool) -> anyhow::Result<()> {
     // Unit tests, tables, simulation: everything that needs no privilege.
     let quick = ["test", "--workspace", "--exclude", "kedge-tests-netns"];
     run::step("tests", &mut run::cargo(&quick)?)?;
+    // A run of its own: the feature stops the clock of the Noise core for the whole process.
+    let clock = [
+        "test",
+        "--package",
+        "kedge-tunnel-proto",
+        "--features",
+        "mock-clock",
+        "--lib",
+    ];
+    run::step("tests on a clock that tests set", &mut run::cargo(&clock)?)?;
     if no_netns {
         println!("── tests in network namespaces: left out (--no-netns)");
         return Ok(());
