@@ -1,7 +1,7 @@
 //! The agent's configuration: what stands in files ([`AgentFile`]) and what it means
 //! ([`AgentConfig`]).
 
-mod check;
+pub(crate) mod check;
 mod defaults;
 mod file;
 mod values;
@@ -14,6 +14,7 @@ use kedge_core::{
     Name,
     vip::{AdvertInterval, Priority, Vrid},
 };
+use kedge_host::enrol::ManagerUrl;
 use kedge_tunnel_proto::keys::PublicKey;
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 
@@ -101,7 +102,7 @@ pub enum Trust {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerConfig {
     /// Its URL.
-    pub url: HttpsUrl,
+    pub url: ManagerUrl,
     /// The file with the enrolment token; needed once.
     pub token_file: Option<PathBuf>,
     /// The object that stands for the same machine.

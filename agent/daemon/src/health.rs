@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use kedge_control::local::HealthStatus;
 use kedge_core::{Name, Problem};
-use kedge_host::{Root, state::Store};
+use kedge_host::{Root, saver::Saver, state::Store};
 use kedge_vip_proto::vrrp::Verdict;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -22,8 +22,11 @@ use tokio::{
 };
 use tracing::{debug, info};
 
-use self::{gate::Gate, probe::{Answer, Asker}};
-use crate::{config::ProbeConfig, persist::Saver};
+use self::{
+    gate::Gate,
+    probe::{Answer, Asker},
+};
+use crate::config::ProbeConfig;
 
 /// What a gate tells the rest of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +154,10 @@ impl Gates {
             .map(|(name, _)| name.clone())
             .collect();
         self.vips = wanted;
-        changed.iter().filter_map(|name| self.verdict(name)).collect()
+        changed
+            .iter()
+            .filter_map(|name| self.verdict(name))
+            .collect()
     }
 
     /// Asks the service behind a VIP at once; answered by [`GateEvent::Fresh`].
@@ -197,6 +203,12 @@ impl Gates {
         self.vips.iter().filter_map(tell).collect()
     }
 
+    /// Every verdict there is.
+    pub fn verdicts(&self) -> Vec<GateEvent> {
+        let vips = self.vips.keys();
+        vips.filter_map(|vip| self.verdict(vip)).collect()
+    }
+
     /// What is wrong with keeping the verdicts.
     pub fn problem(&self) -> Option<Problem> {
         self.saver.problem()
@@ -232,9 +244,16 @@ impl Gates {
         let gate = Gate::new(probe.rise, probe.fall, restored);
         let first = GateView {
             verdict: gate.verdict(),
-            because: restored.map_or_else(|| unproven(probe, None), |verdict| {
-                format!("{} was {} before Kedge was restarted", probe.url, word(verdict))
-            }),
+            because: restored.map_or_else(
+                || unproven(probe, None),
+                |verdict| {
+                    format!(
+                        "{} was {} before Kedge was restarted",
+                        probe.url,
+                        word(verdict)
+                    )
+                },
+            ),
             latency_seconds: None,
         };
         debug!(probe = %probe.url, boot = self.boot_id, verdict = %first.verdict, "gate starts");
@@ -285,7 +304,7 @@ async fn ask_for_ever(
         publish.send_replace(GateView {
             verdict: gate.verdict(),
             because,
-            latency_seconds: answer.healthy.then(|| answer.latency.as_secs_f64()),
+            latency_seconds: answer.healthy.then_some(answer.latency.as_secs_f64()),
         });
         let news = [
             changed.map(|_| Told::Verdict),
@@ -320,7 +339,9 @@ fn because(probe: &ProbeConfig, gate: &Gate, answer: &Answer) -> String {
 
 fn unproven(probe: &ProbeConfig, what: Option<&str>) -> String {
     let uri = probe.url.uri();
-    let place = uri.authority().map_or_else(String::new, ToString::to_string);
+    let place = uri
+        .authority()
+        .map_or_else(String::new, ToString::to_string);
     let tail = what.map_or_else(String::new, |what| format!(": {what}"));
     if probe.auto {
         format!("no API server has answered on {place} since boot (health: auto){tail}")

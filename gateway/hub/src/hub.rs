@@ -7,7 +7,7 @@ use std::{
 
 use kedge_control::{
     agent::GatewayConfig as Wished,
-    identity,
+    enrol, identity,
     local::Reloaded,
     report::{GatewayReport, ReportedPeer},
 };
@@ -44,6 +44,8 @@ pub(crate) struct Hub {
     pub stale: Option<Problem>,
     pub started: SystemTime,
     pub up_since: Uptime,
+    /// What the machine says of itself.
+    pub host: enrol::Facts,
     pub public_key: String,
     pub keeper: Keeper,
     pub plane: DataPlane,
@@ -88,6 +90,7 @@ impl Hub {
             up_since: Uptime::now(),
             responder: None,
             echo_problem: None,
+            host: facts(&root),
             root,
             overrides,
             loaded,
@@ -119,7 +122,6 @@ impl Hub {
                 return;
             }
         };
-        let facts = facts(&self.root);
         let name = config.name.as_ref().map(ToString::to_string);
         let settings = Settings {
             url: manager.url.clone(),
@@ -127,10 +129,10 @@ impl Hub {
                 .token_file
                 .as_ref()
                 .map(|file| self.root.locate(file)),
-            name: name.unwrap_or_else(|| label(&facts.hostname)),
+            name: name.unwrap_or_else(|| label(&self.host.hostname)),
             role: identity::Role::Gateway,
             host_ref: None,
-            facts,
+            facts: self.host.clone(),
             tunnel_key: self.key.public_base64().unwrap_or_default(),
         };
         let (client, problems) = Client::open(settings, identity, self.store.clone());
@@ -311,7 +313,7 @@ impl Hub {
 
     fn report(&self) {
         let Some(link) = &self.link else { return };
-        let facts = facts(&self.root);
+        let facts = &self.host;
         let peer = |(name, host): (&String, &crate::liveness::Host)| ReportedPeer {
             name: name.clone(),
             alive: host.alive,
@@ -321,8 +323,8 @@ impl Hub {
         problems.extend(self.keeper.problem().cloned());
         problems.extend(self.plane.problems());
         link.report(GatewayReport {
-            boot_id: facts.boot_id,
-            version: facts.version,
+            boot_id: facts.boot_id.clone(),
+            version: facts.version.clone(),
             applied_generation: self.applied,
             public_key: self.public_key.clone(),
             listen_port: self

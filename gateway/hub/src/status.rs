@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use kedge_control::local::{GatewayStatus, RoleInfo, Tunnel, TunnelList, TunnelState};
-use kedge_host::{identity::hostname, wall};
+use kedge_host::wall;
 use kedge_net::clock;
 use kedge_tunnel_device::PeerStats;
 
@@ -15,7 +15,7 @@ impl Hub {
         GatewayStatus {
             role: RoleInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                hostname: hostname(&self.root),
+                hostname: self.host.hostname.clone(),
                 started: wall::rfc3339(self.started),
                 uptime_seconds: self.up_since.elapsed().as_secs_f64(),
                 pid: std::process::id(),

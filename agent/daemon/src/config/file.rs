@@ -8,7 +8,7 @@ use kedge_core::{
     Name,
     vip::{Priority, Vrid},
 };
-use kedge_host::layers::Auto;
+use kedge_host::{enrol::ManagerUrl, layers::Auto};
 use kedge_tunnel_proto::keys::PublicKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ section! {
     /// The way to the manager.
     ManagerFile {
         /// Its URL, such as `https://203.0.113.9:9443`.
-        url: HttpsUrl,
+        url: ManagerUrl,
         /// The file with the enrolment token, needed once.
         token_file: PathBuf,
         /// The name to enrol with; left out it is the host's name.

@@ -316,12 +316,12 @@ fn every_mistake_elsewhere_is_located_and_coded() {
         (
             "manager: {url: 'https://'}".to_owned(),
             Code::ConfigOutOfRange,
-            "is not a URL",
+            "not a manager's address",
         ),
         (
             "manager: {url: 'https://u:p@h/'}".to_owned(),
             Code::ConfigOutOfRange,
-            "is not a URL",
+            "not a manager's address",
         ),
         (
             "manager: {token_file: /x}".to_owned(),

@@ -90,7 +90,10 @@ mod tests {
     #[test]
     fn only_failures_in_a_row_disprove() {
         let mut gate = Gate::new(2, 3, None);
-        assert_eq!(walk(&mut gate, "+--+--+---"), [H, H, H, H, H, H, H, H, H, F]);
+        assert_eq!(
+            walk(&mut gate, "+--+--+---"),
+            [H, H, H, H, H, H, H, H, H, F]
+        );
     }
 
     #[test]

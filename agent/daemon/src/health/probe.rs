@@ -132,7 +132,10 @@ impl Asker {
     ) -> Result<StatusCode, NoAnswer> {
         connection.ready().await?;
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
-        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let authority = self
+            .uri
+            .authority()
+            .map_or("", |authority| authority.as_str());
         let request = Request::get(path)
             .header(HOST, authority)
             .header(USER_AGENT, concat!("kedge/", env!("CARGO_PKG_VERSION")))
@@ -161,7 +164,10 @@ fn judge(status: StatusCode, auto: bool) -> (bool, String) {
     let what = format!("answered {}", status.as_u16());
     let refused = status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN;
     if auto && refused {
-        (true, format!("{what} (it is up and refuses anonymous requests)"))
+        (
+            true,
+            format!("{what} (it is up and refuses anonymous requests)"),
+        )
     } else {
         (status == StatusCode::OK, what)
     }

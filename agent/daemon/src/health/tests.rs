@@ -39,7 +39,10 @@ impl Drop for Server {
 async fn server() -> Server {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let pin = STANDARD.encode(digest(&SHA256, &rcgen::PublicKeyData::subject_public_key_info(&made.signing_key)));
+    let pin = STANDARD.encode(digest(
+        &SHA256,
+        &rcgen::PublicKeyData::subject_public_key_info(&made.signing_key),
+    ));
     let tls = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -58,7 +61,9 @@ async fn server() -> Server {
             count.fetch_add(1, Ordering::SeqCst);
             let (acceptor, status) = (acceptor.clone(), Arc::clone(&answer_with));
             tokio::spawn(async move {
-                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let Ok(mut stream) = acceptor.accept(stream).await else {
+                    return;
+                };
                 let mut buffer = [0; 4096];
                 while let Ok(1..) = stream.read(&mut buffer).await {
                     let status = status.load(Ordering::SeqCst);
@@ -101,7 +106,9 @@ fn name(text: &str) -> Name {
 }
 
 async fn next(gates: &mut Gates) -> GateEvent {
-    let mut events = timeout(Duration::from_secs(5), gates.changed()).await.unwrap();
+    let mut events = timeout(Duration::from_secs(5), gates.changed())
+        .await
+        .unwrap();
     assert_eq!(events.len(), 1, "{events:?}");
     events.remove(0)
 }
@@ -115,22 +122,36 @@ async fn a_gate_follows_its_service_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let server = server().await;
     server.status.store(500, Ordering::SeqCst);
-    let mut gates = Gates::new(Root::new(dir.path()), Store::new(dir.path()), "boot".to_owned());
+    let mut gates = Gates::new(
+        Root::new(dir.path()),
+        Store::new(dir.path()),
+        "boot".to_owned(),
+    );
     let first = gates.apply([(name("api"), probe(&server))].into());
     assert!(is(&first[0], Verdict::Unproven), "{first:?}");
-    let GateEvent::Verdict { because, .. } = &first[0] else { panic!() };
-    assert!(because.starts_with("no API server has answered on 127.0.0.1:"), "{because}");
+    let GateEvent::Verdict { because, .. } = &first[0] else {
+        panic!()
+    };
+    assert!(
+        because.starts_with("no API server has answered on 127.0.0.1:"),
+        "{because}"
+    );
     server.status.store(200, Ordering::SeqCst);
     assert!(is(&next(&mut gates).await, Verdict::Healthy));
     let status = &gates.status()[0];
-    assert_eq!((status.vip.as_str(), status.verdict.as_str()), ("api", "healthy"));
+    assert_eq!(
+        (status.vip.as_str(), status.verdict.as_str()),
+        ("api", "healthy")
+    );
     assert!(status.because.contains("answered 200 in"), "{status:?}");
     assert!(status.latency_seconds.unwrap() < 0.3);
     let connections = server.connections.load(Ordering::SeqCst);
     server.status.store(503, Ordering::SeqCst);
     let failing = next(&mut gates).await;
     assert!(is(&failing, Verdict::Failing), "{failing:?}");
-    let GateEvent::Verdict { because, .. } = failing else { panic!() };
+    let GateEvent::Verdict { because, .. } = failing else {
+        panic!()
+    };
     assert!(because.contains("fails: answered 503"), "{because}");
     assert_eq!(
         server.connections.load(Ordering::SeqCst),
@@ -153,12 +174,21 @@ async fn a_fresh_probe_answers_at_once_and_hanging_is_failing() {
     gates.apply([(name("api"), slow)].into());
     assert!(is(&next(&mut gates).await, Verdict::Healthy));
     gates.probe_now(&name("api"));
-    let fresh = |healthy| GateEvent::Fresh { vip: name("api"), healthy };
+    let fresh = |healthy| GateEvent::Fresh {
+        vip: name("api"),
+        healthy,
+    };
     assert_eq!(next(&mut gates).await, fresh(true));
     server.status.store(0, Ordering::SeqCst);
     gates.probe_now(&name("api"));
     assert_eq!(next(&mut gates).await, fresh(false));
-    assert!(gates.status()[0].because.contains("no answer within 300 ms"), "{:?}", gates.status());
+    assert!(
+        gates.status()[0]
+            .because
+            .contains("no answer within 300 ms"),
+        "{:?}",
+        gates.status()
+    );
     gates.probe_now(&name("unknown"));
 }
 
@@ -167,7 +197,11 @@ async fn a_verdict_survives_the_process_but_not_the_boot() {
     let dir = tempfile::tempdir().unwrap();
     let server = server().await;
     let gates = |boot: &str| {
-        Gates::new(Root::new(dir.path()), Store::new(dir.path()), boot.to_owned())
+        Gates::new(
+            Root::new(dir.path()),
+            Store::new(dir.path()),
+            boot.to_owned(),
+        )
     };
     let wanted: BTreeMap<_, _> = [(name("api"), probe(&server))].into();
     let mut first = gates("one");
@@ -178,7 +212,9 @@ async fn a_verdict_survives_the_process_but_not_the_boot() {
     let mut again = gates("one");
     let event = &again.apply(wanted.clone())[0];
     assert!(is(event, Verdict::Healthy), "{event:?}");
-    let GateEvent::Verdict { because, .. } = event else { panic!() };
+    let GateEvent::Verdict { because, .. } = event else {
+        panic!()
+    };
     assert!(because.contains("before Kedge was restarted"), "{because}");
     assert!(is(&next(&mut again).await, Verdict::Failing));
     again.finish().await;
@@ -193,7 +229,9 @@ async fn vips_with_one_probe_share_it_and_a_reload_keeps_it() {
     let mut gates = Gates::new(Root::new(dir.path()), Store::new(dir.path()), String::new());
     let wanted: BTreeMap<_, _> = [(name("a"), probe(&server)), (name("b"), probe(&server))].into();
     assert_eq!(gates.apply(wanted.clone()).len(), 2);
-    let events = timeout(Duration::from_secs(5), gates.changed()).await.unwrap();
+    let events = timeout(Duration::from_secs(5), gates.changed())
+        .await
+        .unwrap();
     assert_eq!(events.len(), 2, "both VIPs are told");
     assert!(gates.apply(wanted.clone()).is_empty(), "nothing changed");
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
@@ -201,7 +239,10 @@ async fn vips_with_one_probe_share_it_and_a_reload_keeps_it() {
     more.insert(name("c"), probe(&server));
     let told = gates.apply(more);
     assert_eq!(told.len(), 1);
-    assert!(is(&told[0], Verdict::Healthy), "a new VIP gets the known verdict");
+    assert!(
+        is(&told[0], Verdict::Healthy),
+        "a new VIP gets the known verdict"
+    );
 }
 
 #[tokio::test]
@@ -218,7 +259,10 @@ async fn certificates_are_held_to_their_ca_or_pin() {
         (ca(&server.certificate_pem, "own"), "answered 200"),
         (ca(&other.certificate_pem, "other"), "TLS handshake failed"),
         (ca("no certificate", "empty"), "holds no certificate"),
-        (Trust::CaFile("/nonexistent/ca.pem".into()), "cannot be read"),
+        (
+            Trust::CaFile("/nonexistent/ca.pem".into()),
+            "cannot be read",
+        ),
         (pin(&server.pin), "answered 200"),
         (pin(&other.pin), "TLS handshake failed"),
     ] {

@@ -33,7 +33,10 @@ pub(crate) fn client(trust: &Trust, root: &Root) -> Result<Arc<ClientConfig>, Ba
     let config = match trust {
         Trust::Local => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned { pin: None, provider })),
+            .with_custom_certificate_verifier(Arc::new(Pinned {
+                pin: None,
+                provider,
+            })),
         Trust::Pin(pin) => {
             let pin = Some(*pin.digest());
             builder

@@ -1,0 +1,368 @@
+//! The agent's state, and what changes it. One owner, the loop; nothing here waits for a network
+//! or for the speaker.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant as Uptime, SystemTime},
+};
+
+use kedge_control::{agent::HostConfig, enrol, identity, local::Reloaded, report::HostReport};
+use kedge_core::{Code, Coded as _, Fix, Name, Problem, vip::RouterState};
+use kedge_host::{
+    Role, Root,
+    changes::changes,
+    enrol::{Client, Settings},
+    identity::{IdentityKey, TunnelKey, facts},
+    layers::{Loaded, Override, load},
+    link::{Link, Patience},
+    saver::Saver,
+    state::Store,
+};
+use kedge_tunnel_proto::keys::PrivateKey;
+use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
+use tracing::{info, warn};
+
+use crate::{
+    config::AgentFile,
+    desired::{Claimed, Desired, plan},
+    facts::Facts,
+    health::{GateEvent, Gates},
+    tunnel::Tunnel,
+};
+
+/// The agent.
+pub(crate) struct Agent {
+    pub root: Root,
+    pub overrides: Vec<Override>,
+    pub loaded: Loaded<AgentFile>,
+    pub config_generation: u64,
+    /// Why the configuration on the disk is not in force.
+    pub stale: Option<Problem>,
+    pub started: SystemTime,
+    pub up_since: Uptime,
+    /// What the host says of itself.
+    pub host: enrol::Facts,
+    pub facts: Facts,
+    pub manager: Option<Arc<HostConfig>>,
+    pub desired: Desired,
+    pub speaker: Speaker,
+    pub gates: Gates,
+    pub tunnel: Option<Tunnel>,
+    pub link: Option<Link<HostReport, HostConfig>>,
+    /// What went wrong before the loop.
+    pub standing: Vec<Problem>,
+    pub claims: Claims,
+    store: Store,
+    /// Verdicts are said again when a command was lost.
+    refused_commands: u64,
+}
+
+/// The VIPs this host has held, kept on the disk.
+pub(crate) struct Claims {
+    /// As it was at the start: a VIP must not change under way.
+    at_start: Claimed,
+    now: Claimed,
+    pub saver: Saver<Claimed>,
+}
+
+impl Agent {
+    /// An agent that does what its configuration and the disk say.
+    pub fn new(
+        loaded: Loaded<AgentFile>,
+        root: Root,
+        overrides: Vec<Override>,
+        speaker: Speaker,
+        network: Facts,
+    ) -> Self {
+        let store = Store::new(root.state_dir(Role::Agent));
+        let claimed = store.load::<Claimed>(CLAIMS);
+        let host = facts(&root);
+        let mut agent = Self {
+            gates: Gates::new(root.clone(), store.clone(), host.boot_id.clone()),
+            claims: Claims {
+                at_start: claimed.value.clone().unwrap_or_default(),
+                now: claimed.value.unwrap_or_default(),
+                saver: Saver::start(store.clone(), CLAIMS),
+            },
+            standing: claimed.problems,
+            config_generation: 1,
+            stale: None,
+            started: SystemTime::now(),
+            up_since: Uptime::now(),
+            manager: None,
+            desired: Desired::default(),
+            tunnel: None,
+            link: None,
+            refused_commands: 0,
+            root,
+            overrides,
+            loaded,
+            facts: network,
+            host,
+            speaker,
+            store,
+        };
+        // Before anything slow: the VIPs of the last desired state, manager or not.
+        if agent.loaded.config.manager.is_some() {
+            let restored = agent.store.load::<HostConfig>("desired");
+            agent.manager = restored.value.map(Arc::new);
+        }
+        agent.replan("start");
+        agent.connect();
+        agent
+    }
+
+    /// Starts the tunnel's key and the link to the configured manager.
+    fn connect(&mut self) {
+        self.link = None;
+        let key = match TunnelKey::load_or_create(&self.root, Role::Agent) {
+            Ok(key) => key,
+            Err(error) => {
+                self.stand(error.problem());
+                return;
+            }
+        };
+        if self.tunnel.is_none() {
+            match PrivateKey::from_bytes(*key.expose()) {
+                Ok(private) => self.tunnel = Some(Tunnel::new(private)),
+                Err(error) => self.stand(error.problem()),
+            }
+            self.want_tunnel();
+        }
+        let config = &self.loaded.config;
+        let Some(manager) = config.manager.clone() else {
+            return;
+        };
+        let identity = match IdentityKey::load_or_create(&self.root, Role::Agent) {
+            Ok(identity) => identity,
+            Err(error) => {
+                self.stand(error.problem());
+                return;
+            }
+        };
+        let settings = Settings {
+            url: manager.url,
+            token_file: manager.token_file.map(|file| self.root.locate(&file)),
+            name: self.node_name(),
+            role: identity::Role::Host,
+            host_ref: manager.host_ref,
+            facts: self.host.clone(),
+            tunnel_key: key.public_base64().unwrap_or_default(),
+        };
+        let (client, problems) = Client::open(settings, identity, self.store.clone());
+        self.standing.extend(problems);
+        self.link = Some(Link::start(client, &self.store, PATIENCE));
+        self.report();
+    }
+
+    /// The host's name: configured, or the first label of the kernel's.
+    pub fn node_name(&self) -> String {
+        match &self.loaded.config.node_name {
+            Some(name) => name.to_string(),
+            None => {
+                let label = self.host.hostname.split('.').next().unwrap_or_default();
+                label.to_ascii_lowercase()
+            }
+        }
+    }
+
+    /// Takes up what the manager wants.
+    pub fn follow(&mut self, manager: Arc<HostConfig>) {
+        let generation = manager.generation;
+        self.manager = Some(manager);
+        self.replan("the manager");
+        info!(
+            generation,
+            vips = self.desired.vips.len(),
+            left_out = self.desired.problems.len(),
+            "desired state in force"
+        );
+        self.report();
+    }
+
+    /// Takes what the kernel's network looks like.
+    pub fn observe(&mut self, facts: Facts) {
+        self.facts = facts;
+        self.replan("the kernel's network");
+        if let Some(tunnel) = &self.tunnel {
+            tunnel.ask();
+        }
+        self.report();
+    }
+
+    /// Takes what a health gate has to say, to the speaker and nowhere else.
+    pub fn judge(&mut self, events: Vec<GateEvent>) {
+        for event in events {
+            match event {
+                GateEvent::Verdict {
+                    vip,
+                    verdict,
+                    because,
+                } => self.speaker.health(&vip, verdict, because),
+                GateEvent::Fresh { vip, healthy } => self.speaker.probed(&vip, healthy),
+            }
+        }
+    }
+
+    /// Takes what the speaker has to say.
+    pub fn hear(&mut self, event: &VipEvent) {
+        match event {
+            VipEvent::ProbeNow(vip) => self.gates.probe_now(vip),
+            VipEvent::State { name, to, .. } => {
+                if *to == RouterState::Active {
+                    self.note_claim(name);
+                }
+                self.report();
+            }
+            VipEvent::Priority { .. } | VipEvent::Problem { .. } => {}
+        }
+    }
+
+    /// What is due about once a second: whatever failed is tried again.
+    pub fn tend(&mut self) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.tend();
+        }
+        let refused = self.speaker.refused_commands();
+        if refused != self.refused_commands {
+            self.refused_commands = refused;
+            let all = self.gates.verdicts();
+            self.judge(all);
+        }
+        self.report();
+    }
+
+    /// Reads the configuration again. What does not hold leaves the last good one in force.
+    ///
+    /// # Errors
+    ///
+    /// The configuration on the disk has an error.
+    pub fn reload(&mut self) -> Result<Reloaded, Problem> {
+        let fresh = match load::<AgentFile>(&self.root, &self.overrides) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                let problem = stale(error.problems());
+                warn!(KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "reload refused");
+                self.stale = Some(problem);
+                return Err(error.problem());
+            }
+        };
+        self.stale = None;
+        self.host = facts(&self.root);
+        let before = self.loaded.in_force(0).values;
+        let changes = changes(&before, &fresh.in_force(0).values);
+        let old = std::mem::replace(&mut self.loaded, fresh);
+        self.config_generation += 1;
+        info!(
+            generation = self.config_generation,
+            ?changes,
+            "configuration loaded"
+        );
+        let new = &self.loaded.config;
+        let reconnect = old.config.manager != new.manager || old.config.node_name != new.node_name;
+        if new.manager.is_none() {
+            self.manager = None;
+        }
+        self.replan("the configuration");
+        if reconnect {
+            self.connect();
+        }
+        self.report();
+        Ok(Reloaded {
+            generation: self.config_generation,
+            changes,
+        })
+    }
+
+    /// The VIP of that name, as the speaker knows it.
+    pub fn snapshot(&self, name: &str) -> Option<VipSnapshot> {
+        let vips = self.speaker.snapshot();
+        vips.iter().find(|vip| vip.name.as_str() == name).cloned()
+    }
+
+    /// The generation of the manager's desired state in force.
+    pub fn applied(&self) -> u64 {
+        self.manager
+            .as_ref()
+            .map_or(0, |manager| manager.generation)
+    }
+
+    /// Brings what is wanted together again, and does it. What did not change is not disturbed.
+    fn replan(&mut self, because: &str) {
+        let manager = self.manager.as_deref();
+        let desired = plan(
+            &self.loaded.config,
+            manager,
+            &self.facts,
+            &self.claims.at_start,
+        );
+        if desired == self.desired {
+            return;
+        }
+        for problem in &desired.problems {
+            if !self.desired.problems.contains(problem) {
+                let (code, object) = (problem.code, &problem.object);
+                warn!(KEDGE_CODE = %code, object, what = problem.what, because, "left out");
+            }
+        }
+        self.desired = desired;
+        let specs = self.desired.vips.iter().map(|vip| vip.spec.clone());
+        self.speaker.apply(specs.collect());
+        let probes: BTreeMap<Name, _> = self
+            .desired
+            .vips
+            .iter()
+            .filter_map(|vip| Some((vip.spec.name.clone(), vip.health.clone()?)))
+            .collect();
+        let verdicts = self.gates.apply(probes);
+        self.judge(verdicts);
+        self.want_tunnel();
+    }
+
+    fn want_tunnel(&mut self) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.want(self.desired.tunnel.clone());
+        }
+    }
+
+    fn note_claim(&mut self, name: &Name) {
+        let Some(vip) = self.snapshot(name.as_str()) else {
+            return;
+        };
+        if let Some(interface) = vip.interface
+            && self.claims.now.insert((interface.name, vip.vrid))
+        {
+            self.claims.saver.save(self.claims.now.clone());
+        }
+    }
+
+    fn stand(&mut self, problem: Problem) {
+        warn!(KEDGE_CODE = %problem.code, what = problem.what, "the agent goes on without");
+        if !self.standing.contains(&problem) {
+            self.standing.push(problem);
+        }
+    }
+}
+
+fn stale(problems: &[Problem]) -> Problem {
+    let mut stale = Problem::warning(
+        Code::ConfigStale,
+        "the configuration on the disk has an error and is not in force",
+    )
+    .consequence("the last good configuration keeps running; a restart would fail")
+    .fix(Fix::text("correct it and reload").command("kedge config check"));
+    for problem in problems {
+        stale = stale.evidence(problem.to_string());
+        stale.evidence.extend(problem.evidence.iter().cloned());
+    }
+    stale
+}
+
+const CLAIMS: &str = "claims";
+const PATIENCE: Patience = Patience {
+    heartbeat: Duration::from_secs(10),
+    settle: Duration::from_millis(50),
+    wait: Duration::from_secs(30),
+    retry: Duration::from_secs(15),
+};

@@ -1,0 +1,97 @@
+//! What this host must do: its own configuration and the manager's wishes, brought together by
+//! name and held within the host's bounds. No I/O.
+
+mod tunnel;
+mod vips;
+
+use std::{collections::BTreeSet, fmt};
+
+use kedge_control::agent::HostConfig;
+use kedge_core::{Name, Problem, vip::Vrid};
+use kedge_vip_speaker::VipSpec;
+
+pub(crate) use self::tunnel::{Peer, TunnelWish};
+use crate::{
+    config::{AgentConfig, ProbeConfig},
+    facts::Facts,
+};
+
+/// Who wants something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// This host's configuration.
+    Local,
+    /// The manager.
+    Manager,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Manager => "manager",
+        })
+    }
+}
+
+/// The (interface, VRID) pairs this host has held: there nobody else is asked before a claim.
+pub(crate) type Claimed = BTreeSet<(String, Vrid)>;
+
+/// What this host must do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Desired {
+    /// The VIPs, by name.
+    pub vips: Vec<Vip>,
+    /// The tunnel; `None` while nobody wants one.
+    pub tunnel: Option<TunnelWish>,
+    /// What is not done, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// A VIP.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Vip {
+    /// Who wants it.
+    pub source: Source,
+    /// What the speaker is told.
+    pub spec: VipSpec,
+    /// The health gate.
+    pub health: Option<ProbeConfig>,
+    /// Where the VRID comes from.
+    pub vrid_because: String,
+    /// Where the base priority comes from.
+    pub priority_because: String,
+}
+
+impl Desired {
+    /// The VIP of that name.
+    pub fn vip(&self, name: &Name) -> Option<&Vip> {
+        self.vips.iter().find(|vip| vip.spec.name == *name)
+    }
+}
+
+/// Brings the configuration and the manager's wishes together.
+///
+/// A name both use belongs to the host's configuration. What of the manager's does not fit (an
+/// address or VRID that is taken, a prefix outside the host's bounds) is left out and told; the
+/// rest is done.
+pub(crate) fn plan(
+    config: &AgentConfig,
+    manager: Option<&HostConfig>,
+    facts: &Facts,
+    claimed: &Claimed,
+) -> Desired {
+    let mut problems = Vec::new();
+    let wishes = manager.map_or(&[][..], |manager| manager.vips.as_slice());
+    let vips = vips::plan(config, wishes, facts, claimed, &mut problems);
+    let wish = manager.and_then(|manager| manager.tunnel.as_ref());
+    let tunnel = tunnel::plan(&config.tunnel, wish, &mut problems);
+    Desired {
+        vips,
+        tunnel,
+        problems,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+use std::time::Duration;
+
+use ipnet::IpNet;
+use kedge_control::agent::{self, HealthMode};
+use kedge_core::{
+    Code,
+    vip::{AdvertInterval, Priority},
+};
+use kedge_host::layers::{Sources, load_from};
+use kedge_net::monitor::{Address, Link};
+
+use super::*;
+use crate::config::AgentFile;
+
+fn config(yaml: &str) -> AgentConfig {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("agent.yaml");
+    std::fs::write(&path, yaml).unwrap();
+    load_from::<AgentFile>(&Sources::file(&path))
+        .unwrap()
+        .config
+}
+
+fn facts() -> Facts {
+    let address = |net: &str| Address {
+        net: net.parse().unwrap(),
+        peer: None,
+        protocol: 0,
+        scope: 0,
+        permanent: true,
+        tentative: false,
+        deprecated: false,
+        temporary: false,
+    };
+    let link = |index, name: &str, net| Link {
+        index,
+        name: name.to_owned(),
+        up: true,
+        carrier: true,
+        multicast: true,
+        mac: Some([2, 0, 0, 0, 0, 1]),
+        addresses: vec![address(net)],
+        ..Link::default()
+    };
+    Facts {
+        links: vec![
+            link(2, "eth0", "10.20.14.11/24"),
+            link(3, "eth1", "10.0.9.4/24"),
+        ],
+        ..Facts::default()
+    }
+}
+
+fn wish(name: &str, address: &str) -> agent::VipConfig {
+    agent::VipConfig {
+        name: name.to_owned(),
+        addresses: vec![address.parse().unwrap()],
+        vrid: Vrid::derive(address.parse().unwrap()),
+        priority: Priority::new(254).unwrap(),
+        advert_interval_seconds: 0.1,
+        interface: None,
+        health: HealthMode::Auto,
+    }
+}
+
+fn of(vips: Vec<agent::VipConfig>) -> HostConfig {
+    HostConfig {
+        generation: 1,
+        vips,
+        ..HostConfig::default()
+    }
+}
+
+fn planned(config: &AgentConfig, manager: Option<&HostConfig>) -> Desired {
+    plan(config, manager, &facts(), &Claimed::new())
+}
+
+fn names(desired: &Desired) -> Vec<String> {
+    let name = |vip: &Vip| format!("{} {}", vip.spec.name, vip.source);
+    desired.vips.iter().map(name).collect()
+}
+
+#[test]
+fn vips_of_both_sides_stand_beside_each_other() {
+    let local = config("vips: {api: {addresses: [10.20.14.10]}}");
+    let desired = planned(&local, Some(&of(vec![wish("other", "10.20.14.20")])));
+    assert_eq!(names(&desired), ["api local", "other manager"]);
+    assert!(desired.problems.is_empty());
+    let other = &desired.vips[1];
+    assert_eq!(other.spec.interval, AdvertInterval::DEFAULT);
+    assert_eq!(other.priority_because, "chosen by the manager");
+    assert!(other.spec.gated && other.spec.first_claim);
+    assert_eq!(desired.tunnel, None);
+}
+
+#[test]
+fn an_automatic_priority_comes_from_the_own_address() {
+    let local = config("vips: {api: {addresses: [10.20.14.10]}}");
+    let vip = planned(&local, None).vips.remove(0);
+    // Slot 11 at 100 ms: 254 - 3 * 11.
+    assert_eq!(vip.spec.priority.get(), 221);
+    assert!(
+        vip.priority_because.contains("3 x slot 11"),
+        "{}",
+        vip.priority_because
+    );
+    assert!(vip.priority_because.contains("10.20.14.11/24 on eth0"));
+    assert!(vip.vrid_because.contains("derived from 10.20.14.10"));
+    let elsewhere = config("vips: {api: {addresses: [192.0.2.10]}}");
+    let vip = planned(&elsewhere, None).vips.remove(0);
+    assert_eq!(vip.spec.priority.get(), 254);
+}
+
+#[test]
+fn a_vip_held_before_needs_no_first_claim() {
+    let local = config("vips: {api: {addresses: [10.20.14.10], vrid: 7}}");
+    let held = |interface: &str, vrid| {
+        let claimed = [(interface.to_owned(), Vrid::new(vrid).unwrap())].into();
+        !plan(&local, None, &facts(), &claimed).vips[0]
+            .spec
+            .first_claim
+    };
+    assert!(held("eth0", 7));
+    assert!(!held("eth0", 8));
+    assert!(!held("eth1", 7));
+}
+
+#[test]
+fn a_name_both_use_is_the_hosts() {
+    let local = config("vips: {api: {addresses: [10.20.14.10], health: none}}");
+    let desired = planned(&local, Some(&of(vec![wish("api", "10.20.14.99")])));
+    assert_eq!(names(&desired), ["api local"]);
+    assert!(!desired.vips[0].spec.gated);
+    assert_eq!(desired.problems[0].code, Code::ConfigRule);
+    assert_eq!(desired.problems[0].object, "vips/api");
+}
+
+#[test]
+fn wishes_that_do_not_fit_are_left_out_and_told() {
+    let local = config("vips: {api: {addresses: [10.20.14.10], vrid: 7}}");
+    let priority = |value| Priority::new(value).unwrap();
+    for (change, code) in [
+        (
+            Box::new(|w: &mut agent::VipConfig| w.name = "Not A Name".to_owned())
+                as Box<dyn Fn(&mut agent::VipConfig)>,
+            Code::ConfigOutOfRange,
+        ),
+        (Box::new(|w| w.addresses.clear()), Code::ConfigRule),
+        (
+            Box::new(|w| w.addresses[0] = "fd00::1".parse().unwrap()),
+            Code::ConfigRule,
+        ),
+        (
+            Box::new(|w| w.addresses[0] = "127.0.0.1".parse().unwrap()),
+            Code::ConfigOutOfRange,
+        ),
+        (
+            Box::new(|w| w.addresses[0] = "10.20.14.10".parse().unwrap()),
+            Code::ConfigRule,
+        ),
+        (
+            Box::new(move |w| w.priority = priority(100)),
+            Code::ConfigOutOfRange,
+        ),
+        (
+            Box::new(|w| w.advert_interval_seconds = f64::NAN),
+            Code::ConfigOutOfRange,
+        ),
+        (
+            Box::new(|w| w.advert_interval_seconds = -1.0),
+            Code::ConfigOutOfRange,
+        ),
+        (
+            Box::new(|w| w.advert_interval_seconds = 1e300),
+            Code::ConfigOutOfRange,
+        ),
+        (
+            Box::new(|w| w.advert_interval_seconds = 0.005),
+            Code::ConfigOutOfRange,
+        ),
+        (
+            Box::new(|w| w.interface = Some("a/b".to_owned())),
+            Code::ConfigOutOfRange,
+        ),
+        (
+            Box::new(|w| w.vrid = Vrid::new(7).unwrap()),
+            Code::ConfigDuplicateVrid,
+        ),
+    ] {
+        let mut bad = wish("bad", "10.20.14.20");
+        change(&mut bad);
+        let manager = of(vec![bad.clone(), wish("good", "10.20.14.30")]);
+        let desired = planned(&local, Some(&manager));
+        assert_eq!(names(&desired), ["api local", "good manager"], "{bad:?}");
+        assert_eq!(desired.problems.len(), 1, "{bad:?}: {:?}", desired.problems);
+        assert_eq!(desired.problems[0].code, code, "{bad:?}");
+        assert!(desired.problems[0].object.starts_with("vips/"));
+    }
+    let twice = of(vec![wish("a", "10.20.14.20"), wish("a", "10.20.14.30")]);
+    assert_eq!(planned(&local, Some(&twice)).vips.len(), 2);
+}
+
+#[test]
+fn derived_vrids_collide_only_on_one_interface() {
+    // 10.20.14.10 and an address on the other network with the same derived VRID.
+    let vrid = Vrid::derive("10.20.14.10".parse().unwrap());
+    let twin = |network: &str| {
+        (1..255)
+            .map(|n| format!("{network}.{n}"))
+            .find(|ip| *ip != "10.20.14.10" && Vrid::derive(ip.parse().unwrap()) == vrid)
+    };
+    let both = |address: &str| {
+        config(&format!(
+            "vips: {{a: {{addresses: [10.20.14.10]}}, b: {{addresses: [{address}]}}}}"
+        ))
+    };
+    if let Some(address) = twin("10.0.9") {
+        assert!(planned(&both(&address), None).problems.is_empty());
+    }
+    let mut same = both("10.20.14.77");
+    for vip in same.vips.values_mut() {
+        vip.vrid = vrid;
+    }
+    let desired = planned(&same, None);
+    assert_eq!(names(&desired), ["a local"]);
+    assert_eq!(desired.problems[0].code, Code::ConfigDuplicateVrid);
+}
+
+const KEYS: [&str; 2] = [
+    "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=",
+    "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+];
+
+fn gateway(name: &str, key: &str, prefixes: &[&str]) -> agent::PeerConfig {
+    agent::PeerConfig {
+        name: name.to_owned(),
+        public_key: key.to_owned(),
+        endpoint: Some("203.0.113.7:51820".to_owned()),
+        allowed_ips: nets(prefixes),
+        keepalive_seconds: 25,
+    }
+}
+
+fn nets(prefixes: &[&str]) -> Vec<IpNet> {
+    prefixes
+        .iter()
+        .map(|prefix| prefix.parse().unwrap())
+        .collect()
+}
+
+fn tunnel(addresses: &[&str], peers: Vec<agent::PeerConfig>) -> HostConfig {
+    HostConfig {
+        tunnel: Some(agent::TunnelConfig {
+            addresses: nets(addresses),
+            mtu: 1400,
+            peers,
+        }),
+        ..HostConfig::default()
+    }
+}
+
+#[test]
+fn gateways_within_the_bounds_are_taken_up_and_asked() {
+    let gw = gateway("gw-0", KEYS[0], &["fd6b:6564:6765::1/128", "198.18.0.1/32"]);
+    let desired = planned(
+        &config("version: 1"),
+        Some(&tunnel(&["fd6b:6564:6765::a/128"], vec![gw])),
+    );
+    assert!(desired.problems.is_empty(), "{:?}", desired.problems);
+    let wish = desired.tunnel.unwrap();
+    assert_eq!((wish.mtu, wish.interface.as_str()), (1400, "kedge0"));
+    let peer = &wish.peers[0];
+    assert_eq!(peer.allowed_ips.len(), 2);
+    let echo = (
+        "fd6b:6564:6765::a".parse().unwrap(),
+        "fd6b:6564:6765::1".parse().unwrap(),
+    );
+    assert_eq!(peer.echo, Some(echo));
+    assert_eq!(peer.keepalive, Some(Duration::from_secs(25)));
+}
+
+#[test]
+fn a_manager_cannot_take_more_than_single_overlay_addresses() {
+    for prefix in [
+        "0.0.0.0/0",
+        "::/0",
+        "10.0.0.1/32",
+        "fd6b:6564:6765::/48",
+        "198.18.0.0/24",
+    ] {
+        let gw = gateway("gw-0", KEYS[0], &[prefix, "198.18.0.1/32"]);
+        let desired = planned(
+            &config("version: 1"),
+            Some(&tunnel(&["198.18.0.9/32"], vec![gw])),
+        );
+        assert_eq!(desired.problems[0].code, Code::TunOutsideBounds, "{prefix}");
+        assert_eq!(
+            desired.tunnel.unwrap().peers[0].allowed_ips,
+            nets(&["198.18.0.1/32"])
+        );
+        let desired = planned(&config("version: 1"), Some(&tunnel(&[prefix], vec![])));
+        assert_eq!(desired.problems[0].code, Code::TunOutsideBounds, "{prefix}");
+        assert_eq!(desired.tunnel, None, "nothing is left of the wish");
+    }
+    let open = config("tunnel: {allowed: ['10.0.0.0/8']}");
+    let gw = gateway("gw-0", KEYS[0], &["10.1.0.0/16", "198.18.0.1/32"]);
+    let desired = planned(&open, Some(&tunnel(&["10.9.0.1/32"], vec![gw])));
+    assert_eq!(
+        desired.tunnel.unwrap().peers[0].allowed_ips,
+        nets(&["10.1.0.0/16"])
+    );
+    assert_eq!(desired.problems.len(), 1);
+}
+
+#[test]
+fn bad_peers_of_the_manager_leave_the_others_alone() {
+    let local = config(&format!(
+        "tunnel: {{peers: {{own: {{public_key: {}, allowed_ips: ['198.18.0.5/32']}}}}}}",
+        KEYS[0]
+    ));
+    let good = gateway("good", KEYS[1], &["198.18.0.1/32"]);
+    for (bad, code) in [
+        (gateway("own", "x", &["198.18.0.2/32"]), Code::ConfigRule),
+        (gateway("bad", "x", &["198.18.0.2/32"]), Code::TunKey),
+        (gateway("bad", KEYS[0], &["198.18.0.2/32"]), Code::TunKey),
+        (
+            gateway(
+                "bad",
+                "AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+                &["198.18.0.5/32"],
+            ),
+            Code::TunOutsideBounds,
+        ),
+    ] {
+        let desired = planned(&local, Some(&tunnel(&[], vec![bad, good.clone()])));
+        let peers: Vec<String> = desired
+            .tunnel
+            .unwrap()
+            .peers
+            .into_iter()
+            .map(|peer| peer.name)
+            .collect();
+        assert_eq!(peers, ["own", "good"], "{code}");
+        assert_eq!(desired.problems[0].code, code);
+        assert_eq!(desired.problems.len(), 1);
+    }
+    let mut odd = good;
+    odd.endpoint = Some("nowhere".to_owned());
+    let desired = planned(&local, Some(&tunnel(&[], vec![odd])));
+    assert_eq!(desired.problems[0].code, Code::ConfigOutOfRange);
+    assert_eq!(desired.tunnel.unwrap().peers[1].endpoint, None);
+}

@@ -1,0 +1,238 @@
+//! The tunnel of this host.
+
+use std::{net::IpAddr, time::Duration};
+
+use ipnet::IpNet;
+use kedge_control::agent;
+use kedge_core::{Code, Fix, Problem};
+use kedge_tunnel_proto::keys::PublicKey;
+
+use super::Source;
+use crate::config::{DEFAULT_OVERLAY, Endpoint, TunnelConfig};
+
+/// The tunnel as it is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TunnelWish {
+    /// The UDP port; 0 lets the kernel choose.
+    pub listen_port: u16,
+    /// The device's name.
+    pub interface: String,
+    /// Its MTU.
+    pub mtu: u16,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+    /// Its peers.
+    pub peers: Vec<Peer>,
+}
+
+/// A peer as it is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Who wants it.
+    pub source: Source,
+    /// Its key.
+    pub public_key: PublicKey,
+    /// Where it is.
+    pub endpoint: Option<Endpoint>,
+    /// Its prefixes.
+    pub allowed_ips: Vec<IpNet>,
+    /// Time between keepalives.
+    pub keepalive: Option<Duration>,
+    /// From where to where it is asked whether it lives: gateways answer, static peers need not.
+    pub echo: Option<(IpAddr, IpAddr)>,
+}
+
+pub(super) fn plan(
+    config: &TunnelConfig,
+    wish: Option<&agent::TunnelConfig>,
+    problems: &mut Vec<Problem>,
+) -> Option<TunnelWish> {
+    let mut addresses = config.addresses.clone();
+    let wished = wish.map_or(&[][..], |wish| wish.addresses.as_slice());
+    for address in wished {
+        if is_allowed(config, *address) {
+            if !addresses.contains(address) {
+                addresses.push(*address);
+            }
+        } else {
+            problems.push(outside("tunnel", &format!("the address {address}"), config));
+        }
+    }
+    let mut peers: Vec<Peer> = config
+        .peers
+        .iter()
+        .map(|(name, peer)| Peer {
+            name: name.to_string(),
+            source: Source::Local,
+            public_key: peer.public_key,
+            endpoint: peer.endpoint.clone(),
+            allowed_ips: peer.allowed_ips.clone(),
+            keepalive: peer.keepalive,
+            echo: None,
+        })
+        .collect();
+    for peer in wish.map_or(&[][..], |wish| wish.peers.as_slice()) {
+        if let Some(peer) = accept(peer, &peers, &addresses, config, problems) {
+            peers.push(peer);
+        }
+    }
+    if peers.is_empty() && addresses.is_empty() {
+        return None;
+    }
+    let mtu = config.mtu.or_else(|| Some(wish?.mtu));
+    Some(TunnelWish {
+        listen_port: config.listen_port,
+        interface: config.interface.clone(),
+        mtu: mtu.filter(|mtu| *mtu >= LEAST_MTU).unwrap_or(DEFAULT_MTU),
+        addresses,
+        peers,
+    })
+}
+
+/// Holds a peer of the manager to the host's bounds; what is left of it.
+fn accept(
+    wish: &agent::PeerConfig,
+    peers: &[Peer],
+    addresses: &[IpNet],
+    config: &TunnelConfig,
+    problems: &mut Vec<Problem>,
+) -> Option<Peer> {
+    let name: String = wish.name.escape_debug().take(80).collect();
+    let object = format!("tunnels/{name}");
+    if let Some(known) = peers.iter().find(|peer| peer.name == wish.name) {
+        problems.push(
+            Problem::warning(
+                Code::ConfigRule,
+                format!("the tunnel peer {name} is known already ({})", known.source),
+            )
+            .object(object)
+            .consequence("the manager's peer of that name is not taken up")
+            .fix(Fix::text("give one of them another name")),
+        );
+        return None;
+    }
+    let public_key = match wish.public_key.parse::<PublicKey>() {
+        Ok(key) if peers.iter().all(|peer| peer.public_key != key) => key,
+        outcome => {
+            let why = outcome.err().map_or_else(
+                || "another peer has the same key".to_owned(),
+                |error| error.to_string(),
+            );
+            problems.push(
+                Problem::new(
+                    Code::TunKey,
+                    format!("the key of the peer {name} cannot be used"),
+                )
+                .object(object)
+                .evidence(why)
+                .consequence("the peer is not reached")
+                .fix(Fix::text("look at the peer's record at the manager")),
+            );
+            return None;
+        }
+    };
+    let mut allowed_ips = Vec::new();
+    for prefix in &wish.allowed_ips {
+        let taken = peers.iter().find(|peer| peer.allowed_ips.contains(prefix));
+        if !is_allowed(config, *prefix) {
+            problems.push(outside(&object, &format!("the prefix {prefix}"), config));
+        } else if let Some(other) = taken {
+            problems.push(
+                Problem::new(
+                    Code::TunOutsideBounds,
+                    format!(
+                        "the prefix {prefix} belongs to the peer {} already",
+                        other.name
+                    ),
+                )
+                .object(object.clone())
+                .consequence(format!("packets for it do not go to {name}"))
+                .fix(Fix::text("give it to one of the two")),
+            );
+        } else if !allowed_ips.contains(prefix) {
+            allowed_ips.push(*prefix);
+        }
+    }
+    if allowed_ips.is_empty() {
+        return None;
+    }
+    let endpoint = match wish.endpoint.as_deref().map(str::parse) {
+        None => None,
+        Some(Ok(endpoint)) => Some(endpoint),
+        Some(Err(why)) => {
+            let why: String = why;
+            let what = format!("the endpoint of the peer {name} cannot be used");
+            problems.push(
+                Problem::new(Code::ConfigOutOfRange, what)
+                    .object(object)
+                    .evidence(why)
+                    .consequence("the peer is reached only when it calls this host")
+                    .fix(Fix::text(
+                        "correct the gateway's public endpoint at the manager",
+                    )),
+            );
+            None
+        }
+    };
+    let keepalive = Duration::from_secs(u64::from(wish.keepalive_seconds));
+    Some(Peer {
+        name: wish.name.clone(),
+        source: Source::Manager,
+        public_key,
+        endpoint,
+        keepalive: (!keepalive.is_zero()).then_some(keepalive),
+        echo: echo(addresses, &allowed_ips),
+        allowed_ips,
+    })
+}
+
+/// The first pair of single addresses of one family.
+fn echo(own: &[IpNet], theirs: &[IpNet]) -> Option<(IpAddr, IpAddr)> {
+    theirs
+        .iter()
+        .filter(|net| is_single(**net))
+        .find_map(|remote| {
+            let remote = remote.addr();
+            let local = own
+                .iter()
+                .find(|local| local.addr().is_ipv4() == remote.is_ipv4())?;
+            Some((local.addr(), remote))
+        })
+}
+
+/// Single addresses of the overlay; whole prefixes only where the host's own configuration
+/// allows them.
+fn is_allowed(config: &TunnelConfig, prefix: IpNet) -> bool {
+    let inside = config.allowed.iter().any(|net| net.contains(&prefix));
+    inside && (is_single(prefix) || config.allowed != DEFAULT_OVERLAY)
+}
+
+fn is_single(net: IpNet) -> bool {
+    net.prefix_len() == net.max_prefix_len()
+}
+
+fn outside(object: &str, what: &str, config: &TunnelConfig) -> Problem {
+    let allowed: Vec<String> = config.allowed.iter().map(ToString::to_string).collect();
+    let kind = if config.allowed == DEFAULT_OVERLAY {
+        "single addresses within "
+    } else {
+        ""
+    };
+    Problem::new(
+        Code::TunOutsideBounds,
+        format!("the manager wants {what} in the tunnel, which this host does not allow"),
+    )
+    .object(object)
+    .evidence(format!("allowed: {kind}{}", allowed.join(", ")))
+    .consequence("it is not taken up; everything else is")
+    .fix(
+        Fix::text("correct it at the manager, or allow it here")
+            .command("kedge config view --origins  # tunnel.allowed"),
+    )
+}
+
+const DEFAULT_MTU: u16 = 1420;
+/// Below this there is no IPv6, and the overlay is IPv6.
+const LEAST_MTU: u16 = 1280;

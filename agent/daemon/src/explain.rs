@@ -1,0 +1,192 @@
+//! Why a VIP is where it is, as sentences. No I/O.
+
+use kedge_control::local::{HealthStatus, RejectedInterface, Transition, VipExplanation};
+use kedge_core::{Instant, vip::RouterState};
+use kedge_host::wall;
+use kedge_vip_proto::vrrp::{Verdict, Waiting};
+use kedge_vip_speaker::VipSnapshot;
+
+use crate::{
+    desired::Vip as Wanted,
+    status::{describe, holds, spoken},
+};
+
+/// What an explanation is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    /// The VIP as its router sees it.
+    pub vip: &'a VipSnapshot,
+    /// The VIP as it is wanted; absent while it is leaving.
+    pub wanted: Option<&'a Wanted>,
+    /// Its health gate.
+    pub health: Option<&'a HealthStatus>,
+    /// The host's name.
+    pub host: &'a str,
+    /// The time of the explanation.
+    pub now: Instant,
+}
+
+/// Explains a VIP.
+pub(crate) fn explain(known: &Known<'_>) -> VipExplanation {
+    let vip = known.vip;
+    VipExplanation {
+        vip: describe(vip, known.wanted),
+        conclusion: conclusion(known),
+        because: reasons(known),
+        would_move_if: would_move_if(known),
+        rejected_interfaces: vip
+            .rejected_interfaces
+            .iter()
+            .map(|rejected| RejectedInterface {
+                interface: rejected.interface.clone(),
+                because: rejected.because.clone(),
+            })
+            .collect(),
+        transitions: vip
+            .transitions
+            .iter()
+            .map(|change| Transition {
+                at: wall::rfc3339_micros(change.at),
+                boottime_micros: change.boottime.as_nanos() / 1_000,
+                from: change.from,
+                to: change.to,
+                because: change.because.clone(),
+            })
+            .collect(),
+        counters: vip.counters.clone(),
+    }
+}
+
+fn conclusion(known: &Known<'_>) -> String {
+    let (vip, host) = (known.vip, known.host);
+    let addresses: Vec<String> = vip.addresses.iter().map(ToString::to_string).collect();
+    let address = addresses.join(", ");
+    match (vip.state, &vip.active) {
+        (RouterState::Active, _) => format!("{address} is on {host}"),
+        (RouterState::Releasing, _) => format!("{address} is leaving {host}"),
+        (RouterState::Backup, Some(peer)) => {
+            format!("{address} is on {}, and {host} stands by", peer.address)
+        }
+        (RouterState::Backup, None) => match vip.takes_over_at {
+            Some(at) => {
+                let left = spoken(at.since(known.now));
+                format!("nobody is heard holding {address}, {host} takes it over in {left}")
+            }
+            None => format!("nobody is heard holding {address}, {host} stands by"),
+        },
+        (RouterState::Fault, _) => format!("{host} cannot hold {address}"),
+        (RouterState::Initialize, _) => format!("{host} does not take part in {address} yet"),
+    }
+}
+
+fn reasons(known: &Known<'_>) -> Vec<String> {
+    let (vip, wanted) = (known.vip, known.wanted);
+    let since = spoken(known.now.since(vip.since_boottime));
+    let mut reasons = vec![format!(
+        "{} ({} since {}, {since} ago)",
+        vip.because,
+        vip.state,
+        wall::rfc3339(vip.since)
+    )];
+    if let Some(peer) = &vip.active {
+        let age = spoken(known.now.since(peer.heard_at));
+        reasons.push(format!(
+            "{} advertises priority {}, heard {age} ago",
+            peer.address, peer.priority
+        ));
+    }
+    let interface = vip.interface.as_ref().map(|chosen| chosen.name.as_str());
+    reasons.push(match interface {
+        Some(interface) => format!("interface {interface}: {}", vip.interface_because),
+        None => format!("no interface: {}", vip.interface_because),
+    });
+    let vrid = wanted.map_or(&vip.vrid_because, |wanted| &wanted.vrid_because);
+    reasons.push(format!("VRID {}: {vrid}", vip.vrid));
+    let shown = describe(vip, wanted);
+    reasons.push(format!(
+        "priority {}: {}",
+        vip.priority, shown.priority_because
+    ));
+    match known.health {
+        Some(health) => reasons.push(format!("health {}: {}", health.verdict, health.because)),
+        None => reasons.push("health: nobody is asked (health: none)".to_owned()),
+    }
+    match vip.waiting {
+        Some(Waiting::FirstClaim { until }) => reasons.push(format!(
+            "it was never held here: other hosts are asked for {} more before a first claim",
+            spoken(until.since(known.now))
+        )),
+        Some(Waiting::Frame { until }) => reasons.push(format!(
+            "no frame of another station was received since the link came up; waits {} more at most",
+            spoken(until.since(known.now))
+        )),
+        None => {}
+    }
+    reasons.extend(
+        shown
+            .duplicates
+            .iter()
+            .map(|seen| format!("seen twice: {seen}")),
+    );
+    reasons
+}
+
+fn would_move_if(known: &Known<'_>) -> Vec<String> {
+    let vip = known.vip;
+    let down = spoken(vip.active_down);
+    let preempt = known.wanted.is_some_and(|wanted| wanted.spec.preempt);
+    if holds(vip.state) {
+        let mut ways = Vec::new();
+        if let Some(probe) = known.wanted.and_then(|wanted| wanted.health.as_ref()) {
+            let ways_of_health = match vip.verdict {
+                Verdict::Healthy => format!(
+                    "{} fails {} times in a row ({}) while another host is healthy",
+                    probe.url,
+                    probe.fall,
+                    spoken(probe.interval * probe.fall)
+                ),
+                Verdict::Unproven | Verdict::Failing => {
+                    "another host's service answers its probe, because this one's does not"
+                        .to_owned()
+                }
+            };
+            ways.push(ways_of_health);
+        }
+        if let Some(chosen) = &vip.interface {
+            ways.push(format!("{} loses its link or its address", chosen.name));
+        }
+        ways.push(format!(
+            "this host is silent for {down}, or Kedge leaves it"
+        ));
+        ways.push(format!(
+            "a host of higher priority than {} preempts (preempt is {} here)",
+            vip.priority,
+            if preempt { "on" } else { "off" }
+        ));
+        return ways;
+    }
+    match (vip.state, &vip.active) {
+        (RouterState::Backup, Some(peer)) => {
+            let mut ways = vec![format!("{} is silent for {down}, or leaves", peer.address)];
+            if vip.verdict == Verdict::Healthy && known.health.is_some() {
+                ways.push(format!(
+                    "{}'s service fails while this host's answers",
+                    peer.address
+                ));
+            }
+            if preempt {
+                let own = vip.priority;
+                ways.push(format!(
+                    "{} advertises less than {own} (preempt is on)",
+                    peer.address
+                ));
+            }
+            ways
+        }
+        (RouterState::Fault, _) => vec!["what is named above ends".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! What the kernel's network looks like: the latest value, followed by a task.
+
+use std::time::Duration;
+
+use kedge_core::{Coded as _, Problem};
+use kedge_net::monitor::{DefaultRoute, Link, MonitorError, Watch};
+use tokio::{sync::watch, task::JoinHandle, time::sleep};
+use tracing::warn;
+
+/// Links with their addresses, and default routes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Facts {
+    /// Every link, by index.
+    pub links: Vec<Link>,
+    /// The default routes, best first.
+    pub default_routes: Vec<DefaultRoute>,
+    /// Why the kernel cannot be observed.
+    pub problem: Option<Problem>,
+}
+
+/// Follows the kernel until dropped.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    facts: watch::Receiver<Facts>,
+    task: JoinHandle<()>,
+}
+
+impl Observer {
+    /// Reads the kernel once and follows it from there. A kernel that cannot be read is a problem
+    /// in the facts, and tried again.
+    pub fn start() -> Self {
+        let mut watch = Watch::open();
+        let first = read(&mut watch);
+        let (publish, facts) = watch::channel(first);
+        let task = tokio::spawn(follow(watch, publish));
+        Self { facts, task }
+    }
+
+    /// The latest facts.
+    pub fn subscribe(&self) -> watch::Receiver<Facts> {
+        self.facts.clone()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn follow(mut watch: Result<Watch, MonitorError>, publish: watch::Sender<Facts>) {
+    loop {
+        match &mut watch {
+            Ok(open) => match open.changed().await {
+                // An interface that comes up makes a handful of changes: tell them as one.
+                Ok(_) => sleep(SETTLE).await,
+                Err(err) => {
+                    let error = &err as &dyn std::error::Error;
+                    warn!(error, "the kernel's network is not observed");
+                    watch = Err(err);
+                }
+            },
+            Err(_) => {
+                sleep(RETRY).await;
+                watch = Watch::open();
+            }
+        }
+        let facts = read(&mut watch);
+        publish.send_if_modified(|known| std::mem::replace(known, facts.clone()) != facts);
+    }
+}
+
+fn read(watch: &mut Result<Watch, MonitorError>) -> Facts {
+    match watch {
+        Ok(watch) => Facts {
+            default_routes: watch.default_routes().unwrap_or_default(),
+            links: watch.monitor().links().cloned().collect(),
+            problem: None,
+        },
+        Err(error) => Facts {
+            problem: Some(error.problem()),
+            ..Facts::default()
+        },
+    }
+}
+
+const SETTLE: Duration = Duration::from_millis(50);
+const RETRY: Duration = Duration::from_secs(5);

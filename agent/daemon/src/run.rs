@@ -1,0 +1,192 @@
+//! The agent's one loop.
+
+use std::{sync::Arc, time::Duration};
+
+use kedge_control::agent::HostConfig;
+use kedge_core::{Code, Coded as _, Problem};
+use kedge_host::{
+    Role, Root,
+    layers::{Loaded, Override},
+    link::Link,
+    local::Socket,
+    notify::Notifier,
+};
+use kedge_vip_speaker::{Settings, Speaker};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, oneshot, watch},
+    time::{MissedTickBehavior, interval, timeout},
+};
+use tracing::{error, info, warn};
+
+use crate::{
+    agent::Agent,
+    config::AgentFile,
+    facts::{Facts, Observer},
+    socket::routes,
+};
+
+/// Runs the agent until SIGTERM or SIGINT, then hands its VIPs over. SIGHUP reloads the
+/// configuration, read with the same `overrides` as the first time.
+///
+/// # Errors
+///
+/// It cannot start: no privilege, or another process serves its control socket.
+pub async fn run(
+    loaded: Loaded<AgentFile>,
+    root: Root,
+    overrides: Vec<Override>,
+) -> Result<(), Problem> {
+    let signals = |kind| signal(kind).map_err(|error| unexpected("wait for signals", &error));
+    let mut terminate = signals(SignalKind::terminate())?;
+    let mut interrupt = signals(SignalKind::interrupt())?;
+    let mut hangup = signals(SignalKind::hangup())?;
+    let notifier = Notifier::new();
+    let socket = Socket::bind(&root.socket(Role::Agent)).map_err(|error| error.problem())?;
+    let speaker = Speaker::start(Settings::default()).map_err(|error| error.problem())?;
+    let mut events = speaker.events();
+    let observer = Observer::start();
+    let mut facts = observer.subscribe();
+    let first = facts.borrow_and_update().clone();
+    let mut agent = Agent::new(loaded, root, overrides, speaker, first);
+    let mut desired = follow(&agent);
+    let (asks, mut asked) = mpsc::channel(ASKS);
+    let (leave, left) = oneshot::channel::<()>();
+    let server = tokio::spawn(socket.serve(routes(asks), async {
+        let _ = left.await;
+    }));
+    info!(
+        vips = agent.desired.vips.len(),
+        scheduling = ?agent.speaker.scheduling(),
+        because = "started",
+        "agent serves"
+    );
+    notifier.ready(&agent.line());
+    let mut watchdog = interval(notifier.watchdog_period().unwrap_or(TICK));
+    let mut tick = interval(TICK);
+    for ticks in [&mut watchdog, &mut tick] {
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    }
+    let outcome = loop {
+        tokio::select! {
+            // Verdicts first: a VIP may wait for one.
+            biased;
+            told = agent.gates.changed() => agent.judge(told),
+            event = events.recv() => match event {
+                Some(event) => agent.hear(&event),
+                None => break Err(speaker_died()),
+            },
+            _ = terminate.recv() => break Ok("SIGTERM"),
+            _ = interrupt.recv() => break Ok("SIGINT"),
+            _ = hangup.recv() => {
+                notifier.reloading();
+                // Told in the status and logged; there is nobody to answer here.
+                let _ = agent.reload();
+                desired = follow(&agent);
+                notifier.ready(&agent.line());
+            }
+            _ = watchdog.tick() => notifier.watchdog(),
+            manager = changed(&mut desired) => {
+                if let Some(manager) = manager {
+                    agent.follow(manager);
+                }
+            }
+            latest = network(&mut facts) => agent.observe(latest),
+            _ = tick.tick() => {
+                agent.tend();
+                if !agent.speaker.is_running() {
+                    break Err(speaker_died());
+                }
+                notifier.status(&agent.line());
+            }
+            Some(ask) = asked.recv() => {
+                if agent.answer(ask) {
+                    desired = follow(&agent);
+                }
+            }
+        }
+    };
+    match &outcome {
+        Ok(because) => info!(because, "agent leaves"),
+        Err(problem) => error!(KEDGE_CODE = %problem.code, what = problem.what, "agent ends"),
+    }
+    notifier.stopping("handing over the VIPs");
+    drop(leave);
+    leave_gracefully(agent).await;
+    // The socket file goes with the server.
+    let _ = timeout(Duration::from_millis(500), server).await;
+    outcome.map(drop)
+}
+
+/// Hands the VIPs over first: everything else may take its time afterwards.
+async fn leave_gracefully(agent: Agent) {
+    let Agent {
+        speaker,
+        gates,
+        tunnel,
+        link,
+        claims,
+        ..
+    } = agent;
+    if timeout(
+        HAND_OVER + Duration::from_secs(1),
+        speaker.shutdown(HAND_OVER),
+    )
+    .await
+    .is_err()
+    {
+        warn!("the VIP thread did not say that it left");
+    }
+    drop(link);
+    if let Some(mut tunnel) = tunnel {
+        tunnel.close();
+    }
+    let save = async {
+        gates.finish().await;
+        claims.saver.finish().await;
+    };
+    if timeout(SAVE, save).await.is_err() {
+        warn!("the disk is too slow to keep the last state");
+    }
+}
+
+type Desired = Option<watch::Receiver<Option<Arc<HostConfig>>>>;
+
+fn follow(agent: &Agent) -> Desired {
+    agent.link.as_ref().map(Link::desired)
+}
+
+/// The next desired state; never without a manager.
+async fn changed(desired: &mut Desired) -> Option<Arc<HostConfig>> {
+    if let Some(receiver) = desired
+        && receiver.changed().await.is_ok()
+    {
+        return receiver.borrow_and_update().clone();
+    }
+    std::future::pending().await
+}
+
+async fn network(facts: &mut watch::Receiver<Facts>) -> Facts {
+    if facts.changed().await.is_ok() {
+        return facts.borrow_and_update().clone();
+    }
+    std::future::pending().await
+}
+
+fn speaker_died() -> Problem {
+    Problem::new(
+        Code::SysUnexpected,
+        "the thread that speaks for the VIPs has ended",
+    )
+    .consequence("the agent ends, so that it is started again")
+}
+
+fn unexpected(what: &str, error: &dyn std::error::Error) -> Problem {
+    Problem::new(Code::SysUnexpected, format!("the agent cannot {what}")).caused_by(error)
+}
+
+const ASKS: usize = 16;
+const TICK: Duration = Duration::from_secs(1);
+/// How long a successor may take before the addresses go anyway.
+const HAND_OVER: Duration = Duration::from_secs(3);
+const SAVE: Duration = Duration::from_secs(2);

@@ -1,0 +1,233 @@
+//! The agent as people and the manager see it.
+
+use std::time::Duration;
+
+use kedge_control::{
+    local::{ActivePeer, AgentStatus, RoleInfo, Vip, VipList},
+    report::{HostReport, ReportedAddress, ReportedVip},
+};
+use kedge_core::{Problem, vip::RouterState};
+use kedge_host::wall;
+use kedge_net::{clock, monitor::MacText};
+use kedge_vip_speaker::VipSnapshot;
+
+use crate::{
+    agent::Agent,
+    desired::{Source, Vip as Wanted},
+    report,
+};
+
+impl Agent {
+    /// The agent at one glance.
+    pub fn status(&self) -> AgentStatus {
+        AgentStatus {
+            role: RoleInfo {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                hostname: self.host.hostname.clone(),
+                started: wall::rfc3339(self.started),
+                uptime_seconds: self.up_since.elapsed().as_secs_f64(),
+                pid: std::process::id(),
+                config_generation: self.config_generation,
+                config_stale: self.stale.is_some(),
+            },
+            vips: self.vips().items,
+            health: self.gates.status(),
+            tunnels: self
+                .tunnel
+                .as_ref()
+                .map(|tunnel| tunnel.list().items)
+                .unwrap_or_default(),
+            manager: self.link.as_ref().map(|link| link.status(self.applied())),
+            addresses: self.addresses(),
+            problems: self.problems(),
+        }
+    }
+
+    /// Every VIP.
+    pub fn vips(&self) -> VipList {
+        let snapshot = self.speaker.snapshot();
+        VipList {
+            items: snapshot
+                .iter()
+                .map(|vip| describe(vip, self.desired.vip(&vip.name)))
+                .collect(),
+        }
+    }
+
+    /// Everything that is wrong, VIPs first.
+    pub fn problems(&self) -> Vec<Problem> {
+        let snapshot = self.speaker.snapshot();
+        let vips = snapshot.iter().flat_map(|vip| vip.problems.iter().cloned());
+        let link = self
+            .link
+            .as_ref()
+            .map(|link| link.standing().borrow().problems.clone());
+        vips.chain(self.stale.clone())
+            .chain(self.standing.iter().cloned())
+            .chain(self.facts.problem.clone())
+            .chain(self.desired.problems.iter().cloned())
+            .chain(self.tunnel.iter().flat_map(|tunnel| tunnel.problems()))
+            .chain(link.into_iter().flatten())
+            .chain(self.gates.problem())
+            .chain(self.claims.saver.problem())
+            .collect()
+    }
+
+    /// The line the service manager shows.
+    pub fn line(&self) -> String {
+        let snapshot = self.speaker.snapshot();
+        let mut parts: Vec<String> = snapshot
+            .iter()
+            .map(|vip| format!("{} {}", vip.name, vip.state))
+            .collect();
+        if parts.is_empty() {
+            parts.push("no VIP".to_owned());
+        }
+        if let Some((up, of)) = self
+            .tunnel
+            .as_ref()
+            .map(|tunnel| tunnel.up())
+            .filter(|t| t.1 > 0)
+        {
+            parts.push(format!("{up} of {of} tunnels up"));
+        }
+        if let Some(link) = &self.link {
+            let connected = link.standing().borrow().connected;
+            parts.push(
+                if connected {
+                    "manager connected"
+                } else {
+                    "manager not connected"
+                }
+                .to_owned(),
+            );
+        }
+        match self.problems().len() {
+            0 => {}
+            1 => parts.push("1 problem".to_owned()),
+            problems => parts.push(format!("{problems} problems")),
+        }
+        parts.join(", ")
+    }
+
+    /// Says to the manager what it does not know yet.
+    pub fn report(&self) {
+        let Some(link) = &self.link else { return };
+        let facts = &self.host;
+        let vips = self.speaker.snapshot();
+        link.report(HostReport {
+            boot_id: facts.boot_id.clone(),
+            machine_id: facts.machine_id.clone(),
+            version: facts.version.clone(),
+            applied_generation: self.applied(),
+            addresses: self.addresses(),
+            vips: vips.iter().filter_map(reported).collect(),
+            tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.report()),
+            problems: self.desired.problems.clone(),
+        });
+    }
+
+    fn addresses(&self) -> Vec<ReportedAddress> {
+        let vips: Vec<std::net::Ipv4Addr> = self
+            .desired
+            .vips
+            .iter()
+            .flat_map(|vip| &vip.spec.addresses)
+            .filter_map(|address| match address {
+                std::net::IpAddr::V4(address) => Some(*address),
+                std::net::IpAddr::V6(_) => None,
+            })
+            .collect();
+        let rules = report::Rules {
+            config: Some(&self.loaded.config.report),
+            hostname: &self.host.hostname,
+            vips: &vips,
+            tunnel: &self.loaded.config.tunnel.interface,
+        };
+        report::build(&self.facts, &rules)
+    }
+}
+
+/// A VIP as people see it.
+pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
+    let prefix = vip.interface.as_ref().map(|chosen| chosen.prefix_len);
+    let now = clock::now();
+    let priority_because = match wanted {
+        Some(wanted) if vip.priority == vip.base_priority => wanted.priority_because.clone(),
+        _ => vip.priority_because.clone(),
+    };
+    Vip {
+        name: vip.name.to_string(),
+        addresses: vip
+            .addresses
+            .iter()
+            .map(|address| match prefix {
+                Some(prefix) => format!("{address}/{prefix}"),
+                None => address.to_string(),
+            })
+            .collect(),
+        source: wanted
+            .map_or(Source::Local, |wanted| wanted.source)
+            .to_string(),
+        state: vip.state,
+        since: wall::rfc3339_micros(vip.since),
+        state_seconds: now.since(vip.since_boottime).as_secs_f64(),
+        because: vip.because.clone(),
+        interface: vip.interface.as_ref().map(|chosen| chosen.name.clone()),
+        interface_because: vip.interface_because.clone(),
+        vrid: vip.vrid.get(),
+        vrid_because: wanted.map_or_else(|| vip.vrid_because.clone(), |w| w.vrid_because.clone()),
+        priority: vip.priority.get(),
+        base_priority: vip.base_priority.get(),
+        priority_because,
+        advert_interval_seconds: vip.interval.duration().as_secs_f64(),
+        active_down_seconds: vip.active_down.as_secs_f64(),
+        active: vip.active.map(|peer| ActivePeer {
+            address: peer.address.into(),
+            mac: Some(MacText(peer.mac).to_string()),
+            priority: peer.priority.get(),
+            last_heard_seconds: now.since(peer.heard_at).as_secs_f64(),
+        }),
+        duplicates: vip
+            .duplicates
+            .iter()
+            .map(|seen| {
+                format!(
+                    "{} claimed {} by ARP, {} times, last at {}",
+                    MacText(seen.mac),
+                    seen.address,
+                    seen.claims,
+                    wall::rfc3339(seen.last)
+                )
+            })
+            .collect(),
+        problems: vip.problems.clone(),
+    }
+}
+
+fn reported(vip: &VipSnapshot) -> Option<ReportedVip> {
+    Some(ReportedVip {
+        name: vip.name.to_string(),
+        address: *vip.addresses.first()?,
+        state: vip.state,
+        since: wall::rfc3339(vip.since),
+        because: vip.because.clone(),
+    })
+}
+
+/// A duration as people read it.
+pub(crate) fn spoken(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", span.as_secs_f64()),
+        10..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// Whether the host that says so holds the VIP.
+pub(crate) const fn holds(state: RouterState) -> bool {
+    matches!(state, RouterState::Active | RouterState::Releasing)
+}

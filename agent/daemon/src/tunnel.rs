@@ -1,0 +1,335 @@
+//! The tunnel of this host: the device as it is wanted, and whether the gateways answer.
+//!
+//! Whatever fails here is a problem that is told and tried again: the VIPs do not depend on it.
+
+mod names;
+mod view;
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    time::{Duration, SystemTime},
+};
+
+use kedge_control::{
+    local::{TunnelList, TunnelState},
+    report::ReportedTunnel,
+};
+use kedge_core::{Code, Coded as _, Fix, Instant, Problem};
+use kedge_host::wall;
+use kedge_net::clock;
+use kedge_tunnel_device::{
+    PeerSpec, PeerStats,
+    echo::{Client, Config, Report},
+    keeper::{Keeper, Wish},
+};
+use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
+use tracing::debug;
+
+use self::names::Names;
+use crate::desired::{Peer, TunnelWish};
+
+/// The tunnel.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    keeper: Keeper,
+    public_key: String,
+    wish: Option<TunnelWish>,
+    names: Names,
+    echoes: BTreeMap<String, Echo>,
+    echo_problem: Option<Problem>,
+    peers: BTreeMap<String, Life>,
+    gateway: Option<String>,
+    gateway_since: Option<SystemTime>,
+}
+
+#[derive(Debug)]
+struct Echo {
+    key: PublicKey,
+    ends: (IpAddr, IpAddr),
+    client: Client,
+}
+
+/// What is said of a peer, and since when.
+#[derive(Clone, Debug, PartialEq)]
+struct Life {
+    state: TunnelState,
+    since: SystemTime,
+    /// When somebody began to wait for it.
+    since_boottime: Instant,
+    because: String,
+    report: Option<Report>,
+}
+
+impl Tunnel {
+    /// No tunnel yet.
+    pub fn new(key: PrivateKey) -> Self {
+        Self {
+            public_key: key.public().to_string(),
+            keeper: Keeper::new(key),
+            wish: None,
+            names: Names::default(),
+            echoes: BTreeMap::new(),
+            echo_problem: None,
+            peers: BTreeMap::new(),
+            gateway: None,
+            gateway_since: None,
+        }
+    }
+
+    /// Wants `wish` from here on.
+    pub fn want(&mut self, wish: Option<TunnelWish>) {
+        self.wish = wish;
+        self.bring_about();
+    }
+
+    /// What is due about once a second. Whether a peer's state changed.
+    pub fn tend(&mut self) -> bool {
+        self.bring_about()
+    }
+
+    /// The path may have changed: asks every gateway at once.
+    pub fn ask(&self) {
+        for echo in self.echoes.values() {
+            echo.client.ask();
+        }
+    }
+
+    /// The tunnel's part of the report.
+    pub fn report(&self) -> ReportedTunnel {
+        ReportedTunnel {
+            public_key: self.public_key.clone(),
+            gateway: self.gateway.clone(),
+            last_transition: self.gateway_since.map(wall::rfc3339).unwrap_or_default(),
+        }
+    }
+
+    /// Every peer, as people see it.
+    pub fn list(&self) -> TunnelList {
+        let stats = self.keeper.device().map(|device| device.stats());
+        let port = self.keeper.device().map(|device| device.local_port());
+        view::list(
+            &self.public_key,
+            self.wish.as_ref(),
+            port,
+            &stats.unwrap_or_default(),
+            &self.peers,
+        )
+    }
+
+    /// How many peers are up, of how many.
+    pub fn up(&self) -> (usize, usize) {
+        let up = self
+            .peers
+            .values()
+            .filter(|life| life.state == TunnelState::Up);
+        (up.count(), self.peers.len())
+    }
+
+    /// What is wrong.
+    pub fn problems(&self) -> Vec<Problem> {
+        let now = clock::now();
+        let silent = self.peers.iter().filter(|(_, life)| {
+            life.state != TunnelState::Up && now.since(life.since_boottime) >= PATIENCE
+        });
+        let silent = silent.map(|(name, life)| {
+            Problem::warning(
+                Code::TunNoAnswer,
+                format!("{name} does not answer through the tunnel"),
+            )
+            .object(format!("tunnels/{name}"))
+            .evidence(life.because.clone())
+            .consequence("this host is not reached through it")
+            .fix(
+                Fix::text("check that UDP to its endpoint passes, and that it runs")
+                    .command(format!("kedge tunnel show {name}")),
+            )
+        });
+        let device = self
+            .keeper
+            .problem()
+            .into_iter()
+            .chain(&self.echo_problem)
+            .cloned();
+        device.chain(self.names.problems()).chain(silent).collect()
+    }
+
+    /// Takes the device down.
+    pub fn close(&mut self) {
+        self.echoes.clear();
+        self.keeper.close();
+    }
+
+    fn bring_about(&mut self) -> bool {
+        let endpoints = self.wish.iter().flat_map(|wish| &wish.peers);
+        self.names
+            .want(endpoints.filter_map(|peer| peer.endpoint.as_ref()));
+        let wish = self.wish.as_ref().map(|wish| Wish {
+            ifname: wish.interface.clone(),
+            listen_port: wish.listen_port,
+            mtu: wish.mtu,
+            addresses: wish.addresses.clone(),
+            peers: wish.peers.iter().map(|peer| self.spec(peer)).collect(),
+        });
+        self.keeper.want(wish);
+        self.ask_gateways();
+        self.judge()
+    }
+
+    fn spec(&self, peer: &Peer) -> PeerSpec {
+        PeerSpec {
+            name: peer.name.clone(),
+            public_key: peer.public_key,
+            endpoint: peer
+                .endpoint
+                .as_ref()
+                .and_then(|name| self.names.address(name)),
+            allowed_ips: peer.allowed_ips.clone(),
+            keepalive: peer.keepalive,
+            always_up: peer.echo.is_some(),
+        }
+    }
+
+    fn ask_gateways(&mut self) {
+        self.echo_problem = None;
+        let Some(device) = self.keeper.device() else {
+            self.echoes.clear();
+            return;
+        };
+        let peers = self.wish.as_ref().map_or(&[][..], |wish| &wish.peers);
+        self.echoes.retain(|name, echo| {
+            peers.iter().any(|peer| {
+                peer.name == *name && peer.public_key == echo.key && peer.echo == Some(echo.ends)
+            })
+        });
+        for peer in peers {
+            let Some(ends) = peer.echo.filter(|_| !self.echoes.contains_key(&peer.name)) else {
+                continue;
+            };
+            let (handle, name) = (device.handle(), peer.name.clone());
+            match Client::start(handle, name.clone(), ends.0, ends.1, Config::default()) {
+                Ok(client) => {
+                    let key = peer.public_key;
+                    self.echoes.insert(name, Echo { key, ends, client });
+                }
+                Err(err) => {
+                    let error = &err as &dyn std::error::Error;
+                    debug!(peer = name, error, "the echo is tried again");
+                    self.echo_problem = Some(err.problem());
+                }
+            }
+        }
+    }
+
+    /// Forms an opinion of every peer; whether one changed.
+    fn judge(&mut self) -> bool {
+        let stats = self
+            .keeper
+            .device()
+            .map(|device| device.stats())
+            .unwrap_or_default();
+        let (now, wall) = (clock::now(), SystemTime::now());
+        let before = std::mem::take(&mut self.peers);
+        let mut changed = false;
+        for peer in self.wish.iter().flat_map(|wish| &wish.peers) {
+            let report = self.echoes.get(&peer.name).map(|echo| echo.client.report());
+            let stats = stats.iter().find(|stats| stats.name == peer.name);
+            let old = before.get(&peer.name);
+            let opinion = opinion(peer, stats, report.as_ref(), now);
+            // A peer that was up once is down, not connecting.
+            let known = old.is_some_and(|old| old.state != TunnelState::Connecting);
+            let state = match opinion.0 {
+                TunnelState::Connecting if known => TunnelState::Down,
+                state => state,
+            };
+            let same = old.filter(|old| old.state == state);
+            changed |= same.is_none();
+            self.peers.insert(
+                peer.name.clone(),
+                Life {
+                    state,
+                    since: same.map_or(wall, |old| old.since),
+                    since_boottime: same.map_or(now, |old| old.since_boottime),
+                    because: opinion.1,
+                    report,
+                },
+            );
+        }
+        changed |= before.len() != self.peers.len();
+        self.choose_gateway(wall);
+        changed
+    }
+
+    /// The gateway that is reported as answering: the same as long as it does.
+    fn choose_gateway(&mut self, wall: SystemTime) {
+        let answers = |name: &String| {
+            let up = self
+                .peers
+                .get(name)
+                .is_some_and(|life| life.state == TunnelState::Up);
+            up && self.echoes.contains_key(name)
+        };
+        let stays = self.gateway.clone().filter(answers);
+        let next = stays.or_else(|| self.peers.keys().find(|name| answers(name)).cloned());
+        if next != self.gateway {
+            self.gateway = next;
+            self.gateway_since = Some(wall);
+        }
+    }
+}
+
+/// What can be said of a peer: by its echo where it is asked, else by the age of its data.
+fn opinion(
+    peer: &Peer,
+    stats: Option<&PeerStats>,
+    report: Option<&Report>,
+    now: Instant,
+) -> (TunnelState, String) {
+    let Some(stats) = stats else {
+        let because = "the tunnel device is not open".to_owned();
+        return (TunnelState::Connecting, because);
+    };
+    let place = stats
+        .endpoint
+        .map(|at| format!(" from {at}"))
+        .unwrap_or_default();
+    if peer.echo.is_some() {
+        let misses = report.map_or(0, |report| report.misses);
+        return match report.and_then(|report| report.up.map(|up| (up, report))) {
+            Some((true, report)) => {
+                let rtt = report.rtt.unwrap_or_default().as_secs_f64() * 1_000.0;
+                (
+                    TunnelState::Up,
+                    format!("the echo through the tunnel is answered in {rtt:.1} ms"),
+                )
+            }
+            Some((false, report)) if report.answered > 0 => (
+                TunnelState::Down,
+                format!("{misses} probes in a row are unanswered{place}"),
+            ),
+            _ => (
+                TunnelState::Connecting,
+                format!("no probe was answered yet{place}"),
+            ),
+        };
+    }
+    let bound = peer
+        .keepalive
+        .map_or(IDLE, |keepalive| keepalive * 2 + Duration::from_secs(10));
+    match stats.last_authenticated_data.map(|at| now.since(at)) {
+        Some(age) if age < bound => (TunnelState::Up, "authenticated data arrives".to_owned()),
+        Some(_) => {
+            let because = format!("no authenticated data for {} s", bound.as_secs());
+            (TunnelState::Down, because)
+        }
+        None => (
+            TunnelState::Connecting,
+            format!("no authenticated data yet{place}"),
+        ),
+    }
+}
+
+/// A peer that is silent this long is a problem.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Without keepalives a session that is older than this has ended (REJECT_AFTER_TIME).
+const IDLE: Duration = Duration::from_secs(180);
