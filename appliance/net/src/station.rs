@@ -8,21 +8,26 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use crate::sys::packet::{Instruction, Layer, PacketSocket};
+use crate::sys::packet::{Instruction, Layer, Mac, PacketSocket};
 
 /// Listens for the first frame of another station on one interface. Drop it once it was heard:
 /// every frame of the link passes its filter.
 #[derive(Debug)]
-pub struct StationListener(PacketSocket);
+pub struct StationListener {
+    socket: PacketSocket,
+    own: Mac,
+}
 
 impl StationListener {
-    /// Opens the socket in the network namespace of the calling thread.
+    /// Opens the socket in the network namespace of the calling thread; `own` is the interface's
+    /// hardware address.
     ///
     /// # Errors
     ///
     /// The kernel refused, for instance without `CAP_NET_RAW`.
-    pub fn open(ifindex: u32) -> io::Result<Self> {
-        PacketSocket::open(Layer::Frame, ETHERTYPE_ALL, ifindex, FROM_STATIONS).map(Self)
+    pub fn open(ifindex: u32, own: Mac) -> io::Result<Self> {
+        let socket = PacketSocket::open(Layer::Frame, ETHERTYPE_ALL, ifindex, FROM_STATIONS)?;
+        Ok(Self { socket, own })
     }
 
     /// Whether a frame of another station has arrived. Never waits.
@@ -31,60 +36,45 @@ impl StationListener {
     ///
     /// The kernel's answer, `ENETDOWN` once after the interface went down.
     pub fn heard(&self) -> io::Result<bool> {
-        self.0
-            .receive(&mut [0; 14])
-            .map(|arrival| arrival.is_some())
+        while let Some(arrival) = self.socket.receive(&mut [0; 14])? {
+            if arrival.mac != self.own {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
 impl AsFd for StationListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
+}
+
+/// Everything but 01:80:c2:00:00:*, which switches themselves send (spanning tree, LLDP, pause),
+/// and what this host loops back to itself: its own group reports arrive like anybody's.
+const FROM_STATIONS: &[Instruction] = &[
+    step(LOAD_WORD, 0, 0, PACKET_TYPE),
+    step(JUMP_GREATER, 5, 0, LAST_RECEIVED_TYPE),
+    step(LOAD_WORD, 0, 0, 0),
+    step(JUMP_EQUAL, 0, 2, 0x0180_c200),
+    step(LOAD_BYTE, 0, 0, 4),
+    step(JUMP_EQUAL, 1, 0, 0),
+    step(RETURN, 0, 0, 14),
+    step(RETURN, 0, 0, 0),
+];
+
+const fn step(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
+    Instruction { code, jt, jf, k }
 }
 
 const ETHERTYPE_ALL: u16 = 0x0003;
 const LOAD_WORD: u16 = 0x20;
 const LOAD_BYTE: u16 = 0x30;
 const JUMP_EQUAL: u16 = 0x15;
+const JUMP_GREATER: u16 = 0x25;
 const RETURN: u16 = 0x06;
-
-/// Everything but 01:80:c2:00:00:*, which switches themselves send (spanning tree, LLDP, pause).
-const FROM_STATIONS: &[Instruction] = &[
-    Instruction {
-        code: LOAD_WORD,
-        jt: 0,
-        jf: 0,
-        k: 0,
-    },
-    Instruction {
-        code: JUMP_EQUAL,
-        jt: 0,
-        jf: 2,
-        k: 0x0180_c200,
-    },
-    Instruction {
-        code: LOAD_BYTE,
-        jt: 0,
-        jf: 0,
-        k: 4,
-    },
-    Instruction {
-        code: JUMP_EQUAL,
-        jt: 1,
-        jf: 0,
-        k: 0,
-    },
-    Instruction {
-        code: RETURN,
-        jt: 0,
-        jf: 0,
-        k: 14,
-    },
-    Instruction {
-        code: RETURN,
-        jt: 0,
-        jf: 0,
-        k: 0,
-    },
-];
+/// `SKF_AD_OFF + SKF_AD_PKTTYPE`.
+const PACKET_TYPE: u32 = 0xffff_f004;
+/// `PACKET_OTHERHOST`; above it are the types of packets on their way out.
+const LAST_RECEIVED_TYPE: u32 = 3;

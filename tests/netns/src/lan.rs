@@ -8,7 +8,7 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net};
 use kedge_net::{
-    link::Links,
+    link::{Links, sysctl},
     netns::{Lease, Namespace, Worker},
 };
 
@@ -18,6 +18,7 @@ pub struct Lan {
     switch: Worker,
     _switch: Namespace,
     lease: Lease,
+    quiet: bool,
 }
 
 /// A host on the LAN, with `eth0`.
@@ -36,16 +37,43 @@ impl Lan {
     /// A LAN with nobody on it.
     #[must_use]
     pub fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// A LAN on which nobody says anything of his own accord: without IPv6.
+    #[must_use]
+    pub fn quiet() -> Self {
+        Self::with(true)
+    }
+
+    fn with(quiet: bool) -> Self {
         let lease = Lease::take().unwrap();
         let namespace = Namespace::create(&lease.namespace("switch")).unwrap();
         let switch = Worker::start(&namespace).unwrap();
         switch
-            .run(|| Links::open().unwrap().bridge(BRIDGE).unwrap())
+            .run(move || {
+                silence(quiet);
+                Links::open().unwrap().bridge(BRIDGE).unwrap();
+                if quiet {
+                    // A bridge that snoops joins a group itself, and says so.
+                    let off = [
+                        "link",
+                        "set",
+                        BRIDGE,
+                        "type",
+                        "bridge",
+                        "mcast_snooping",
+                        "0",
+                    ];
+                    assert!(Command::new("ip").args(off).status().unwrap().success());
+                }
+            })
             .unwrap();
         Self {
             switch,
             _switch: namespace,
             lease,
+            quiet,
         }
     }
 
@@ -67,8 +95,10 @@ impl Lan {
             })
             .unwrap();
         let worker = Worker::start(&namespace).unwrap();
+        let quiet = self.quiet;
         worker
             .run(move || {
+                silence(quiet);
                 let mut links = Links::open().unwrap();
                 links.up("lo").unwrap();
                 links.up("eth0").unwrap();
@@ -171,6 +201,15 @@ impl Host {
     #[must_use]
     pub fn directory(&self) -> &PathBuf {
         &self.directory
+    }
+}
+
+/// Switches IPv6 off in the calling thread's namespace.
+fn silence(quiet: bool) {
+    if quiet {
+        for scope in ["all", "default"] {
+            sysctl(&format!("ipv6/conf/{scope}/disable_ipv6"), "1").unwrap();
+        }
     }
 }
 

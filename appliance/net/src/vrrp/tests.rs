@@ -88,7 +88,7 @@ fn arp_is_received_for_watched_addresses_only() {
                 let index = Links::open().unwrap().index("eth0").unwrap();
                 (
                     ArpSocket::open(index).unwrap(),
-                    StationListener::open(index).unwrap(),
+                    StationListener::open(index, [2, 0, 0, 0, 0, 2]).unwrap(),
                 )
             })
             .unwrap()

@@ -85,7 +85,7 @@ impl Interface {
             return;
         }
         // Without it the wait ends by its limit.
-        let Ok(station) = StationListener::open(chosen.ifindex) else {
+        let Ok(station) = StationListener::open(chosen.ifindex, chosen.mac) else {
             return;
         };
         if waiter.add(&station, SOCKETS).is_err() {
@@ -102,10 +102,9 @@ impl Interface {
 
     /// The listener, as soon as it heard another station.
     pub(super) fn heard(&mut self) -> Option<StationListener> {
-        let listening = self.listening.take_if(|listening| {
-            // A socket that broke with its link will never hear anything.
-            listening.station.heard().unwrap_or(true)
-        });
+        let listening = self
+            .listening
+            .take_if(|listening| listening.station.heard().unwrap_or_default());
         listening.map(|listening| listening.station)
     }
 
