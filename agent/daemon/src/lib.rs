@@ -24,4 +24,4 @@ mod status;
 mod tunnel;
 
 pub use config::{AgentConfig, AgentFile};
-pub use run::run;
+pub use run::{Order, run, serve};

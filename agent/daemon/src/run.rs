@@ -26,6 +26,15 @@ use crate::{
     socket::routes,
 };
 
+/// What the outside may want of a running agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Hand the VIPs over and end; the word says why.
+    Leave(&'static str),
+    /// Read the configuration again.
+    Reload,
+}
+
 /// Runs the agent until SIGTERM or SIGINT, then hands its VIPs over. SIGHUP reloads the
 /// configuration, read with the same `overrides` as the first time.
 ///
@@ -41,6 +50,32 @@ pub async fn run(
     let mut terminate = signals(SignalKind::terminate())?;
     let mut interrupt = signals(SignalKind::interrupt())?;
     let mut hangup = signals(SignalKind::hangup())?;
+    let (order, orders) = mpsc::channel(ORDERS);
+    let agent = serve(loaded, root, overrides, orders);
+    tokio::pin!(agent);
+    loop {
+        let next = tokio::select! {
+            outcome = &mut agent => return outcome,
+            _ = terminate.recv() => Order::Leave("SIGTERM"),
+            _ = interrupt.recv() => Order::Leave("SIGINT"),
+            _ = hangup.recv() => Order::Reload,
+        };
+        // A full queue holds the same wishes already.
+        let _ = order.try_send(next);
+    }
+}
+
+/// Runs the agent until it is ordered to leave, or nobody is left to order it.
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn serve(
+    loaded: Loaded<AgentFile>,
+    root: Root,
+    overrides: Vec<Override>,
+    mut orders: mpsc::Receiver<Order>,
+) -> Result<(), Problem> {
     let notifier = Notifier::new();
     let socket = Socket::bind(&root.socket(Role::Agent)).map_err(|error| error.problem())?;
     let speaker = Speaker::start(Settings::default()).map_err(|error| error.problem())?;
@@ -76,15 +111,17 @@ pub async fn run(
                 Some(event) => agent.hear(&event),
                 None => break Err(speaker_died()),
             },
-            _ = terminate.recv() => break Ok("SIGTERM"),
-            _ = interrupt.recv() => break Ok("SIGINT"),
-            _ = hangup.recv() => {
-                notifier.reloading();
-                // Told in the status and logged; there is nobody to answer here.
-                let _ = agent.reload();
-                desired = follow(&agent);
-                notifier.ready(&agent.line());
-            }
+            order = orders.recv() => match order {
+                Some(Order::Reload) => {
+                    notifier.reloading();
+                    // Told in the status and logged; there is nobody to answer here.
+                    let _ = agent.reload();
+                    desired = follow(&agent);
+                    notifier.ready(&agent.line());
+                }
+                Some(Order::Leave(because)) => break Ok(because),
+                None => break Ok("nobody is left to ask"),
+            },
             _ = watchdog.tick() => notifier.watchdog(),
             manager = changed(&mut desired) => {
                 if let Some(manager) = manager {
@@ -186,6 +223,7 @@ fn unexpected(what: &str, error: &dyn std::error::Error) -> Problem {
 }
 
 const ASKS: usize = 16;
+const ORDERS: usize = 4;
 const TICK: Duration = Duration::from_secs(1);
 /// How long a successor may take before the addresses go anyway.
 const HAND_OVER: Duration = Duration::from_secs(3);

@@ -7,6 +7,7 @@ use kedge_core::{Code, Coded as _, Problem};
 use kedge_host::{
     Role, Root,
     layers::{Loaded, Override},
+    link::Link,
     local::Socket,
     notify::Notifier,
 };
@@ -24,6 +25,15 @@ use crate::{
     socket::{Ask, routes},
 };
 
+/// What the outside may want of a running gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Drain the connections and end; the word says why.
+    Leave(&'static str),
+    /// Read the configuration again.
+    Reload,
+}
+
 /// Runs the gateway until SIGTERM or SIGINT. SIGHUP reloads the configuration, read with the same
 /// `overrides` as the first time.
 ///
@@ -39,6 +49,32 @@ pub async fn run(
     let mut terminate = signals(SignalKind::terminate())?;
     let mut interrupt = signals(SignalKind::interrupt())?;
     let mut hangup = signals(SignalKind::hangup())?;
+    let (order, orders) = mpsc::channel(ORDERS);
+    let gateway = serve(loaded, root, overrides, orders);
+    tokio::pin!(gateway);
+    loop {
+        let next = tokio::select! {
+            outcome = &mut gateway => return outcome,
+            _ = terminate.recv() => Order::Leave("SIGTERM"),
+            _ = interrupt.recv() => Order::Leave("SIGINT"),
+            _ = hangup.recv() => Order::Reload,
+        };
+        // A full queue holds the same wishes already.
+        let _ = order.try_send(next);
+    }
+}
+
+/// Runs the gateway until it is ordered to leave, or nobody is left to order it.
+///
+/// # Errors
+///
+/// As [`run`].
+pub async fn serve(
+    loaded: Loaded<GatewayFile>,
+    root: Root,
+    overrides: Vec<Override>,
+    mut orders: mpsc::Receiver<Order>,
+) -> Result<(), Problem> {
     let notifier = Notifier::new();
     if let Err(err) = limits::raise_descriptors() {
         let error = &err as &dyn std::error::Error;
@@ -51,7 +87,7 @@ pub async fn run(
     let server = tokio::spawn(socket.serve(routes(asks), async {
         let _ = left.await;
     }));
-    let mut desired = hub.link.as_ref().map(kedge_host::link::Link::desired);
+    let mut desired = follow(&hub);
     if let Some(wished) = latest(&mut desired) {
         hub.apply(&wished);
     }
@@ -64,18 +100,20 @@ pub async fn run(
     }
     let because = loop {
         tokio::select! {
-            _ = terminate.recv() => break "SIGTERM",
-            _ = interrupt.recv() => break "SIGINT",
-            _ = hangup.recv() => {
-                notifier.reloading();
-                // Told in the status and logged; there is nobody to answer here.
-                let _ = hub.reload();
-                desired = hub.link.as_ref().map(kedge_host::link::Link::desired);
-                notifier.ready(&hub.line());
-            }
+            order = orders.recv() => match order {
+                Some(Order::Reload) => {
+                    notifier.reloading();
+                    // Told in the status and logged; there is nobody to answer here.
+                    let _ = hub.reload();
+                    desired = follow(&hub);
+                    notifier.ready(&hub.line());
+                }
+                Some(Order::Leave(because)) => break because,
+                None => break "nobody is left to ask",
+            },
             Some(ask) = asked.recv() => {
                 if answer(&mut hub, ask) {
-                    desired = hub.link.as_ref().map(kedge_host::link::Link::desired);
+                    desired = follow(&hub);
                 }
             }
             wished = changed(&mut desired) => {
@@ -105,6 +143,10 @@ pub async fn run(
 }
 
 type Desired = Option<watch::Receiver<Option<Arc<Wished>>>>;
+
+fn follow(hub: &Hub) -> Desired {
+    hub.link.as_ref().map(Link::desired)
+}
 
 fn latest(desired: &mut Desired) -> Option<Arc<Wished>> {
     desired.as_mut()?.borrow_and_update().clone()
@@ -142,6 +184,7 @@ fn unexpected(what: &str, error: &dyn std::error::Error) -> Problem {
 }
 
 const ASKS: usize = 16;
+const ORDERS: usize = 4;
 /// Members must be dead soon after their three seconds are over.
 const FAST_TICK: Duration = Duration::from_millis(250);
 const SLOW_TICK: Duration = Duration::from_secs(1);
