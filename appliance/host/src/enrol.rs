@@ -31,6 +31,7 @@ use kedge_control::{
     enrol::{EnrolRequest, Enrolled, Facts, HostRef, ProofKind, RecoverRequest, RenewRequest},
     identity::Role,
     report::ReportAnswer,
+    token::Token,
 };
 use kedge_core::Problem;
 use serde::{Serialize, de::DeserializeOwned};
@@ -85,7 +86,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Standing {
     record: Option<Arc<Record>>,
-    // The manager refused the identity; a fresh token may replace it.
+    // The manager refused the identity, or is another one; a fresh token may replace it.
     void: bool,
 }
 
@@ -142,20 +143,23 @@ impl Client {
             let standing = self.standing();
             (standing.record.clone(), standing.void)
         };
+        let token_file = self.shared.settings.token_file.as_deref();
         let Some(record) = record else {
-            return self.enrol(None).await;
+            return self.enrol(&token::read(token_file)?).await;
         };
-        if void {
-            return self.enrol(Some(&record)).await;
+        if void
+            && let Ok(token) = token::read(token_file)
+            && token.id() != record.token_id
+        {
+            return self.enrol(&token).await;
         }
         let now = record.now();
         if now >= record.validity().until {
-            return self.recover(&record).await;
+            self.recover(&record).await?;
+        } else if now >= record.renew_at() {
+            self.renew(&record).await?;
         }
-        if now < record.renew_at() {
-            return Ok(());
-        }
-        self.renew(&record).await
+        if void { Err(ClientError::Void) } else { Ok(()) }
     }
 
     /// Reports and learns which generation the manager wants.
@@ -226,16 +230,12 @@ impl Client {
         self.keep(changed);
     }
 
-    async fn enrol(&self, refused: Option<&Record>) -> Result<(), ClientError> {
+    async fn enrol(&self, token: &Token) -> Result<(), ClientError> {
         let settings = &self.shared.settings;
-        let token = token::read(settings.token_file.as_deref())?;
-        if refused.is_some_and(|record| record.token_id == token.id()) {
-            return Err(ClientError::Void);
-        }
         let connection =
-            Connection::open(&settings.url, tls::first_contact(&token)?, CONNECT).await?;
+            Connection::open(&settings.url, tls::first_contact(token)?, CONNECT).await?;
         let csr = proof::signing_request(&self.shared.key, &settings.name)?;
-        let proof = proof::by_token(&token, &connection.exporter, &csr)?;
+        let proof = proof::by_token(token, &connection.exporter, &csr)?;
         let request = EnrolRequest {
             name: settings.name.clone(),
             csr: csr.pem,
@@ -260,8 +260,7 @@ impl Client {
             generation: record.generation,
             renewal_id: renewal.id,
         };
-        let config = tls::member(record, &self.shared.key)?;
-        let connection = Connection::open(self.url(), config, CONNECT).await?;
+        let connection = self.connect(record).await?;
         let path = format!("{}/certificate", record.path);
         let enrolled = self.certified(connection, &path, &request).await;
         self.replace(record, self.refusal(enrolled)?, "half of its life is over")
@@ -272,7 +271,7 @@ impl Client {
         let csr = proof::signing_request(&self.shared.key, &record.name)?;
         // No client certificate: an expired one would fail the handshake.
         let config = tls::stranger(record)?;
-        let connection = Connection::open(self.url(), config, CONNECT).await?;
+        let connection = self.refused(Connection::open(self.url(), config, CONNECT).await)?;
         let proof = proof::by_key(
             &self.shared.key,
             ProofKind::BoundKey,
@@ -374,14 +373,22 @@ impl Client {
 
     async fn connect(&self, record: &Record) -> Result<Connection, ClientError> {
         let config = tls::member(record, &self.shared.key)?;
-        Connection::open(self.url(), config, CONNECT).await
+        self.refused(Connection::open(self.url(), config, CONNECT).await)
     }
 
-    /// Notes when the manager does not know the identity any more.
+    /// Notes when the manager does not know the identity any more, and when it does again.
     fn refusal<T>(&self, result: Result<T, ClientError>) -> Result<T, ClientError> {
-        if let Err(error) = &result
-            && error.voids_identity()
-        {
+        match &result {
+            Ok(_) => self.standing().void = false,
+            Err(error) if error.voids_identity() => self.standing().void = true,
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// As [`Self::refusal`], for a connection: that it stands says nothing yet.
+    fn refused<T>(&self, result: Result<T, ClientError>) -> Result<T, ClientError> {
+        if result.as_ref().is_err_and(ClientError::voids_identity) {
             self.standing().void = true;
         }
         result

@@ -70,13 +70,16 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the identity itself was refused, not just this request.
+    /// Whether the identity itself was refused, or is one of another manager's.
     #[must_use]
     pub const fn voids_identity(&self) -> bool {
         matches!(
             self,
             Self::Refused {
                 status: 401 | 404 | 410,
+                ..
+            } | Self::Tls {
+                source: rustls::Error::InvalidCertificate(_),
                 ..
             }
         )

@@ -179,6 +179,13 @@ async fn a_member_does_not_talk_to_a_manager_of_another_ca() {
         .unwrap_err();
     assert_eq!(error.problem().code, Code::EnrolPinMismatch);
     assert_eq!(other.log(), [""; 0]);
+
+    // A token of that manager, put there by hand, is the administrator's word.
+    let client = host.start();
+    client.report(&HostReport::default()).await.unwrap_err();
+    host.give(&other.new_token("tokenid001"));
+    client.ensure().await.unwrap();
+    client.report(&HostReport::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -245,6 +252,12 @@ async fn a_forgotten_host_enrols_again_with_a_fresh_token_only() {
     let refused = client.report(&HostReport::default()).await.unwrap_err();
     assert_eq!(refused.problem().code, Code::ApiNotFound);
     assert!(matches!(client.ensure().await, Err(ClientError::Void)));
+    // The manager remembers: nothing has to be done.
+    manager.mood(|mood| mood.forgets = false);
+    client.report(&HostReport::default()).await.unwrap();
+    client.ensure().await.unwrap();
+    manager.mood(|mood| mood.forgets = true);
+    client.report(&HostReport::default()).await.unwrap_err();
     host.give(&manager.new_token("tokenid001"));
     client.ensure().await.unwrap();
     client.report(&HostReport::default()).await.unwrap();
