@@ -1,0 +1,250 @@
+//! Enrolment tokens: bounded, and kept without their secret.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::{
+    hkdf,
+    signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use kedge_control::{
+    enrol::{HostRef, TOKEN_KEY_INFO},
+    identity::Role,
+    local::TokenSummary,
+    token::Token,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    clock::to_text,
+    managers, pki,
+    store::{Layer, Name, ObjectKey, Objects, Write},
+};
+
+/// The longest life of a token.
+pub const MAX_TTL_SECONDS: u64 = 30 * 86_400;
+/// The life of a token when nobody says.
+pub const DEFAULT_TTL_SECONDS: u64 = 3600;
+
+/// What is kept of a token: enough to check a proof, not to make one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// The public id.
+    pub id: String,
+    /// Host or gateway.
+    pub role: Role,
+    /// The namespace of what it admits.
+    pub namespace: String,
+    /// The tenant or the EdgeGateway it admits to.
+    pub scope: String,
+    /// The host it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ref: Option<HostRef>,
+    /// When it ends, RFC 3339.
+    pub expires: String,
+    /// How often it may be used.
+    pub max_uses: u32,
+    /// Who used it.
+    #[serde(default)]
+    pub used_by: Vec<Use>,
+    /// The Ed25519 public key derived from the secret, base64url.
+    pub verifier: String,
+}
+
+/// One use of a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Use {
+    /// The identity it gave.
+    pub uid: String,
+    /// The hash of the key that asked.
+    pub key_hash: String,
+}
+
+/// The library refuses to make a token.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("no token can be made")]
+pub struct NoToken;
+
+impl Record {
+    /// Makes a token that admits to `scope`, and its record.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no randomness.
+    pub fn create(
+        role: Role,
+        (namespace, scope): (&str, &str),
+        host_ref: Option<HostRef>,
+        (expires, max_uses): (Timestamp, u32),
+        pin: &str,
+    ) -> Result<(Token, Self), NoToken> {
+        let id = id().map_err(|_| NoToken)?;
+        let secret = pki::random::<32>().map_err(|_| NoToken)?;
+        let token = Token::new(&id, &URL_SAFE_NO_PAD.encode(secret), pin).map_err(|_| NoToken)?;
+        let key = key(&id, &secret).ok_or(NoToken)?;
+        let record = Self {
+            id,
+            role,
+            namespace: namespace.to_owned(),
+            scope: scope.to_owned(),
+            host_ref,
+            expires: to_text(expires),
+            max_uses,
+            used_by: Vec::new(),
+            verifier: URL_SAFE_NO_PAD.encode(key.public_key().as_ref()),
+        };
+        Ok((token, record))
+    }
+
+    /// Whether the signature was made with the token's key.
+    #[must_use]
+    pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        let Ok(key) = URL_SAFE_NO_PAD.decode(&self.verifier) else {
+            return false;
+        };
+        let key = UnparsedPublicKey::new(&ED25519, key);
+        key.verify(message, signature).is_ok()
+    }
+
+    /// The use by this key, if it was used by it before.
+    #[must_use]
+    pub fn used_with(&self, key_hash: &str) -> Option<&Use> {
+        self.used_by.iter().find(|used| used.key_hash == key_hash)
+    }
+
+    /// Whether its time is over.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires
+            .parse()
+            .is_ok_and(|expires: Timestamp| now >= expires)
+    }
+
+    /// Whether it was used as often as it may be.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        self.used_by.len() >= self.max_uses as usize
+    }
+
+    /// What people see of it.
+    #[must_use]
+    pub fn summary(&self, now: Timestamp) -> TokenSummary {
+        let state = if self.is_expired(now) {
+            "expired"
+        } else if self.is_used_up() {
+            "used-up"
+        } else {
+            "usable"
+        };
+        TokenSummary {
+            id: self.id.clone(),
+            role: self.role,
+            scope: self.scope.clone(),
+            host_ref: self.host_ref.clone(),
+            expires: self.expires.clone(),
+            uses: u32::try_from(self.used_by.len()).unwrap_or(u32::MAX),
+            max_uses: self.max_uses,
+            state: state.to_owned(),
+        }
+    }
+
+    /// The write that keeps it.
+    #[must_use]
+    pub fn write(&self) -> Write {
+        let name = format!("kedge-token-{}", self.id);
+        let key = ObjectKey::new("", "Secret", Name::new(&self.namespace, name));
+        let record = serde_json::to_string(self).unwrap_or_default();
+        let content = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kedge.dev/enrollment-token",
+            "metadata": {
+                "name": key.name.name,
+                "namespace": key.name.namespace,
+                "labels": {"clusterctl.cluster.x-k8s.io/move": ""},
+            },
+            "stringData": {"record": record},
+        });
+        Write {
+            key,
+            layer: Layer::Owned(managers::TOKEN.to_owned()),
+            content: Some(content),
+        }
+    }
+}
+
+/// Every token, by id.
+#[must_use]
+pub fn all(objects: &Objects) -> BTreeMap<String, Record> {
+    let secrets = objects.of_kind("", "Secret");
+    let records = secrets.filter_map(|(_, layers)| {
+        let secret = layers.owned.get(managers::TOKEN)?;
+        let text = secret
+            .pointer("/stringData/record")
+            .and_then(Value::as_str)?;
+        serde_json::from_str::<Record>(text).ok()
+    });
+    records.map(|record| (record.id.clone(), record)).collect()
+}
+
+/// The key of a token: seed HKDF-SHA256(secret, salt = id).
+fn key(id: &str, secret: &[u8]) -> Option<Ed25519KeyPair> {
+    let mut seed = [0; 32];
+    let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, id.as_bytes());
+    let pseudorandom = salt.extract(secret);
+    let output = pseudorandom
+        .expand(&[TOKEN_KEY_INFO], hkdf::HKDF_SHA256)
+        .ok()?;
+    output.fill(&mut seed).ok()?;
+    Ed25519KeyPair::from_seed_unchecked(&seed).ok()
+}
+
+fn id() -> Result<String, pki::NoRandomness> {
+    let bytes = pki::random::<16>()?;
+    let mut number = u128::from_be_bytes(bytes);
+    let mut id = String::new();
+    for _ in 0..10 {
+        let digit = u32::try_from(number % 36).unwrap_or(0);
+        id.push(char::from_digit(digit, 36).unwrap_or('0'));
+        number /= 36;
+    }
+    Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_checks_proofs_but_holds_no_secret() {
+        let pin = URL_SAFE_NO_PAD.encode([0; 32]);
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let later: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let (token, mut record) =
+            Record::create(Role::Host, ("ns", "t"), None, (later, 1), &pin).unwrap();
+        assert_eq!(token.expose().parse::<Token>().unwrap(), token);
+        let secret = URL_SAFE_NO_PAD.decode(token.secret()).unwrap();
+        let signature = key(token.id(), &secret).unwrap().sign(b"message");
+        assert!(record.verifies(b"message", signature.as_ref()));
+        assert!(!record.verifies(b"massage", signature.as_ref()));
+        assert!(!record.verifies(b"message", b"short"));
+        let text = serde_json::to_string(&record.write().content).unwrap();
+        assert!(!text.contains(token.secret()));
+
+        let mut objects = Objects::default();
+        objects.apply(&record.write());
+        assert_eq!(all(&objects).values().collect::<Vec<_>>(), [&record]);
+        assert_eq!(record.summary(now).state, "usable");
+        assert_eq!(record.summary(later).state, "expired");
+        record.used_by.push(Use {
+            uid: "u".to_owned(),
+            key_hash: "k".to_owned(),
+        });
+        assert_eq!(record.summary(now).state, "used-up");
+        assert!(record.used_with("k").is_some());
+    }
+}
