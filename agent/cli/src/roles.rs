@@ -1,11 +1,23 @@
 //! Running a role in the foreground: this is what the units start.
 
+use kedge_agent_daemon::AgentFile;
 use kedge_core::{Code, Problem};
 use kedge_gateway_hub::GatewayFile;
-use kedge_host::layers::{self, ConfigError, Loaded, Override, RoleFile};
+use kedge_host::layers::{self, Loaded, Override, RoleFile};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{App, args::RoleArgs, client::Failure, exit::Exit};
+
+/// Runs the agent until it is told to leave.
+///
+/// # Errors
+///
+/// Its configuration does not hold, or it cannot start.
+pub fn agent(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
+    let loaded: Loaded<AgentFile> = configured(app, &args.set)?;
+    let role = kedge_agent_daemon::run(loaded, app.root.clone(), args.set.clone());
+    until_told(&runtime("agent", CONTROL)?, role)
+}
 
 /// Runs a gateway until it is told to leave.
 ///
@@ -44,5 +56,7 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime, Failure> {
         })
 }
 
+// VIPs and tunnel have threads of their own.
+const CONTROL: usize = 2;
 // The gateway's proxy runs on these threads.
 const PROXIES: usize = 16;

@@ -296,3 +296,25 @@ fn completions_and_man_pages_are_written() {
     let page = fs::read_to_string(dir.join("kedge-vip-explain.1")).unwrap();
     assert!(page.contains("why a VIP is where it is"));
 }
+
+#[test]
+fn a_role_with_a_bad_configuration_says_all_of_it_and_does_not_start() {
+    let root = root();
+    for role in ["agent", "gateway"] {
+        write(
+            root.path(),
+            &format!("etc/kedge/{role}.yaml"),
+            "tunel: {}\n",
+        );
+        let ran = kedge(root.path(), &[role, "--set", "tunnel.listen_port=70000"]);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{role}");
+        assert!(
+            ran.err
+                .contains(&format!("{role}.yaml:1:1: unknown key `tunel`")),
+            "{}",
+            ran.err
+        );
+        assert!(ran.err.contains("flag --set"), "{}", ran.err);
+    }
+    assert_eq!(kedge(root.path(), &["agent", "--set", "nonsense"]).code, 2);
+}
