@@ -1,0 +1,224 @@
+//! A site for the agent's tests: hosts on one wire, each in a namespace of its own, each running
+//! the whole agent.
+
+use std::{
+    path::PathBuf,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::{Method, Request, StatusCode, body::Bytes};
+use hyper_util::rt::TokioIo;
+use kedge_agent_daemon::{AgentFile, Order};
+use kedge_core::Problem;
+use kedge_host::{Role, Root, layers::load};
+use kedge_net::{
+    link::Links,
+    netns::{Lease, Namespace, Worker},
+};
+use serde_json::Value;
+use tokio::{net::UnixStream, runtime::Builder, sync::mpsc};
+
+/// Whether the tests of this tier can run; says why not, and fails where CI requires the tier.
+pub fn ready() -> bool {
+    if kedge_net::privilege::check().is_ok() {
+        return true;
+    }
+    let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
+    let required = required.split(',').any(|tier| tier == "netns");
+    assert!(!required, "network namespaces need root");
+    eprintln!("skipped: network namespaces need root");
+    false
+}
+
+/// Waits for a level, at most `limit`; says how long it took.
+pub fn eventually(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Duration {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    println!("{what}: {:?}", start.elapsed());
+    start.elapsed()
+}
+
+/// Two hosts, `10.20.14.11` and `.12`, on one wire.
+pub struct Site {
+    pub a: Host,
+    pub b: Host,
+    // After the hosts: dropped last.
+    _lease: Lease,
+}
+
+/// A host: a namespace with `eth0`, a folder as root, and at most one agent.
+pub struct Host {
+    pub root: Root,
+    agent: Option<Agent>,
+    worker: Worker,
+    _namespace: Namespace,
+    _dir: tempfile::TempDir,
+}
+
+struct Agent {
+    orders: mpsc::Sender<Order>,
+    thread: JoinHandle<Result<(), Problem>>,
+}
+
+impl Site {
+    pub fn new() -> Self {
+        let lease = Lease::take().unwrap();
+        let spaces = ["a", "b"].map(|name| Namespace::create(&lease.namespace(name)).unwrap());
+        let [a, b] = spaces;
+        let workers = [&a, &b].map(|namespace| Worker::start(namespace).unwrap());
+        let [first, second] = workers;
+        let other = b.name().to_owned();
+        first
+            .run(move || {
+                let other = Namespace::open(&other).unwrap();
+                Links::open()
+                    .unwrap()
+                    .veth("eth0", "eth0", Some(&other))
+                    .unwrap();
+            })
+            .unwrap();
+        Self {
+            a: Host::new(a, first, "10.20.14.11/24"),
+            b: Host::new(b, second, "10.20.14.12/24"),
+            _lease: lease,
+        }
+    }
+}
+
+impl Host {
+    fn new(namespace: Namespace, worker: Worker, net: &'static str) -> Self {
+        worker
+            .run(move || {
+                let mut links = Links::open().unwrap();
+                links.up("lo").unwrap();
+                links.up("eth0").unwrap();
+                links.add_address("eth0", net.parse().unwrap()).unwrap();
+            })
+            .unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir_all(root.config_dir()).unwrap();
+        Self {
+            root,
+            agent: None,
+            worker,
+            _namespace: namespace,
+            _dir: dir,
+        }
+    }
+
+    /// Writes `agent.yaml`.
+    pub fn configure(&self, yaml: &str) {
+        std::fs::write(self.root.config_file(Role::Agent), yaml).unwrap();
+    }
+
+    /// Starts the agent with what is configured.
+    pub fn start(&mut self) {
+        let (orders, received) = mpsc::channel(4);
+        let root = self.root.clone();
+        let thread = self.run(move || {
+            std::thread::spawn(move || {
+                let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+                let loaded = load::<AgentFile>(&root, &[]).unwrap();
+                runtime.block_on(kedge_agent_daemon::serve(
+                    loaded,
+                    root,
+                    Vec::new(),
+                    received,
+                ))
+            })
+        });
+        self.agent = Some(Agent { orders, thread });
+        let socket = self.root.socket(Role::Agent);
+        eventually("the agent serves", Duration::from_secs(5), || {
+            std::os::unix::net::UnixStream::connect(&socket).is_ok()
+        });
+    }
+
+    /// Gives an order as a signal would.
+    pub fn order(&self, order: Order) {
+        self.agent.as_ref().unwrap().orders.try_send(order).unwrap();
+    }
+
+    /// Lets the agent leave gracefully, and waits for it.
+    pub fn stop(&mut self) -> Result<(), Problem> {
+        self.order(Order::Leave("test"));
+        self.agent.take().unwrap().thread.join().unwrap()
+    }
+
+    /// Runs a job in the host's namespace.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        self.worker.run(job).unwrap()
+    }
+
+    /// What the control socket answers.
+    pub fn get(&self, route: &str) -> Value {
+        let (status, body) = self.ask(Method::GET, route);
+        assert_eq!(status, StatusCode::OK, "{route}: {body}");
+        body
+    }
+
+    pub fn ask(&self, method: Method, route: &str) -> (StatusCode, Value) {
+        let socket = self.root.socket(Role::Agent);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(request(socket, method, route))
+    }
+
+    /// The state of the VIP `api`, as the socket tells.
+    pub fn state(&self) -> String {
+        let vips = self.get("/v1/vips");
+        vips["items"][0]["state"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Whether `eth0` has an address.
+    pub fn holds(&self, address: &str) -> bool {
+        let address: std::net::IpAddr = address.parse().unwrap();
+        self.run(move || {
+            let addresses = Links::open().unwrap().addresses("eth0").unwrap();
+            addresses.iter().any(|net| net.addr() == address)
+        })
+    }
+
+    /// The codes of the problems in the status.
+    pub fn problems(&self) -> Vec<String> {
+        let status = self.get("/v1/status");
+        let problems = status["problems"].as_array().unwrap();
+        let code = |problem: &Value| problem["code"].as_str().unwrap().to_owned();
+        problems.iter().map(code).collect()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            let _ = agent.orders.try_send(Order::Leave("the test is over"));
+            let _ = agent.thread.join();
+        }
+    }
+}
+
+async fn request(socket: PathBuf, method: Method, route: &str) -> (StatusCode, Value) {
+    let stream = UnixStream::connect(socket).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let _driver = tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(route)
+        .header("host", "localhost")
+        .body(Empty::<Bytes>::new())
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap())
+}
