@@ -12,13 +12,7 @@ pub fn render(problem: &Problem, style: Style) -> String {
         Severity::Error => "error",
     };
     let word = style.severity(problem.severity, word);
-    let what = clean(&problem.what);
-    let what = if problem.object.is_empty() || what.contains(&problem.object) {
-        what.into_owned()
-    } else {
-        format!("{}: {what}", clean(&problem.object))
-    };
-    let mut text = format!("{word}: {}\n", style.bold(&what));
+    let mut text = format!("{word}: {}\n", style.bold(&headline(problem)));
     for evidence in &problem.evidence {
         // A piece of source keeps its lines and its indentation.
         for line in evidence.lines() {
@@ -39,6 +33,17 @@ pub fn render(problem: &Problem, style: Style) -> String {
         style.dim(&format!("{0}, more: kedge explain {0}", problem.code))
     ));
     text
+}
+
+/// What happened to what, in one line; the object only where the sentence does not name it.
+#[must_use]
+pub fn headline(problem: &Problem) -> String {
+    let what = clean(&problem.what);
+    if problem.object.is_empty() || problem.what.contains(&problem.object) {
+        what.into_owned()
+    } else {
+        format!("{}: {what}", clean(&problem.object))
+    }
 }
 
 /// Every problem, a blank line between two.

@@ -76,7 +76,7 @@ impl View {
 /// The document cannot be written in that format.
 pub fn render<T: Show>(answer: &Answer<T>, format: Format, view: &View) -> Result<String, Failure> {
     match format {
-        Format::Table | Format::Wide => Ok(answer.body.text(view)),
+        Format::Table | Format::Wide => Ok(view.style.fit(answer.body.text(view))),
         Format::Name => Ok(answer
             .body
             .names()

@@ -122,6 +122,19 @@ impl Style {
         if self.ascii { "|" } else { "·" }
     }
 
+    /// A text as this terminal can show it: without the glyphs that roles write into sentences.
+    #[must_use]
+    pub fn fit(self, text: String) -> String {
+        if self.ascii && !text.is_ascii() {
+            text.replace('→', "->")
+                .replace('·', "|")
+                .replace(['–', '—'], "-")
+                .replace('×', "x")
+        } else {
+            text
+        }
+    }
+
     /// Important.
     #[must_use]
     pub fn bold(self, text: &str) -> String {
@@ -270,6 +283,12 @@ mod tests {
     fn strings_of_others_cannot_draw() {
         assert_eq!(clean("edge-a"), "edge-a");
         assert_eq!(clean("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+    }
+
+    #[test]
+    fn sentences_of_roles_fit_an_ascii_terminal() {
+        let text = "254 → 63 · 3 × 100 ms".to_owned();
+        assert_eq!(Style::PLAIN.fit(text), "254 -> 63 | 3 x 100 ms");
     }
 
     #[test]

@@ -7,7 +7,10 @@ use kedge_control::local::{
 use kedge_core::{Problem, vip::RouterState};
 
 use super::{Show, View, hook, summary, tunnels, vips};
-use crate::style::{Mark, clean, long, short};
+use crate::{
+    problem::headline,
+    style::{Mark, clean, long, short},
+};
 
 impl Show for AgentStatus {
     fn text(&self, view: &View) -> String {
@@ -36,13 +39,13 @@ impl Show for AgentStatus {
                 view,
             ));
         }
-        let own = self.problems.iter();
-        let problems: Vec<&Problem> = own
-            .clone()
-            .chain(self.vips.iter().flat_map(|vip| &vip.problems))
-            .collect();
-        for problem in own {
-            text.push_str(&problem_line(problem, view));
+        let mut problems: Vec<&Problem> = self.vips.iter().flat_map(|vip| &vip.problems).collect();
+        for problem in &self.problems {
+            // What stands below its VIP already is not told twice.
+            if !problems.contains(&problem) {
+                problems.push(problem);
+                text.push_str(&problem_line(problem, view));
+            }
         }
         let next = match self.vips.first() {
             Some(vip) => format!("kedge vip explain {}", clean(&vip.name)),
@@ -159,10 +162,7 @@ fn vip_line(vip: &Vip, view: &View) -> String {
     let priority = if vip.priority == vip.base_priority {
         format!("prio {}", vip.priority)
     } else {
-        format!(
-            "prio {} -> {}, because {}",
-            vip.base_priority, vip.priority, vip.priority_because
-        )
+        format!("prio {} of {}", vip.priority, vip.base_priority)
     };
     let others = match (&vip.active, vip.state) {
         // Never a guess: a Backup does not speak.
@@ -311,17 +311,8 @@ fn listener_line(listener: &ListenerStatus, view: &View) -> String {
 
 fn problem_line(problem: &Problem, view: &View) -> String {
     let mark = Mark::of([problem], Mark::Good);
-    let what = if problem.object.is_empty() {
-        problem.what.clone()
-    } else {
-        format!("{}: {}", problem.object, problem.what)
-    };
-    line(
-        mark,
-        "Problem",
-        &[format!("{what} ({})", problem.code)],
-        view,
-    )
+    let text = format!("{} ({})", headline(problem), problem.code);
+    line(mark, "Problem", &[text], view)
 }
 
 fn at(address: std::net::IpAddr, port: u16) -> String {

@@ -10,6 +10,12 @@ use crate::{
 
 impl Show for TunnelList {
     fn text(&self, view: &View) -> String {
+        if self.device.is_empty() && self.items.is_empty() {
+            return format!(
+                "no tunnel: no peer is configured, and no manager has named one\n{}",
+                view.next(&["kedge status".to_owned()])
+            );
+        }
         let mut text = format!(
             "{} {}  port {}  mtu {}  key {}\n",
             view.style.bold(&clean(&self.device)),

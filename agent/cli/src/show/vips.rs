@@ -172,7 +172,7 @@ pub(super) fn priority(vip: &Vip) -> String {
     let numbers = if vip.priority == vip.base_priority {
         vip.priority.to_string()
     } else {
-        format!("{}, now {}", vip.base_priority, vip.priority)
+        format!("{} of {}", vip.priority, vip.base_priority)
     };
     if vip.priority_because.is_empty() {
         numbers
@@ -183,10 +183,14 @@ pub(super) fn priority(vip: &Vip) -> String {
 
 fn interface(vip: &Vip) -> String {
     let name = vip.interface.as_deref().unwrap_or("none");
-    if vip.interface_because.is_empty() {
+    let because = vip.interface_because.as_str();
+    let because = because
+        .strip_prefix(&format!("{name}: "))
+        .unwrap_or(because);
+    if because.is_empty() {
         name.to_owned()
     } else {
-        format!("{name} ({})", vip.interface_because)
+        format!("{name} ({because})")
     }
 }
 
