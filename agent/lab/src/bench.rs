@@ -136,6 +136,7 @@ impl BenchResult {
         let mut table = columns(&titles, &[2, 3, 4, 5, 7, 8]);
         for row in &self.rows {
             let met = match (row.met, row.met_excellent) {
+                _ if row.must.is_empty() => "-",
                 (_, true) => "excellent",
                 (true, false) => "must",
                 (false, false) => "no",
