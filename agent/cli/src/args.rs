@@ -15,7 +15,6 @@ use crate::{exit::Exit, style::ColorChoice};
 #[command(
     name = "kedge",
     version,
-    propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = Exit::help(),
@@ -46,8 +45,14 @@ pub struct Global {
         default_value = "table"
     )]
     pub output: Format,
-    /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// When to use colours: auto, always or never; auto heeds NO_COLOR
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
     pub color: ColorChoice,
     /// Never use colours
     #[arg(long, global = true, hide = true)]
@@ -134,7 +139,7 @@ pub enum Command {
     Token(TokenCommand),
     /// Explain an error code, such as KEDGE-VIP-0007; lists them all without one
     Explain(ExplainArgs),
-    /// Show a network-namespace lab: Kedge at work on this machine alone
+    /// See Kedge at work on this machine alone, in network namespaces
     #[command(subcommand)]
     Lab(LabCommand),
     /// Show the version
