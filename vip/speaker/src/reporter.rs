@@ -4,15 +4,17 @@
 //! does not fit is counted; the snapshot holds the state anyway.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
-use kedge_core::Problem;
+use kedge_core::{Code, Problem};
 use kedge_net::{monitor::MacText, station::StationListener};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -114,6 +116,7 @@ impl Subscribers {
 }
 
 fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
+    let mut told = BTreeMap::new();
     while let Ok(report) = reports.recv() {
         match report {
             Report::Event(event) => {
@@ -129,6 +132,7 @@ fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
                 from = %MacText(malformed.mac),
                 "a packet was dropped, as are others like it"
             ),
+            Report::Trouble(problem) if is_told(&mut told, problem.code) => {}
             Report::Trouble(problem) => {
                 warn!(code = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
             }
@@ -145,6 +149,15 @@ fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
             Report::Close(closing) => drop(closing),
         }
     }
+}
+
+/// Whether a problem of this kind was told a moment ago: what fails twice a second is told once.
+fn is_told(told: &mut BTreeMap<Code, Instant>, code: Code) -> bool {
+    let recent = told.get(&code).is_some_and(|at| at.elapsed() < TELL_EVERY);
+    if !recent {
+        told.insert(code, Instant::now());
+    }
+    recent
 }
 
 fn log(event: &VipEvent) {
@@ -174,3 +187,4 @@ fn log(event: &VipEvent) {
 }
 
 const QUEUE: usize = 1024;
+const TELL_EVERY: Duration = Duration::from_secs(10);

@@ -107,6 +107,8 @@ pub fn select<'a>(
                 interface: link.name.clone(),
                 because,
             }),
+            // A host of containers has hundreds of these, and nobody looks for a VIP there.
+            Judged::Port => {}
             Judged::OwnAddress => {
                 let interface = link.name.clone();
                 return Err(WhyNot::OwnAddress {
@@ -215,6 +217,7 @@ enum Judged {
     Fits(Fit),
     Unfit(String),
     OwnAddress,
+    Port,
 }
 
 fn judge(
@@ -233,6 +236,9 @@ fn judge(
         return unfit("it is the loopback device");
     }
     let own: Vec<Ipv4Net> = link.addresses.iter().filter_map(own_ipv4).collect();
+    if own.is_empty() && interface.is_none() && link.master.is_some() {
+        return Judged::Port;
+    }
     let is_vip = |net: &&Ipv4Net| net.addr() == vip;
     let containing = own
         .iter()

@@ -1,5 +1,6 @@
 //! The one thread: sockets first, then deadlines, outputs in order, then everything slow.
 
+mod desired;
 mod execute;
 mod instance;
 mod interface;
@@ -12,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use kedge_core::{Instant, Machine, Name, Problem, vip::RouterState};
+use kedge_core::{Instant, Machine, Name, Problem};
 use kedge_net::{
     address::{Lifetime, Owned, Report as AddressReport},
     clock,
@@ -23,7 +24,7 @@ use kedge_net::{
 use kedge_vip_proto::vrrp::{Command as Order, Input, Verdict};
 use tokio::sync::oneshot;
 
-use self::instance::{Instance, Next};
+use self::instance::Instance;
 pub(crate) use self::interface::{Interface, Malformed};
 use crate::{
     Settings, StartError, VipSpec,
@@ -222,73 +223,11 @@ impl Shell {
     }
 
     fn with(&mut self, now: Instant, name: &Name, input: impl FnOnce(&mut Instance) -> Input) {
-        let found = self
-            .instances
-            .iter()
-            .position(|instance| instance.spec.name == *name);
-        if let Some(index) = found
+        if let Some(index) = self.position(name)
             && let Some(instance) = self.instances.get_mut(index)
         {
             let input = input(instance);
             self.give(now, index, input);
-        }
-    }
-
-    /// The difference between what runs and what is wanted (R17).
-    fn apply(&mut self, now: Instant, desired: &[VipSpec]) {
-        if self.leaving.is_some() {
-            return;
-        }
-        self.news = Some(true);
-        self.refused.clear();
-        for index in 0..self.instances.len() {
-            let Some(instance) = self.instances.get_mut(index) else {
-                break;
-            };
-            let name = &instance.spec.name;
-            if !desired
-                .iter()
-                .any(|wanted| wanted.name == *name && wanted.check().is_ok())
-            {
-                instance.next = Some(Next::Nothing);
-                self.give(now, index, Input::Command(Order::Stop));
-            }
-        }
-        for wanted in desired {
-            match wanted.config(self.settings.link_up_wait) {
-                Err(error) => {
-                    let problem = kedge_core::Coded::problem(&error);
-                    self.refused.push((wanted.clone(), problem));
-                }
-                Ok(config) => self.want(now, wanted, config),
-            }
-        }
-        self.place_all(now);
-    }
-
-    fn want(&mut self, now: Instant, wanted: &VipSpec, config: kedge_vip_proto::vrrp::Config) {
-        let name = &wanted.name;
-        let found = self
-            .instances
-            .iter()
-            .position(|instance| instance.spec.name == *name);
-        let Some(index) = found else {
-            self.instances
-                .extend(Instance::new(now, wanted.clone(), config));
-            return;
-        };
-        let Some(instance) = self.instances.get_mut(index) else {
-            return;
-        };
-        if instance.next.is_none() && instance.spec == *wanted {
-            return;
-        }
-        if instance.next.is_none() && instance.spec.is_same_router(wanted) {
-            instance.spec = wanted.clone();
-            self.give(now, index, Input::Config(config));
-        } else {
-            instance.next = Some(Next::Replacement(Box::new(wanted.clone())));
-            self.give(now, index, Input::Command(Order::Stop));
         }
     }
 
@@ -314,79 +253,27 @@ impl Shell {
         // After the routers: one that let go after a stall must not get its address back.
         if self.owned.poll_timeout().is_some_and(|due| due <= now) {
             for report in self.owned.handle_timeout(now) {
-                self.outbox.say(match report {
-                    AddressReport::Readded {
-                        place: (_, net),
-                        times,
-                    } => Report::Readded {
-                        address: net.addr().to_string(),
-                        times,
-                    },
-                    AddressReport::Failed { error, .. } => {
-                        Report::Trouble(kedge_core::Coded::problem(&error))
-                    }
-                });
-                self.news.get_or_insert(false);
+                self.kept(report);
             }
         }
     }
 
-    /// Ends what has left, and starts what takes its place.
-    fn succeed(&mut self, now: Instant) {
-        let over = |instance: &Instance| {
-            instance.next.is_some() && instance.router.state() == RouterState::Initialize
-        };
-        if !self.instances.iter().any(over) {
-            return;
-        }
-        let (gone, stay): (Vec<_>, Vec<_>) = self.instances.drain(..).partition(over);
-        self.instances = stay;
-        for old in gone {
-            if let Some(Next::Replacement(spec)) = old.next
-                && let Ok(config) = spec.config(self.settings.link_up_wait)
-            {
-                self.instances
-                    .extend(Instance::new(now, *spec, config).map(|mut instance| {
-                        instance.health = old.health;
-                        instance
-                    }));
+    /// What became of an address outside a router's own wishes.
+    fn kept(&mut self, report: AddressReport) {
+        self.news.get_or_insert(false);
+        self.outbox.say(match report {
+            AddressReport::Readded { place, times } => {
+                let mut holders = self.instances.iter_mut();
+                if let Some(holder) = holders.find(|one| one.held.contains(&place)) {
+                    holder.counters.count("address_readded");
+                }
+                let address = place.1.addr().to_string();
+                Report::Readded { address, times }
             }
-        }
-        self.news = Some(true);
-        self.place_all(now);
-    }
-
-    fn leave(&mut self, now: Instant, timeout: Duration, done: Option<oneshot::Sender<()>>) {
-        let deadline = now + timeout;
-        let leaving = self.leaving.get_or_insert(Leaving {
-            deadline,
-            done: Vec::new(),
+            AddressReport::Failed { error, .. } => {
+                Report::Trouble(kedge_core::Coded::problem(&error))
+            }
         });
-        leaving.deadline = leaving.deadline.min(deadline);
-        leaving.done.extend(done);
-        for index in 0..self.instances.len() {
-            let Some(instance) = self.instances.get_mut(index) else {
-                break;
-            };
-            if !matches!(instance.next.replace(Next::Nothing), Some(Next::Nothing)) {
-                self.give(now, index, Input::Command(Order::Stop));
-            }
-        }
-    }
-
-    fn is_over(&mut self, now: Instant) -> bool {
-        let Some(leaving) = &self.leaving else {
-            return false;
-        };
-        if leaving.deadline <= now {
-            for index in 0..self.instances.len() {
-                // A hand-over becomes a leave, a leave does not wait any longer.
-                self.give(now, index, Input::Command(Order::Stop));
-                self.give(now, index, Input::Command(Order::Stop));
-            }
-            self.succeed(now);
-        }
-        self.instances.is_empty()
     }
 
     fn finish(mut self) {
@@ -446,6 +333,9 @@ impl Shell {
     fn publish(&mut self, now: Instant) {
         self.news = None;
         self.published_at = now;
+        for interface in self.interfaces.values_mut() {
+            interface.count_lost();
+        }
         let refused = self
             .refused
             .iter()

@@ -163,3 +163,11 @@ fn a_link_without_ethernet_address_cannot_carry_a_vip() {
     let why = select(&[tun], any()).unwrap_err();
     assert_eq!(why.rejected()[0].because, "it has no Ethernet address");
 }
+
+#[test]
+fn ports_of_a_bridge_are_not_worth_a_word() {
+    let mut port = link(7, "veth7", &[]);
+    port.master = Some(3);
+    let chosen = select(&[port, link(3, "br0", &["10.20.14.11/24"])], any()).unwrap();
+    assert_eq!((chosen.name.as_str(), chosen.rejected.len()), ("br0", 0));
+}

@@ -265,15 +265,8 @@ impl Instance {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        let sent = [
-            "announcements_sent",
-            "probes_sent",
-            "send_errors",
-            "arp_send_errors",
-        ];
         for (name, value) in &self.counters.0 {
-            let plain = sent.contains(name) || *name == "duplicates_not_kept";
-            let key = if plain {
+            let key = if OWN_COUNTERS.contains(name) {
                 (*name).to_owned()
             } else {
                 format!("reject_{name}")
@@ -362,6 +355,15 @@ impl VipSnapshot {
     }
 }
 
+/// Counters that are no refused inputs.
+const OWN_COUNTERS: [&str; 6] = [
+    "announcements_sent",
+    "probes_sent",
+    "send_errors",
+    "arp_send_errors",
+    "address_readded",
+    "duplicates_not_kept",
+];
 /// Changes of state that are kept.
 const HISTORY: usize = 64;
 /// Other stations that are remembered by name.

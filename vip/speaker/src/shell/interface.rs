@@ -127,6 +127,14 @@ impl Interface {
         }
     }
 
+    /// Counts what the kernel dropped because it was not taken in time.
+    pub(super) fn count_lost(&mut self) {
+        let lost = u64::from(self.vrrp.take_drops());
+        if lost > 0 {
+            *self.counters.0.entry("queue_full").or_default() += lost;
+        }
+    }
+
     /// Counts a dropped packet; whether it is worth a line in the log.
     pub(super) fn dropped(&mut self, now: Instant, reason: &'static str, mac: packet::Mac) -> bool {
         self.counters.count(reason);
