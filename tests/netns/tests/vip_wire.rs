@@ -284,7 +284,8 @@ fn an_input_firewall_does_not_make_a_second_owner() {
         lan.host("b", "10.20.14.12/24"),
     );
     let status = b.run(|| {
-        let rules = "table inet f { chain in { type filter hook input priority 0; policy drop; }; }";
+        let rules =
+            "table inet f { chain in { type filter hook input priority 0; policy drop; }; }";
         Command::new("nft").arg(rules).status().unwrap()
     });
     assert!(status.success());
