@@ -1,0 +1,104 @@
+//! The tunnel of the configuration.
+
+use std::collections::BTreeMap;
+
+use kedge_core::{Fix, Name, Problem};
+
+use super::{DEFAULT_OVERLAY, keep, range, rule};
+use crate::config::{PeerConfig, PeerFile, TunnelConfig, TunnelFile};
+
+pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut peers: BTreeMap<Name, PeerConfig> = BTreeMap::new();
+    for (name, peer) in file.peers.iter().flatten() {
+        let key = format!("tunnel.peers.{name}");
+        let Some(checked) = keep(check_peer(&key, peer), &mut problems) else {
+            continue;
+        };
+        for (other, known) in &peers {
+            if known.public_key == checked.public_key {
+                problems.push(rule(
+                    &format!("{key}.public_key"),
+                    format!("{other} has the same public key"),
+                ));
+            }
+            for prefix in &checked.allowed_ips {
+                if known.allowed_ips.contains(prefix) {
+                    problems.push(rule(
+                        &format!("{key}.allowed_ips"),
+                        format!("{prefix} belongs to {other} already"),
+                    ));
+                }
+            }
+        }
+        peers.insert(name.clone(), checked);
+    }
+    for address in file.addresses.iter().flatten() {
+        let ip = address.addr();
+        if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() {
+            problems.push(range(
+                "tunnel.addresses",
+                format!("{address} cannot be the address of a device"),
+            ));
+        }
+    }
+    for prefix in file
+        .allowed
+        .iter()
+        .flatten()
+        .filter(|net| net.prefix_len() == 0)
+    {
+        problems.push(
+            rule(
+                "tunnel.allowed",
+                format!("{prefix} would let a manager take every packet"),
+            )
+            .fix(Fix::text("name the overlay's prefixes")),
+        );
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let interface = file.interface.as_ref().map(ToString::to_string);
+    Ok(TunnelConfig {
+        listen_port: file.listen_port.unwrap_or_default(),
+        interface: interface.unwrap_or_else(|| "kedge0".to_owned()),
+        mtu: file.mtu.map(|mtu| mtu.get()),
+        addresses: file.addresses.clone().unwrap_or_default(),
+        peers,
+        allowed: file
+            .allowed
+            .clone()
+            .unwrap_or_else(|| DEFAULT_OVERLAY.to_vec()),
+    })
+}
+
+fn check_peer(key: &str, file: &PeerFile) -> Result<PeerConfig, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let allowed_ips = file.allowed_ips.clone().unwrap_or_default();
+    if allowed_ips.is_empty() {
+        problems.push(rule(
+            &format!("{key}.allowed_ips"),
+            "a peer without allowed_ips gets no packet",
+        ));
+    }
+    let Some(public_key) = file.public_key else {
+        problems.push(rule(
+            &format!("{key}.public_key"),
+            "a peer needs its public key",
+        ));
+        return Err(problems);
+    };
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    Ok(PeerConfig {
+        public_key,
+        endpoint: file.endpoint.clone(),
+        allowed_ips,
+        keepalive: file
+            .keepalive
+            .as_ref()
+            .and_then(|keepalive| keepalive.duration()),
+    })
+}
