@@ -9,6 +9,8 @@ use kedge_host::{
 };
 use schemars::Schema;
 
+use crate::manager_file::ManagerFile;
+
 /// Loads a role's configuration without running it.
 ///
 /// # Errors
@@ -19,8 +21,9 @@ pub fn load(role: Role, sources: &Sources) -> Result<ConfigInForce, ConfigError>
         load_from::<F>(sources).map(|loaded| loaded.in_force(0))
     }
     match role {
-        Role::Agent | Role::Manager => of::<AgentFile>(sources),
+        Role::Agent => of::<AgentFile>(sources),
         Role::Gateway => of::<GatewayFile>(sources),
+        Role::Manager => of::<ManagerFile>(sources),
     }
 }
 
@@ -28,8 +31,9 @@ pub fn load(role: Role, sources: &Sources) -> Result<ConfigInForce, ConfigError>
 #[must_use]
 pub fn schema(role: Role) -> Schema {
     match role {
-        Role::Agent | Role::Manager => schemars::schema_for!(AgentFile),
+        Role::Agent => schemars::schema_for!(AgentFile),
         Role::Gateway => schemars::schema_for!(GatewayFile),
+        Role::Manager => schemars::schema_for!(ManagerFile),
     }
 }
 
@@ -40,8 +44,9 @@ pub fn default(role: Role) -> String {
         serde_saphyr::to_string(&F::default().filled()).unwrap_or_default()
     }
     let values = match role {
-        Role::Agent | Role::Manager => of::<AgentFile>(),
+        Role::Agent => of::<AgentFile>(),
         Role::Gateway => of::<GatewayFile>(),
+        Role::Manager => of::<ManagerFile>(),
     };
     format!("# yaml-language-server: $schema=/usr/share/kedge/schema/{role}.json\n{values}")
 }

@@ -16,6 +16,7 @@ pub mod exit;
 pub mod explain;
 pub mod files;
 pub mod logs;
+pub mod manager_file;
 pub mod meta;
 pub mod problem;
 pub mod roles;

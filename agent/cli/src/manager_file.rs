@@ -1,0 +1,231 @@
+//! The manager's configuration file.
+//!
+//! It lives here, because the manager knows neither files of configuration nor the host: this
+//! crate reads it and passes the typed values in.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use kedge_control::identity::DEFAULT_TRUST_DOMAIN;
+use kedge_core::Problem;
+use kedge_host::{
+    Role,
+    enrol::ManagerUrl,
+    layers::{Origins, RoleFile},
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// The configuration file of `kedge manager`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManagerFile {
+    /// The version of the format: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
+    /// The folder with the objects; Kedge writes only `owned` and `status` in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// Where the agent API listens: `address:port`. Loopback only unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub listen: Option<SocketAddr>,
+    /// The trust domain in the names of identities. It cannot change while hosts are enrolled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_domain: Option<TrustDomain>,
+}
+
+/// The manager's configuration, checked, defaults filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerConfig {
+    /// The folder with the objects.
+    pub dir: PathBuf,
+    /// Where the agent API listens.
+    pub listen: SocketAddr,
+    /// The trust domain.
+    pub trust_domain: TrustDomain,
+}
+
+impl RoleFile for ManagerFile {
+    const ROLE: Role = Role::Manager;
+    type Config = ManagerConfig;
+
+    fn filled(mut self) -> Self {
+        self.version.get_or_insert(Version::LATEST);
+        self.dir.get_or_insert_with(|| DIR.into());
+        self.listen
+            .get_or_insert((Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into());
+        self.trust_domain.get_or_insert_default();
+        self
+    }
+
+    fn check(self, _: &Origins) -> Result<ManagerConfig, Vec<Problem>> {
+        let Self {
+            dir,
+            listen,
+            trust_domain,
+            ..
+        } = self.filled();
+        Ok(ManagerConfig {
+            dir: dir.unwrap_or_else(|| DIR.into()),
+            listen: listen
+                .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into()),
+            trust_domain: trust_domain.unwrap_or_default(),
+        })
+    }
+}
+
+/// The version of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "i64", into = "i64")]
+pub struct Version(i64);
+
+impl Version {
+    const LATEST: Self = Self(1);
+}
+
+impl TryFrom<i64> for Version {
+    type Error = String;
+
+    fn try_from(value: i64) -> Result<Self, String> {
+        if value == Self::LATEST.0 {
+            Ok(Self(value))
+        } else {
+            Err(format!("version must be 1, not {value}"))
+        }
+    }
+}
+
+impl From<Version> for i64 {
+    fn from(version: Version) -> Self {
+        version.0
+    }
+}
+
+impl JsonSchema for Version {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Version".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "const": 1 })
+    }
+}
+
+/// A trust domain: lower-case letters, digits, `-` and dots, as a DNS name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub struct TrustDomain(
+    #[schemars(
+        regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$"),
+        length(max = 253)
+    )]
+    String,
+);
+
+impl TrustDomain {
+    /// The domain as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for TrustDomain {
+    fn default() -> Self {
+        Self(DEFAULT_TRUST_DOMAIN.to_owned())
+    }
+}
+
+impl TryFrom<String> for TrustDomain {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let label = |label: &str| {
+            let plain =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            !label.is_empty()
+                && label.len() <= 63
+                && label.bytes().all(plain)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        if text.len() <= 253 && text.split('.').all(label) {
+            Ok(Self(text))
+        } else {
+            Err(format!(
+                "`{}` is no trust domain: write a DNS name in lower case, such as {DEFAULT_TRUST_DOMAIN}",
+                text.escape_debug().take(80).collect::<String>()
+            ))
+        }
+    }
+}
+
+impl From<TrustDomain> for String {
+    fn from(domain: TrustDomain) -> Self {
+        domain.0
+    }
+}
+
+const DIR: &str = "/var/lib/kedge/objects";
+
+#[cfg(test)]
+mod tests {
+    use kedge_core::Code;
+    use kedge_host::layers::{Sources, load_from};
+
+    use super::*;
+
+    fn load(text: &str) -> Result<ManagerConfig, Vec<Problem>> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("manager.yaml");
+        std::fs::write(&path, text).unwrap();
+        load_from::<ManagerFile>(&Sources::file(&path))
+            .map(|loaded| loaded.config)
+            .map_err(kedge_host::layers::ConfigError::into_problems)
+    }
+
+    #[test]
+    fn defaults_stay_on_loopback() {
+        let config = load("").unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:9443");
+        assert_eq!(config.trust_domain.as_str(), "kedge.local");
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        for text in [
+            "version: 2",
+            "version: -1",
+            "listen: 9443",
+            "listen: 127.0.0.1",
+            "listen: 127.0.0.1:70000",
+            "trust_domain: Kedge.local",
+            "trust_domain: kedge..local",
+            "trust_domain: -kedge",
+            "trust_domain: \"\"",
+            "dir: [a]",
+        ] {
+            let problems = load(text).unwrap_err();
+            assert_eq!(problems.len(), 1, "{text}");
+            assert!(
+                matches!(
+                    problems[0].code,
+                    Code::ConfigOutOfRange | Code::ConfigSyntax
+                ),
+                "{text}: {:?}",
+                problems[0]
+            );
+        }
+        assert_eq!(
+            load("lisen: 127.0.0.1:1").unwrap_err()[0].code,
+            Code::ConfigUnknownKey
+        );
+    }
+}
