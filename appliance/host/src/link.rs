@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
 
@@ -295,8 +295,9 @@ async fn keep_following<C: Desired>(
             .borrow()
             .as_ref()
             .map(|desired| desired.generation());
+        let asked = Instant::now();
         match client.config::<C>(have, patience.wait).await {
-            Ok(Some(desired)) => {
+            Ok(Some(desired)) if Some(desired.generation()) != have => {
                 backoff.reset();
                 info!(generation = desired.generation(), "desired state");
                 tell.answered(format!("generation {} arrived", desired.generation()));
@@ -304,9 +305,11 @@ async fn keep_following<C: Desired>(
                 saver.save(desired.clone());
                 publish.send_replace(Some(Arc::new(desired)));
             }
-            Ok(None) => {
+            Ok(_) => {
                 backoff.reset();
                 tell.answered("the desired state is unchanged");
+                // A manager that does not wait must not be asked without a pause.
+                sleep_until(asked + patience.wait.min(LEAST_WAIT)).await;
             }
             Err(error) => {
                 tell.failed(&error);
@@ -318,3 +321,4 @@ async fn keep_following<C: Desired>(
 
 const STATE: &str = "desired";
 const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LEAST_WAIT: Duration = Duration::from_secs(1);

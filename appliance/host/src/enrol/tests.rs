@@ -1,3 +1,4 @@
+mod link;
 mod server;
 
 use std::{fs, net::Ipv4Addr, os::unix::fs::PermissionsExt as _, path::Path};
