@@ -113,27 +113,13 @@ impl Agent {
         agent
     }
 
-    /// Starts the tunnel's key and the link to the configured manager.
+    /// Starts the link to the configured manager.
     fn connect(&mut self) {
         self.link = None;
-        let key = match TunnelKey::load_or_create(&self.root, Role::Agent) {
-            Ok(key) => key,
-            Err(error) => {
-                self.stand(error.problem());
-                return;
-            }
-        };
-        if self.tunnel.is_none() {
-            match PrivateKey::from_bytes(*key.expose()) {
-                Ok(private) => self.tunnel = Some(Tunnel::new(private)),
-                Err(error) => self.stand(error.problem()),
-            }
-            self.want_tunnel();
-        }
-        let config = &self.loaded.config;
-        let Some(manager) = config.manager.clone() else {
+        let Some(manager) = self.loaded.config.manager.clone() else {
             return;
         };
+        let Some(key) = self.tunnel_key() else { return };
         let identity = match IdentityKey::load_or_create(&self.root, Role::Agent) {
             Ok(identity) => identity,
             Err(error) => {
@@ -320,9 +306,29 @@ impl Agent {
         self.want_tunnel();
     }
 
+    /// Wants the tunnel as it is planned. A host that has none needs no key either.
     fn want_tunnel(&mut self) {
+        if self.tunnel.is_none()
+            && self.desired.tunnel.is_some()
+            && let Some(key) = self.tunnel_key()
+        {
+            match PrivateKey::from_bytes(*key.expose()) {
+                Ok(private) => self.tunnel = Some(Tunnel::new(private)),
+                Err(error) => self.stand(error.problem()),
+            }
+        }
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.want(self.desired.tunnel.clone());
+        }
+    }
+
+    fn tunnel_key(&mut self) -> Option<TunnelKey> {
+        match TunnelKey::load_or_create(&self.root, Role::Agent) {
+            Ok(key) => Some(key),
+            Err(error) => {
+                self.stand(error.problem());
+                None
+            }
         }
     }
 

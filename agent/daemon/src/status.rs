@@ -115,6 +115,10 @@ impl Agent {
         let Some(link) = &self.link else { return };
         let facts = &self.host;
         let vips = self.speaker.snapshot();
+        let device = self
+            .tunnel
+            .as_ref()
+            .and_then(|tunnel| tunnel.device_problem());
         link.report(HostReport {
             boot_id: facts.boot_id.clone(),
             machine_id: facts.machine_id.clone(),
@@ -123,7 +127,13 @@ impl Agent {
             addresses: self.addresses(),
             vips: vips.iter().filter_map(reported).collect(),
             tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.report()),
-            problems: self.desired.problems.clone(),
+            problems: self
+                .desired
+                .problems
+                .iter()
+                .chain(device)
+                .cloned()
+                .collect(),
         });
     }
 

@@ -126,6 +126,11 @@ impl Tunnel {
         (up.count(), self.peers.len())
     }
 
+    /// What is wrong with the device itself.
+    pub fn device_problem(&self) -> Option<&Problem> {
+        self.keeper.problem()
+    }
+
     /// What is wrong.
     pub fn problems(&self) -> Vec<Problem> {
         let now = clock::now();
