@@ -95,9 +95,8 @@ fn reasons(known: &Known<'_>) -> Vec<String> {
             peer.address, peer.priority
         ));
     }
-    let interface = vip.interface.as_ref().map(|chosen| chosen.name.as_str());
-    reasons.push(match interface {
-        Some(interface) => format!("interface {interface}: {}", vip.interface_because),
+    reasons.push(match &vip.interface {
+        Some(_) => format!("interface {}", vip.interface_because),
         None => format!("no interface: {}", vip.interface_because),
     });
     let vrid = wanted.map_or(&vip.vrid_because, |wanted| &wanted.vrid_because);

@@ -42,7 +42,7 @@ fn snapshot(state: RouterState) -> VipSnapshot {
             because: String::new(),
             rejected: Vec::new(),
         }),
-        interface_because: "10.20.14.11/24 is on-link for 10.20.14.10".to_owned(),
+        interface_because: "eth0: 10.20.14.11/24 contains 10.20.14.10".to_owned(),
         rejected_interfaces: vec![Rejected {
             interface: "eth1".to_owned(),
             because: "10.0.9.4/24 does not contain it".to_owned(),
@@ -125,7 +125,7 @@ fn an_active_vip_is_explained_from_its_last_change_to_what_would_move_it() {
         [
             "10.20.14.12 (priority 218) has not been heard for 0.322 s \
              (Active since 2023-11-14T22:13:20Z, 60 s ago)",
-            "interface eth0: 10.20.14.11/24 is on-link for 10.20.14.10",
+            "interface eth0: 10.20.14.11/24 contains 10.20.14.10",
             "VRID 252: derived from 10.20.14.10, the same on every host",
             "priority 221: auto: 254 less 3 x slot 11",
             "health healthy: https://127.0.0.1:6443/readyz answered 200 in 3.1 ms",
