@@ -38,6 +38,8 @@ pub(crate) struct Tunnel {
     names: Names,
     echoes: BTreeMap<String, Echo>,
     echo_problem: Option<Problem>,
+    /// The opening of the device that the echoes belong to.
+    opening: u64,
     peers: BTreeMap<String, Life>,
     gateway: Option<String>,
     gateway_since: Option<SystemTime>,
@@ -71,6 +73,7 @@ impl Tunnel {
             names: Names::default(),
             echoes: BTreeMap::new(),
             echo_problem: None,
+            opening: 0,
             peers: BTreeMap::new(),
             gateway: None,
             gateway_since: None,
@@ -201,6 +204,10 @@ impl Tunnel {
             self.echoes.clear();
             return;
         };
+        if self.opening != self.keeper.openings() {
+            self.opening = self.keeper.openings();
+            self.echoes.clear();
+        }
         let peers = self.wish.as_ref().map_or(&[][..], |wish| &wish.peers);
         self.echoes.retain(|name, echo| {
             peers.iter().any(|peer| {

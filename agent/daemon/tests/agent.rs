@@ -214,6 +214,24 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
         1
     );
     assert_eq!(tunnels["items"][0]["state"], "Connecting");
+    let since = host.get("/v1/vips/api")["since"].clone();
+    host.configure(
+        "manager: {url: 'https://10.20.14.12:9443', token_file: /etc/kedge/token}\n\
+         tunnel: {listen_port: 51999, interface: kedge7}",
+    );
+    host.order(Order::Reload);
+    eventually("the tunnel is another device", LIMIT, || {
+        let tunnels = host.get("/v1/tunnels");
+        tunnels["listenPort"] == 51999 && tunnels["device"] == "kedge7"
+    });
+    let links = host.run(|| Links::open().unwrap().list().unwrap());
+    assert!(links.iter().any(|link| link.name == "kedge7"));
+    assert!(!links.iter().any(|link| link.name == "kedge0"));
+    assert_eq!(
+        host.get("/v1/vips/api")["since"],
+        since,
+        "the VIP was not disturbed"
+    );
     assert_eq!(host.state(), "Active");
     host.stop().unwrap();
     assert!(!host.holds(VIP));

@@ -56,9 +56,16 @@ pub(crate) struct Hub {
     /// What went wrong before the loop.
     pub standing: Vec<Problem>,
     store: Store,
-    responder: Option<(Vec<IpAddr>, Responder)>,
+    responder: Option<Answering>,
     echo_problem: Option<Problem>,
     key: TunnelKey,
+}
+
+/// The echo, as long as it is on the right addresses of the right device.
+struct Answering {
+    on: Vec<IpAddr>,
+    opening: u64,
+    _responder: Responder,
 }
 
 impl Hub {
@@ -160,9 +167,7 @@ impl Hub {
 
     /// What is due about once a second: whatever failed is tried again.
     pub fn tend(&mut self) {
-        if self.keeper.tend() {
-            self.responder = None;
-        }
+        self.keeper.tend();
         self.answer_echoes();
         self.report();
     }
@@ -291,7 +296,12 @@ impl Hub {
             (Some(_), Some(wish)) => wish.addresses.iter().map(ipnet::IpNet::addr).collect(),
             _ => Vec::new(),
         };
-        if self.responder.as_ref().map(|(bound, _)| bound) == Some(&wanted) {
+        let opening = self.keeper.openings();
+        if self
+            .responder
+            .as_ref()
+            .is_some_and(|now| now.on == wanted && now.opening == opening)
+        {
             return;
         }
         self.responder = None;
@@ -300,7 +310,13 @@ impl Hub {
             return;
         }
         match Responder::start(&wanted) {
-            Ok(responder) => self.responder = Some((wanted, responder)),
+            Ok(responder) => {
+                self.responder = Some(Answering {
+                    on: wanted,
+                    opening,
+                    _responder: responder,
+                });
+            }
             Err(error) => {
                 debug!(
                     error = &error as &dyn std::error::Error,

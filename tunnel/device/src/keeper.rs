@@ -37,6 +37,7 @@ pub struct Keeper {
     problem: Option<Problem>,
     retry_at: Instant,
     pause: Duration,
+    openings: u64,
 }
 
 impl Keeper {
@@ -51,6 +52,7 @@ impl Keeper {
             problem: None,
             retry_at: Instant::ZERO,
             pause: FIRST_PAUSE,
+            openings: 0,
         }
     }
 
@@ -64,10 +66,8 @@ impl Keeper {
         self.tend();
     }
 
-    /// Does what is still to do; call it about once a second. Whether the device was opened or
-    /// closed.
-    pub fn tend(&mut self) -> bool {
-        let had = self.device.is_some();
+    /// Does what is still to do; call it about once a second.
+    pub fn tend(&mut self) {
         if self.device.as_ref().is_some_and(|device| !device.device_stats().running) {
             warn!(because = "its interface was taken away", "tunnel device lost");
             self.device = None;
@@ -79,7 +79,13 @@ impl Keeper {
             Some(_) if clock::now() < self.retry_at => {}
             Some(wish) => self.satisfy(wish),
         }
-        had != self.device.is_some()
+    }
+
+    /// How often a device was opened: whoever holds sockets or handles of one starts anew when it
+    /// grows.
+    #[must_use]
+    pub const fn openings(&self) -> u64 {
+        self.openings
     }
 
     /// The device, while it is open.
@@ -135,14 +141,18 @@ impl Keeper {
     fn bring_about(&mut self, wish: &Wish) -> Result<(), Problem> {
         let device = match self.device.take() {
             Some(device) => device,
-            None => Device::open(DeviceConfig {
-                ifname: wish.ifname.clone(),
-                private_key: self.key.clone(),
-                listen_port: wish.listen_port,
-                addresses: wish.addresses.clone(),
-                mtu: wish.mtu,
-            })
-            .map_err(|error| error.problem())?,
+            None => {
+                let config = DeviceConfig {
+                    ifname: wish.ifname.clone(),
+                    private_key: self.key.clone(),
+                    listen_port: wish.listen_port,
+                    addresses: wish.addresses.clone(),
+                    mtu: wish.mtu,
+                };
+                let device = Device::open(config).map_err(|error| error.problem())?;
+                self.openings += 1;
+                device
+            }
         };
         let done = device
             .set_addresses(&wish.addresses)
