@@ -345,3 +345,6 @@ fn opinion(
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Without keepalives a session that is older than this has ended (REJECT_AFTER_TIME).
 const IDLE: Duration = Duration::from_secs(180);
+
+#[cfg(test)]
+mod tests;
