@@ -1,10 +1,26 @@
-//! The manager role: stores, plans, agent API.
+//! The manager role: decides what hosts and gateways do, and fills blank control-plane endpoints.
+//!
+//! ```text
+//!  DIR/**/*.yaml ──► store ──► Snapshot ──► plan (pure) ──► writes ──► DIR/owned, DIR/status
+//!                                  ▲           └──► desired state ──► agent API (long poll)
+//!  hosts, gateways ──► agent API ──┘                └──► control socket (people)
+//! ```
+//!
+//! A plan sees neither files nor a clock; a store sees no decision. The user's files are never
+//! written.
 
+pub mod api;
 pub mod clock;
 pub mod ipam;
+pub mod live;
 pub mod managers;
 pub mod pki;
 pub mod plan;
+mod run;
 pub mod snapshot;
+pub mod socket;
 pub mod store;
 pub mod token;
+pub mod world;
+
+pub use run::{Lifecycle, Manager, ManagerOptions, run};

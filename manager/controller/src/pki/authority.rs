@@ -111,6 +111,19 @@ impl Authority {
         Ok(params.signed_by(&request.public_key, &self.issuer)?.pem())
     }
 
+    /// Whether the authority signed the certificate, whatever its dates say.
+    #[must_use]
+    pub fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
+        let parsed = x509_parser::parse_x509_certificate(certificate);
+        let own = x509_parser::parse_x509_certificate(&self.der);
+        match (parsed, own) {
+            (Ok((_, certificate)), Ok((_, own))) => {
+                certificate.verify_signature(Some(own.public_key())).is_ok()
+            }
+            _ => false,
+        }
+    }
+
     /// The configuration of the TLS server: 1.3 only, the CA in the chain, client certificates
     /// verified but not demanded, nothing resumed.
     ///

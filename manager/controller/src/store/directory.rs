@@ -33,7 +33,7 @@ pub struct Directory {
     objects: Objects,
     user_files: BTreeMap<String, UserFile>,
     own_files: BTreeMap<PathBuf, String>,
-    _lock: File,
+    lock: Option<File>,
 }
 
 /// One of the user's files as it was last read.
@@ -75,7 +75,7 @@ impl Directory {
             objects: Objects::default(),
             user_files: BTreeMap::new(),
             own_files: BTreeMap::new(),
-            _lock: lock,
+            lock: Some(lock),
         };
         directory.rescan();
         Ok(directory)
@@ -128,6 +128,11 @@ impl Directory {
         Ok(())
     }
 
+    /// Lets the directory go: another manager may take it, and nothing is written by this one.
+    pub fn close(&mut self) {
+        self.lock = None;
+    }
+
     /// Creates an owned document unless there is one; answers with the one that is there.
     ///
     /// # Errors
@@ -159,6 +164,9 @@ impl Directory {
     }
 
     fn write_one(&mut self, write: &Write) -> io::Result<()> {
+        if self.lock.is_none() {
+            return Err(io::Error::other("the manager is leaving"));
+        }
         let path = self.path_of(&write.key, &write.layer);
         match &write.content {
             Some(content) => {

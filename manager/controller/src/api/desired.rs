@@ -1,0 +1,153 @@
+//! The desired state, by long poll.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json,
+    extract::{Query, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use kedge_core::{Code, Problem};
+use serde::Deserialize;
+use tokio::time::{Instant as TokioInstant, timeout_at};
+
+use super::{access::Caller, error::ApiError};
+use crate::{
+    store::Name,
+    world::{self, Party, World},
+};
+
+/// The query of a request.
+#[derive(Debug, Default, Deserialize)]
+pub struct Wait {
+    /// How many seconds to wait for a change.
+    #[serde(default)]
+    wait: u64,
+}
+
+/// `GET <own path>/config?wait=30` with `If-None-Match`.
+pub async fn config(
+    State(world): State<Arc<World>>,
+    caller: Caller,
+    Query(query): Query<Wait>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let known = headers.get(header::IF_NONE_MATCH);
+    let known = known.and_then(|etag| etag.to_str().ok()?.trim_matches('"').parse::<u64>().ok());
+    let deadline = TokioInstant::now() + Duration::from_secs(query.wait.min(MAX_WAIT_SECONDS));
+    let first = deadline.max(TokioInstant::now() + FIRST);
+    let mut versions = world.follow();
+    let party = caller.member(&*world.state().await)?.party.clone();
+    let _open = Open::new(&world, party.clone()).await;
+    loop {
+        versions.mark_unchanged();
+        {
+            let state = world.state().await;
+            // Suspended meanwhile, or gone: the request ends.
+            caller.member(&state)?;
+            let doubted = match &party {
+                Party::Host(name) => state.tracker.is_doubted(name),
+                Party::Instance(..) => false,
+            };
+            let late = TokioInstant::now() >= deadline;
+            match answer(&state, &party) {
+                Some((generation, answer)) if known != Some(generation) => {
+                    return Ok((StatusCode::OK, etag(generation), answer).into_response());
+                }
+                // Asked to speak up: whoever lives asks again at once.
+                Some((generation, _)) if doubted || late => {
+                    return Ok((StatusCode::NOT_MODIFIED, etag(generation)).into_response());
+                }
+                None if TokioInstant::now() >= first => return Err(not_yet(&state)),
+                _ => {}
+            }
+        }
+        let until = if TokioInstant::now() < deadline {
+            deadline
+        } else {
+            first
+        };
+        let _: Result<_, _> = timeout_at(until, versions.changed()).await;
+    }
+}
+
+fn answer(state: &world::State, party: &Party) -> Option<(u64, Response)> {
+    match party {
+        Party::Host(name) => {
+            let config = state.plan.hosts.get(name)?;
+            Some((config.generation, Json(config).into_response()))
+        }
+        Party::Instance(gateway, name) => {
+            let config = state.plan.gateways.get(&(gateway.clone(), name.clone()))?;
+            Some((config.generation, Json(config).into_response()))
+        }
+    }
+}
+
+fn etag(generation: u64) -> [(header::HeaderName, String); 1] {
+    [(header::ETAG, format!("\"{generation}\""))]
+}
+
+/// Nothing is handed out that is not written down.
+fn not_yet(state: &world::State) -> ApiError {
+    let stuck = state.stuck.clone();
+    ApiError::unavailable(stuck.unwrap_or_else(|| {
+        Problem::new(
+            Code::CapiWaiting,
+            "the desired state of this record is not decided yet",
+        )
+    }))
+}
+
+/// A request that waits, counted while it does.
+struct Open {
+    world: Arc<World>,
+    party: Party,
+}
+
+impl Open {
+    async fn new(world: &Arc<World>, party: Party) -> Self {
+        let mut state = world.state().await;
+        match &party {
+            Party::Host(name) => state.tracker.open_host(name, Instant::now()),
+            Party::Instance(gateway, name) => {
+                state
+                    .tracker
+                    .open_gateway(&(gateway.clone(), name.clone()), Instant::now());
+            }
+        }
+        Self {
+            world: Arc::clone(world),
+            party,
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let (world, party) = (Arc::clone(&self.world), self.party.clone());
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            let mut state = world.state().await;
+            match &party {
+                Party::Host(name) => state.tracker.close_host(name, Instant::now()),
+                Party::Instance(gateway, name) => close(&mut state, gateway, name),
+            }
+        });
+    }
+}
+
+fn close(state: &mut world::State, gateway: &Name, name: &str) {
+    let key = (gateway.clone(), name.to_owned());
+    state.tracker.close_gateway(&key, Instant::now());
+}
+
+const MAX_WAIT_SECONDS: u64 = 60;
+// Who has just enrolled asks before the planner has gone round.
+const FIRST: Duration = Duration::from_secs(2);

@@ -1,0 +1,227 @@
+//! The records of the enrolled: what the agent API itself writes.
+
+use std::sync::Arc;
+
+use axum::{extract::State, http::StatusCode};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kedge_control::{
+    enrol::Enrolled,
+    identity::{Role, SpiffeId},
+};
+use kedge_core::{Code, Problem};
+use kedge_crd::{
+    EdgeGateway, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, ObjectMeta, Resource, gateway::Instance,
+    host::Identity,
+};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tracing::info;
+
+use super::{access::Caller, error::ApiError};
+use crate::{
+    managers,
+    pki::SigningRequest,
+    store::{Layer, Name, ObjectKey, Write},
+    world::{self, Member, Party, World},
+};
+
+/// `DELETE <own path>`: the identity ends with the record.
+pub async fn leave(
+    State(world): State<Arc<World>>,
+    caller: Caller,
+) -> Result<StatusCode, ApiError> {
+    let mut state = world.state().await;
+    let member = caller.member(&state)?.clone();
+    match &member.party {
+        Party::Host(name) => {
+            remove(&mut state, &member.party.key())?;
+            state.tracker.forget_host(name);
+        }
+        Party::Instance(gateway, name) => {
+            let mut all = instances(&state, gateway);
+            all.retain(|instance| instance.name != *name);
+            keep_instances(&mut state, gateway, all)?;
+            state
+                .tracker
+                .forget_gateway(&(gateway.clone(), name.clone()));
+        }
+    }
+    state.members.remove(&member.identity.uid);
+    info!(party = ?member.party, uid = member.identity.uid, "a member left");
+    world.touch();
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// The host as the agent API keeps it.
+pub fn host(state: &world::State, name: &Name) -> EdgeHost {
+    kept(state, &crate::snapshot::key::<EdgeHostSpec>(name))
+        .unwrap_or_else(|| EdgeHost::new(&name.namespace, &name.name, EdgeHostSpec::default()))
+}
+
+/// The instances of a gateway as the agent API keeps them.
+pub fn instances(state: &world::State, gateway: &Name) -> Vec<Instance> {
+    let key = crate::snapshot::key::<EdgeGatewaySpec>(gateway);
+    kept::<EdgeGateway>(state, &key)
+        .map(|gateway| gateway.spec.instances)
+        .unwrap_or_default()
+}
+
+/// Keeps a host.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn keep_host(state: &mut world::State, name: &Name, host: &EdgeHost) -> Result<(), ApiError> {
+    let key = crate::snapshot::key::<EdgeHostSpec>(name);
+    let meta = ObjectMeta {
+        name: name.name.clone(),
+        namespace: Some(name.namespace.clone()),
+        labels: host.metadata.labels.clone(),
+        ..ObjectMeta::default()
+    };
+    let content = json!({
+        "apiVersion": EdgeHostSpec::api_version(),
+        "kind": EdgeHostSpec::KIND,
+        "metadata": meta,
+        "spec": host.spec,
+    });
+    write(state, key, content)
+}
+
+/// Keeps the instances of a gateway.
+///
+/// # Errors
+///
+/// They cannot be written.
+pub fn keep_instances(
+    state: &mut world::State,
+    gateway: &Name,
+    instances: Vec<Instance>,
+) -> Result<(), ApiError> {
+    let key = crate::snapshot::key::<EdgeGatewaySpec>(gateway);
+    let content = json!({
+        "apiVersion": EdgeGatewaySpec::api_version(),
+        "kind": EdgeGatewaySpec::KIND,
+        "metadata": {"name": gateway.name, "namespace": gateway.namespace},
+        "spec": {"instances": instances},
+    });
+    write(state, key, content)
+}
+
+/// Keeps a member's identity, and lets it be known.
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn keep_identity(
+    state: &mut world::State,
+    member: &Member,
+    identity: Identity,
+) -> Result<(), ApiError> {
+    match &member.party {
+        Party::Host(name) => {
+            let mut host = host(state, name);
+            host.spec.identity = Some(identity.clone());
+            keep_host(state, name, &host)?;
+        }
+        Party::Instance(gateway, name) => {
+            let mut all = instances(state, gateway);
+            for instance in all.iter_mut().filter(|instance| instance.name == *name) {
+                instance.identity = identity.clone();
+            }
+            keep_instances(state, gateway, all)?;
+        }
+    }
+    let member = Member {
+        identity: identity.clone(),
+        ..member.clone()
+    };
+    state.members.insert(identity.uid, member);
+    Ok(())
+}
+
+/// Signs a member's certificate and tells it all it needs.
+///
+/// # Errors
+///
+/// The library refuses.
+pub fn certificate(
+    world: &World,
+    member: &Member,
+    request: &SigningRequest,
+) -> Result<Enrolled, ApiError> {
+    let (role, namespace, name, path) = match &member.party {
+        Party::Host(name) => {
+            let path = format!("/kedge/v1/tenants/{}/hosts/{}", member.tenant, name.name);
+            (Role::Host, &name.namespace, &name.name, path)
+        }
+        Party::Instance(gateway, name) => {
+            let scope = format!("{}.{}", gateway.namespace, gateway.name);
+            let path = format!("/kedge/v1/gateways/{scope}/instances/{name}");
+            (Role::Gateway, &gateway.namespace, name, path)
+        }
+    };
+    let identity = SpiffeId {
+        trust_domain: world.trust_domain.clone(),
+        namespace: namespace.clone(),
+        role,
+        uid: member.identity.uid.clone(),
+    };
+    let life = (world.clock.now(), world.certificate_life);
+    let certificate = world
+        .authority
+        .issue(request, &identity, &member.identity.serial, life)
+        .map_err(|error| internal("sign a certificate", &error))?;
+    Ok(Enrolled {
+        role,
+        uid: member.identity.uid.clone(),
+        name: name.clone(),
+        path,
+        certificate,
+        ca_bundle: world.authority.bundle().to_owned(),
+        generation: member.identity.generation,
+    })
+}
+
+/// A failure that is nobody's fault outside.
+pub fn internal(what: &str, error: &dyn std::error::Error) -> ApiError {
+    let problem = Problem::new(Code::SysUnexpected, format!("the manager could not {what}"));
+    ApiError::unavailable(problem.caused_by(error))
+}
+
+/// A WireGuard public key as base64, if it is one.
+#[must_use]
+pub fn tunnel_key(text: &str) -> Option<[u8; 32]> {
+    let mut key = [0; 32];
+    let length = STANDARD.decode_slice(text, &mut key).ok()?;
+    (length == 32 && key != [0; 32] && text.len() == 44).then_some(key)
+}
+
+fn kept<T: DeserializeOwned>(state: &world::State, key: &ObjectKey) -> Option<T> {
+    let content = state.store.objects().owned(key, managers::ENROL)?;
+    serde_json::from_value(content.clone()).ok()
+}
+
+fn write(
+    state: &mut world::State,
+    key: ObjectKey,
+    content: serde_json::Value,
+) -> Result<(), ApiError> {
+    let layer = Layer::Owned(managers::ENROL.to_owned());
+    let content = Some(content);
+    let write = Write {
+        key,
+        layer,
+        content,
+    };
+    state.store.write(&[write]).map_err(ApiError::unavailable)
+}
+
+fn remove(state: &mut world::State, key: &ObjectKey) -> Result<(), ApiError> {
+    let write = Write {
+        key: key.clone(),
+        layer: Layer::Owned(managers::ENROL.to_owned()),
+        content: None,
+    };
+    state.store.write(&[write]).map_err(ApiError::unavailable)
+}

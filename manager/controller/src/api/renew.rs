@@ -1,0 +1,222 @@
+//! The next certificate: at half life with the last one, or by the bound key after it expired.
+
+use std::{sync::Arc, time::Duration};
+
+use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
+use axum::{Extension, Json, extract::State};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use kedge_control::enrol::{Enrolled, ProofKind, RecoverRequest, RenewRequest, proof_message};
+use kedge_core::Code;
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use tracing::{info, warn};
+
+use super::{
+    access::{Caller, Place},
+    body::Bounded,
+    enrol::next_generation,
+    error::ApiError,
+    record,
+    serve::Connection,
+};
+use crate::{
+    pki::{Peer, Presented, SigningRequest, Verdict, request::key_bytes, verdict::verdict},
+    world::{self, Member, World},
+};
+
+/// `POST <own path>/certificate`.
+pub async fn renew(
+    State(world): State<Arc<World>>,
+    caller: Caller,
+    Bounded(request): Bounded<RenewRequest, 64>,
+) -> Result<Json<Enrolled>, ApiError> {
+    let csr = own_request(&request.csr, &request.renewal_id)?;
+    let mut state = world.state().await;
+    let member = caller.member(&state)?.clone();
+    if request.generation != caller.peer.generation {
+        return Err(ApiError::malformed(
+            "`generation` is not that of the certificate in use",
+        ));
+    }
+    let enrolled = next(
+        &world,
+        &mut state,
+        &member,
+        &caller.peer,
+        &csr,
+        &request.renewal_id,
+    )?;
+    Ok(Json(enrolled))
+}
+
+/// `POST <own path>/recover`: no certificate is shown (an expired one fails the handshake); the
+/// identity key proves itself on this connection.
+pub async fn recover(
+    State(world): State<Arc<World>>,
+    Extension(connection): Extension<Arc<Connection>>,
+    place: Place,
+    Bounded(request): Bounded<RecoverRequest, 64>,
+) -> Result<Json<Enrolled>, ApiError> {
+    let csr = own_request(&request.csr, &request.renewal_id)?;
+    let peer = last_certificate(&world, &request.certificate)?;
+    let mut state = world.state().await;
+    let member = Caller {
+        peer: peer.clone(),
+        place,
+    }
+    .member(&state)?
+    .clone();
+    proven(&connection, &request, &csr, &member)?;
+    let now = world.clock.timestamp();
+    let age = world
+        .clock
+        .now()
+        .duration_since(peer.not_after)
+        .unwrap_or_default();
+    if age > RECOVERY_WINDOW {
+        return Err(ApiError::forbidden(
+            "the certificate expired more than 30 days ago; enrol with a new token",
+        ));
+    }
+    let last: Option<Timestamp> = member.identity.recovered.parse().ok();
+    let again =
+        last.is_some_and(|last| now.duration_since(last).as_secs() < RECOVERY_PAUSE_SECONDS);
+    let mut member = member;
+    let matches = peer.generation == member.identity.generation;
+    let repeated = member.identity.renewal_id == request.renewal_id;
+    if again && !repeated {
+        return Err(ApiError::forbidden(
+            "the identity was recovered within the last hour",
+        ));
+    }
+    if !matches && !repeated {
+        if member.identity.recovery_mismatches >= RECOVERY_LIMIT {
+            return Err(conflict());
+        }
+        member.identity.recovery_mismatches += 1;
+    }
+    member.identity.recovered = world.clock.text();
+    info!(
+        uid = member.identity.uid,
+        "an expired identity is recovered by its key"
+    );
+    let enrolled = next(
+        &world,
+        &mut state,
+        &member,
+        &peer,
+        &csr,
+        &request.renewal_id,
+    )?;
+    Ok(Json(enrolled))
+}
+
+/// The next certificate by the table of verdicts.
+fn next(
+    world: &World,
+    state: &mut world::State,
+    member: &Member,
+    peer: &Peer,
+    csr: &SigningRequest,
+    renewal_id: &str,
+) -> Result<Enrolled, ApiError> {
+    // The identity is its key: a certificate for another key would be another host.
+    if member.identity.public_key != csr.key_pem() {
+        return Err(ApiError::conflict(
+            Code::ApiConflict,
+            "the request is for another key than the identity's",
+        ));
+    }
+    let shown = Presented {
+        generation: peer.generation,
+        serial: &peer.serial,
+        renewal_id,
+    };
+    let verdict = verdict(&member.identity, shown);
+    let uid = member.identity.uid.as_str();
+    let member = match verdict {
+        Verdict::Repeat => {
+            info!(uid, "an answer was lost: the same certificate again");
+            member.clone()
+        }
+        Verdict::Renew => next_generation(world, state, member, renewal_id.to_owned())?,
+        Verdict::Repair => {
+            warn!(
+                uid,
+                kept = member.identity.generation,
+                shown = peer.generation,
+                "the store is older than a certificate: its generation is taken from there"
+            );
+            let mut member = member.clone();
+            member.identity.generation = peer.generation;
+            next_generation(world, state, &member, renewal_id.to_owned())?
+        }
+        Verdict::Conflict => {
+            warn!(
+                uid,
+                code = %Code::ApiConflict,
+                kept = member.identity.generation,
+                shown = peer.generation,
+                "an identity is used twice: the newcomer is refused"
+            );
+            return Err(conflict());
+        }
+    };
+    record::certificate(world, &member, csr)
+}
+
+fn own_request(csr: &str, renewal_id: &str) -> Result<SigningRequest, ApiError> {
+    if renewal_id.is_empty() || renewal_id.len() > 128 {
+        return Err(ApiError::malformed(
+            "`renewalID` must have 1 to 128 characters",
+        ));
+    }
+    SigningRequest::parse(csr).map_err(|error| ApiError::malformed(error.to_string()))
+}
+
+/// The identity of a certificate of ours, whatever the time is.
+fn last_certificate(world: &World, pem: &str) -> Result<Peer, ApiError> {
+    let malformed = || ApiError::malformed("`certificate` is no certificate in PEM");
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| malformed())?;
+    if !world.authority.signed(&der) {
+        return Err(ApiError::unauthenticated(
+            "the certificate was not issued here",
+        ));
+    }
+    Peer::read(&der, &world.trust_domain)
+        .map_err(|error| ApiError::unauthenticated(error.to_string()))
+}
+
+fn proven(
+    connection: &Connection,
+    request: &RecoverRequest,
+    csr: &SigningRequest,
+    member: &Member,
+) -> Result<(), ApiError> {
+    let bad = || {
+        ApiError::unauthenticated(
+            "the proof was not made with the identity's key on this connection",
+        )
+    };
+    if request.proof.kind != ProofKind::BoundKey {
+        return Err(bad());
+    }
+    let signature = URL_SAFE_NO_PAD
+        .decode(&request.proof.signature)
+        .map_err(|_| bad())?;
+    let key = key_bytes(&member.identity.public_key).ok_or_else(bad)?;
+    let message = proof_message(ProofKind::BoundKey, &connection.exporter, &csr.digest);
+    let key = UnparsedPublicKey::new(&ED25519, key);
+    key.verify(&message, &signature).map_err(|_| bad())
+}
+
+fn conflict() -> ApiError {
+    ApiError::conflict(
+        Code::ApiConflict,
+        "somebody else has renewed with this identity",
+    )
+}
+
+const RECOVERY_WINDOW: Duration = Duration::from_secs(30 * 86_400);
+const RECOVERY_PAUSE_SECONDS: i64 = 3600;
+const RECOVERY_LIMIT: u32 = 3;

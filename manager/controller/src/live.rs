@@ -1,0 +1,256 @@
+//! Who is heard of: reports, open streams, and what gateways say.
+//!
+//! A host is alive while it asks for its desired state or reports. When a gateway stops hearing a
+//! host it heard before, the host is *doubted*: its open request is answered at once, and unless
+//! it asks again within [`PROBE`] it is silent. So a host that lost power is noticed in seconds
+//! although its TCP connection stays half open.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use kedge_control::report::{GatewayReport, HostReport};
+
+use crate::{
+    plan::config::peer_name,
+    snapshot::{GatewayLive, Hearing, HostLive, Live},
+    store::Name,
+};
+
+/// How long silence is normal: longer than the pause between two requests of a live client.
+pub const GRACE: Duration = Duration::from_secs(30);
+/// How long a doubted host has to speak.
+pub const PROBE: Duration = Duration::from_secs(2);
+
+/// What was heard since the manager started.
+#[derive(Debug)]
+pub struct Tracker {
+    started: Instant,
+    hosts: BTreeMap<Name, Heard<HostReport>>,
+    gateways: BTreeMap<(Name, String), Heard<GatewayReport>>,
+}
+
+#[derive(Debug)]
+struct Heard<R> {
+    last: Option<Instant>,
+    streams: u32,
+    doubted: Option<Instant>,
+    report: Option<R>,
+}
+
+impl<R> Default for Heard<R> {
+    fn default() -> Self {
+        Self {
+            last: None,
+            streams: 0,
+            doubted: None,
+            report: None,
+        }
+    }
+}
+
+impl<R> Heard<R> {
+    fn hear(&mut self, now: Instant) {
+        self.last = Some(now);
+        self.doubted = None;
+    }
+
+    fn hearing(&self, now: Instant, started: Instant) -> Hearing {
+        let doubted = self
+            .doubted
+            .is_some_and(|since| now.duration_since(since) >= PROBE);
+        let recently = |last: Instant| now.duration_since(last) < GRACE;
+        if doubted {
+            Hearing::Silent
+        } else if self.streams > 0 || self.last.is_some_and(recently) {
+            Hearing::Alive
+        } else if self.last.is_none() && recently(started) {
+            Hearing::Unknown
+        } else {
+            Hearing::Silent
+        }
+    }
+}
+
+impl Tracker {
+    /// Nothing was heard yet.
+    #[must_use]
+    pub const fn new(now: Instant) -> Self {
+        Self {
+            started: now,
+            hosts: BTreeMap::new(),
+            gateways: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a host's report; says whether it differs from the last one.
+    pub fn host_report(&mut self, name: &Name, report: HostReport, now: Instant) -> bool {
+        let heard = self.hosts.entry(name.clone()).or_default();
+        heard.hear(now);
+        let news = heard.report.as_ref() != Some(&report);
+        heard.report = Some(report);
+        news
+    }
+
+    /// Takes a gateway's report; says whether it differs from the last one.
+    pub fn gateway_report(
+        &mut self,
+        key: &(Name, String),
+        report: GatewayReport,
+        now: Instant,
+    ) -> bool {
+        let heard = self.gateways.entry(key.clone()).or_default();
+        heard.hear(now);
+        let news = heard.report.as_ref() != Some(&report);
+        let alive = |report: &GatewayReport| -> BTreeSet<String> {
+            let alive = report.peers.iter().filter(|peer| peer.alive);
+            alive.map(|peer| peer.name.clone()).collect()
+        };
+        let before = heard.report.as_ref().map(alive).unwrap_or_default();
+        let lost: BTreeSet<String> = before.difference(&alive(&report)).cloned().collect();
+        heard.report = Some(report);
+        for (name, host) in &mut self.hosts {
+            if lost.contains(&peer_name(name)) {
+                host.doubted = Some(now);
+            }
+        }
+        news
+    }
+
+    /// A host opened a request that waits.
+    pub fn open_host(&mut self, name: &Name, now: Instant) {
+        let heard = self.hosts.entry(name.clone()).or_default();
+        heard.hear(now);
+        heard.streams += 1;
+    }
+
+    /// A host's waiting request ended.
+    pub fn close_host(&mut self, name: &Name, now: Instant) {
+        if let Some(heard) = self.hosts.get_mut(name) {
+            heard.streams = heard.streams.saturating_sub(1);
+            // The answer was written, not read: that says nothing about a doubted host.
+            heard.last = Some(now);
+        }
+    }
+
+    /// A gateway instance opened a request that waits.
+    pub fn open_gateway(&mut self, key: &(Name, String), now: Instant) {
+        let heard = self.gateways.entry(key.clone()).or_default();
+        heard.hear(now);
+        heard.streams += 1;
+    }
+
+    /// A gateway instance's waiting request ended.
+    pub fn close_gateway(&mut self, key: &(Name, String), now: Instant) {
+        if let Some(heard) = self.gateways.get_mut(key) {
+            heard.streams = heard.streams.saturating_sub(1);
+            heard.last = Some(now);
+        }
+    }
+
+    /// Whether a gateway stopped hearing the host and it has not spoken since.
+    #[must_use]
+    pub fn is_doubted(&self, name: &Name) -> bool {
+        self.hosts
+            .get(name)
+            .is_some_and(|heard| heard.doubted.is_some())
+    }
+
+    /// Forgets a host.
+    pub fn forget_host(&mut self, name: &Name) {
+        self.hosts.remove(name);
+    }
+
+    /// Forgets a gateway instance.
+    pub fn forget_gateway(&mut self, key: &(Name, String)) {
+        self.gateways.remove(key);
+    }
+
+    /// Who is heard of, as plans see it. Without a first word nobody is silent before [`GRACE`].
+    #[must_use]
+    pub fn live(&self, now: Instant, hosts: impl Iterator<Item = Name>) -> Live {
+        let unheard = Heard::<HostReport>::default();
+        let hosts = hosts.map(|name| {
+            let heard = self.hosts.get(&name).unwrap_or(&unheard);
+            let live = HostLive {
+                hearing: heard.hearing(now, self.started),
+                report: heard.report.clone(),
+            };
+            (name, live)
+        });
+        let gateways = self.gateways.iter().map(|(key, heard)| {
+            let live = GatewayLive {
+                hearing: heard.hearing(now, self.started),
+                report: heard.report.clone(),
+            };
+            (key.clone(), live)
+        });
+        Live {
+            hosts: hosts.collect(),
+            gateways: gateways.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kedge_control::report::ReportedPeer;
+
+    use super::*;
+
+    fn hearing(tracker: &Tracker, at: Instant) -> Hearing {
+        let name = Name::new("ns", "a");
+        tracker.live(at, [name.clone()].into_iter()).hosts[&name].hearing
+    }
+
+    fn gateway(tracker: &mut Tracker, alive: bool, at: Instant) {
+        let report = GatewayReport {
+            peers: vec![ReportedPeer {
+                name: "ns/a".to_owned(),
+                alive,
+                since: String::new(),
+            }],
+            ..GatewayReport::default()
+        };
+        tracker.gateway_report(&(Name::new("s", "gw"), "gw-0".to_owned()), report, at);
+    }
+
+    #[test]
+    fn a_host_is_alive_while_it_asks_or_reports() {
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        let name = Name::new("ns", "a");
+        let mut tracker = Tracker::new(start);
+        assert_eq!(hearing(&tracker, at(29)), Hearing::Unknown);
+        assert_eq!(hearing(&tracker, at(30)), Hearing::Silent);
+        assert!(tracker.host_report(&name, HostReport::default(), at(40)));
+        assert!(!tracker.host_report(&name, HostReport::default(), at(41)));
+        assert_eq!(hearing(&tracker, at(70)), Hearing::Alive);
+        assert_eq!(hearing(&tracker, at(71)), Hearing::Silent);
+        tracker.open_host(&name, at(80));
+        assert_eq!(hearing(&tracker, at(200)), Hearing::Alive);
+        tracker.close_host(&name, at(200));
+        assert_eq!(hearing(&tracker, at(230)), Hearing::Silent);
+    }
+
+    #[test]
+    fn a_host_its_gateway_lost_is_silent_unless_it_speaks() {
+        let start = Instant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let name = Name::new("ns", "a");
+        let mut tracker = Tracker::new(start);
+        tracker.open_host(&name, at(0));
+        gateway(&mut tracker, false, at(10));
+        assert!(!tracker.is_doubted(&name), "the gateway never heard it");
+        gateway(&mut tracker, true, at(20));
+        gateway(&mut tracker, false, at(1000));
+        assert!(tracker.is_doubted(&name));
+        assert_eq!(hearing(&tracker, at(2999)), Hearing::Alive);
+        // The answer to its open request does not count as its word.
+        tracker.close_host(&name, at(1001));
+        assert_eq!(hearing(&tracker, at(3000)), Hearing::Silent);
+        tracker.open_host(&name, at(3100));
+        assert_eq!(hearing(&tracker, at(3100)), Hearing::Alive);
+    }
+}

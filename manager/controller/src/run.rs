@@ -1,0 +1,244 @@
+//! The role: opens the store, serves, and leaves in order.
+
+use std::{
+    fmt,
+    future::pending,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use kedge_control::{identity::DEFAULT_TRUST_DOMAIN, local::ConfigInForce};
+use kedge_core::{Code, Problem};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+    time::interval,
+};
+use tracing::{info, warn};
+
+use crate::{
+    api,
+    clock::Clock,
+    pki::Authority,
+    socket,
+    store::{directory::Directory, watch::Watch},
+    world::World,
+};
+
+/// What the manager runs with.
+pub struct ManagerOptions {
+    /// The folder with the objects.
+    pub dir: PathBuf,
+    /// Where the agent API listens.
+    pub listen: SocketAddr,
+    /// The control socket, such as `/run/kedge/manager.sock`.
+    pub socket: PathBuf,
+    /// The trust domain of identities.
+    pub trust_domain: String,
+    /// How often everything is read again, whatever the watch says.
+    pub rescan: Duration,
+    /// The life of a host's certificate.
+    pub certificate_life: Duration,
+    /// The configuration in force, for `GET /v1/config`.
+    pub config: Option<ConfigInForce>,
+    /// The time.
+    pub clock: Clock,
+    /// Told how far the role is.
+    pub lifecycle: Box<dyn Fn(Lifecycle<'_>) + Send + Sync>,
+}
+
+/// How far the role is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifecycle<'a> {
+    /// It serves.
+    Ready,
+    /// One line about it.
+    Status(&'a str),
+    /// The planner goes round: feed the watchdog.
+    Alive,
+    /// It leaves.
+    Stopping,
+}
+
+impl ManagerOptions {
+    /// Options with every default.
+    #[must_use]
+    pub fn new(dir: &Path, listen: SocketAddr, socket: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            listen,
+            socket: socket.to_owned(),
+            trust_domain: DEFAULT_TRUST_DOMAIN.to_owned(),
+            rescan: Duration::from_secs(10),
+            certificate_life: Duration::from_secs(86_400),
+            config: None,
+            clock: Clock::system(),
+            lifecycle: Box::new(|_| {}),
+        }
+    }
+}
+
+impl fmt::Debug for ManagerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManagerOptions")
+            .field("dir", &self.dir)
+            .field("listen", &self.listen)
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running manager; it ends when dropped.
+#[derive(Debug)]
+pub struct Manager {
+    /// Where the agent API listens.
+    pub address: SocketAddr,
+    /// The world.
+    pub world: Arc<World>,
+    tasks: JoinSet<()>,
+    socket: PathBuf,
+    _watch: Option<Watch>,
+}
+
+impl Manager {
+    /// Starts a manager. Everything that can fail fails here.
+    ///
+    /// # Errors
+    ///
+    /// The store, the port or the socket cannot be used.
+    pub async fn start(options: &ManagerOptions) -> Result<Self, Problem> {
+        let started = (Instant::now(), options.clock.text());
+        let mut store = Directory::open(&options.dir)?;
+        let authority = Arc::new(Authority::load_or_create(&mut store, &options.clock)?);
+        let tls = authority.server(&options.clock)?;
+        let listener = api::serve::listen(options.listen).await?;
+        let address = listener.local_addr().unwrap_or(options.listen);
+        let control = socket::bind(&options.socket)?;
+        let root = store.root().to_owned();
+        let terms = (options.trust_domain.as_str(), options.certificate_life);
+        let world = Arc::new(World::new(store, authority, options.clock.clone(), terms));
+        let watch = Watch::start(&root, Arc::clone(&world.files_changed));
+        if let Err(error) = &watch {
+            warn!(
+                error = error as &dyn std::error::Error,
+                every = ?options.rescan,
+                "changes of files are found by reading them again only"
+            );
+        }
+        let context = Arc::new(socket::Context {
+            world: Arc::clone(&world),
+            agent_api: address.to_string(),
+            started,
+            config: options.config.clone(),
+        });
+        let mut tasks = JoinSet::new();
+        let planner = Arc::clone(&world);
+        let rescan = options.rescan;
+        tasks.spawn(async move { planner.run(rescan).await });
+        let routes = api::routes(Arc::clone(&world));
+        tasks.spawn(api::serve::serve(listener, tls, routes));
+        tasks.spawn(async move {
+            let routes =
+                socket::routes(context).into_make_service_with_connect_info::<socket::Peer>();
+            if let Err(error) = axum::serve(control, routes).await {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the control socket ended"
+                );
+            }
+        });
+        info!(dir = %root.display(), agent_api = %address, "the manager serves");
+        Ok(Self {
+            address,
+            world,
+            tasks,
+            socket: options.socket.clone(),
+            _watch: watch.ok(),
+        })
+    }
+
+    /// Ends every task; the store is free afterwards.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+        // Requests that are still under way end on their own, without writing any more.
+        self.world.state().await.store.close();
+    }
+
+    /// Ends once a task has: none should.
+    async fn ended(&mut self) -> Problem {
+        let why = match self.tasks.join_next().await {
+            Some(Err(error)) => error.to_string(),
+            Some(Ok(())) => "it returned".to_owned(),
+            None => pending().await,
+        };
+        Problem::new(Code::SysUnexpected, "a task of the manager ended").evidence(why)
+    }
+
+    /// One line about the manager.
+    async fn line(&self) -> String {
+        let state = self.world.state().await;
+        let endpoints = &state.plan.endpoints;
+        let filled = endpoints
+            .iter()
+            .filter(|item| item.endpoint.is_some())
+            .count();
+        let hosts = state.plan.hosts.len();
+        format!(
+            "{filled} of {} endpoints set, {hosts} hosts enrolled",
+            endpoints.len()
+        )
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _: std::io::Result<()> = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// Runs the manager until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// It cannot start, or a part of it ends.
+pub async fn run(options: ManagerOptions) -> Result<(), Problem> {
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut manager = Manager::start(&options).await?;
+    let tell = &options.lifecycle;
+    tell(Lifecycle::Ready);
+    let mut beat = interval(BEAT);
+    let mut last = String::new();
+    let ended = loop {
+        tokio::select! {
+            _ = terminate.recv() => break Ok(()),
+            _ = interrupt.recv() => break Ok(()),
+            _ = hangup.recv() => manager.world.files_changed.notify_one(),
+            problem = manager.ended() => break Err(problem),
+            _ = beat.tick() => {
+                // Takes the state: a planner that hangs stops the beat.
+                let line = manager.line().await;
+                tell(Lifecycle::Alive);
+                if line != last {
+                    tell(Lifecycle::Status(&line));
+                    last = line;
+                }
+            }
+        }
+    };
+    tell(Lifecycle::Stopping);
+    manager.stop().await;
+    info!("the manager stopped");
+    ended
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Problem> {
+    signal(kind).map_err(|error| {
+        Problem::new(Code::SysUnexpected, "signals cannot be received").caused_by(&error)
+    })
+}
+
+const BEAT: Duration = Duration::from_secs(2);

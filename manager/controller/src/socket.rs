@@ -1,0 +1,179 @@
+//! The local control socket: `GET` for whoever may open it, changes for root.
+
+mod bind;
+mod fleet;
+mod tokens;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{ConnectInfo, FromRequestParts, State, connect_info::Connected},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+    routing::get,
+    serve::IncomingStream,
+};
+use kedge_control::{
+    Document, Kind,
+    local::{ConfigInForce, FleetEndpointList, ManagerStatus, RoleInfo},
+};
+use kedge_core::{Code, Fix, Problem};
+use serde::Serialize;
+use tokio::net::UnixListener;
+
+pub use bind::bind;
+
+use crate::world::{Party, World};
+
+/// What the routes need.
+#[derive(Debug)]
+pub struct Context {
+    /// The world.
+    pub world: Arc<World>,
+    /// The agent API's address, as it is bound.
+    pub agent_api: String,
+    /// When the role started.
+    pub started: (std::time::Instant, String),
+    /// The configuration in force, where the caller has one.
+    pub config: Option<ConfigInForce>,
+}
+
+/// The routes.
+pub fn routes(context: Arc<Context>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/config", get(config))
+        .route("/v1/fleet/endpoints", get(endpoints))
+        .route("/v1/fleet/hosts", get(fleet::hosts))
+        .route("/v1/tokens", get(tokens::list).post(tokens::create))
+        .fallback(|| async { Refusal::not_found() })
+        .method_not_allowed_fallback(|| async { Refusal::not_found() })
+        .with_state(context)
+}
+
+/// A refused request.
+#[derive(Debug)]
+pub struct Refusal(pub StatusCode, pub Problem);
+
+impl Refusal {
+    fn not_found() -> Self {
+        let problem = Problem::new(Code::ApiNotFound, "the manager's socket has no such route")
+            .fix(Fix::text("compare the versions of command and manager").command("kedge version"));
+        Self(StatusCode::NOT_FOUND, problem)
+    }
+
+    /// The request makes no sense.
+    pub fn unprocessable(code: Code, what: impl Into<String>) -> Self {
+        let problem = Problem::new(code, what).consequence("nothing was changed");
+        Self(StatusCode::UNPROCESSABLE_ENTITY, problem)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(Document::new(self.1))).into_response()
+    }
+}
+
+/// An answer in its envelope.
+pub struct Answer<T>(pub StatusCode, pub T);
+
+impl<T: Kind + Serialize> IntoResponse for Answer<T> {
+    fn into_response(self) -> Response {
+        (self.0, Json(Document::new(self.1))).into_response()
+    }
+}
+
+/// The user at the other end.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(Option<u32>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self(stream.io().peer_cred().ok().map(|peer| peer.uid()))
+    }
+}
+
+/// Proof that root asks.
+pub struct Root;
+
+impl<S: Send + Sync> FromRequestParts<S> for Root {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let peer = ConnectInfo::<Peer>::from_request_parts(parts, state).await;
+        match peer {
+            Ok(ConnectInfo(Peer(Some(0)))) => Ok(Self),
+            _ => {
+                let problem = Problem::new(Code::HostSocketPermission, "only root may do this")
+                    .consequence("nothing was changed")
+                    .fix(Fix::text("run the command as root").command("sudo !!"));
+                Err(Refusal(StatusCode::FORBIDDEN, problem))
+            }
+        }
+    }
+}
+
+async fn status(State(context): State<Arc<Context>>) -> Answer<ManagerStatus> {
+    let world = &context.world;
+    let state = world.state().await;
+    let hosts = state
+        .members
+        .values()
+        .filter_map(|member| match &member.party {
+            Party::Host(name) => Some(name),
+            Party::Instance(..) => None,
+        });
+    let alive = hosts.clone().filter(|name| {
+        let conditions = state.plan.host_conditions.get(name);
+        let alive = conditions.and_then(|all| kedge_crd::condition::find(all, "AgentAlive"));
+        alive.is_some_and(|condition| condition.status == kedge_crd::Status::True)
+    });
+    let (started, since) = &context.started;
+    let filled = state
+        .plan
+        .endpoints
+        .iter()
+        .filter(|item| item.endpoint.is_some());
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let status = ManagerStatus {
+        role: RoleInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            hostname: hostname(),
+            started: since.clone(),
+            uptime_seconds: started.elapsed().as_secs_f64(),
+            pid: std::process::id(),
+            config_generation: context
+                .config
+                .as_ref()
+                .map_or(1, |config| config.generation),
+            config_stale: false,
+        },
+        store: format!("directory {}", state.store.root().display()),
+        agent_api: context.agent_api.clone(),
+        ca_pin: world.authority.pin().to_owned(),
+        clusters: count(state.plan.endpoints.len()),
+        endpoints: count(filled.count()),
+        hosts_alive: count(alive.count()),
+        hosts: count(hosts.count()),
+        problems: state.problems(),
+    };
+    Answer(StatusCode::OK, status)
+}
+
+async fn config(State(context): State<Arc<Context>>) -> Result<Answer<ConfigInForce>, Refusal> {
+    let config = context.config.clone().ok_or_else(Refusal::not_found)?;
+    Ok(Answer(StatusCode::OK, config))
+}
+
+async fn endpoints(State(context): State<Arc<Context>>) -> Answer<FleetEndpointList> {
+    let state = context.world.state().await;
+    let items = state.plan.endpoints.clone();
+    Answer(StatusCode::OK, FleetEndpointList { items })
+}
+
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map(|name| name.trim().to_owned()).unwrap_or_default()
+}

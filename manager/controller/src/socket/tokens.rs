@@ -1,0 +1,133 @@
+//! Enrolment tokens, for root.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State, extract::rejection::JsonRejection, http::StatusCode};
+use jiff::SignedDuration;
+use kedge_control::{
+    identity::Role,
+    local::{TokenCreated, TokenList, TokenRequest},
+};
+use kedge_core::{Code, Fix, Problem};
+use kedge_crd::{EdgeGatewaySpec, Tenant, TenantSpec, tenant};
+use tracing::info;
+
+use super::{Answer, Context, Refusal, Root};
+use crate::{
+    api::gateway_named,
+    snapshot::key,
+    store::Name,
+    token::{self, DEFAULT_TTL_SECONDS, MAX_TTL_SECONDS, Record},
+};
+
+/// `GET /v1/tokens`.
+pub async fn list(_: Root, State(context): State<Arc<Context>>) -> Answer<TokenList> {
+    let now = context.world.clock.timestamp();
+    let state = context.world.state().await;
+    let tokens = token::all(state.store.objects());
+    let items = tokens.values().map(|record| record.summary(now)).collect();
+    Answer(StatusCode::OK, TokenList { items })
+}
+
+/// `POST /v1/tokens`. The secret is in the answer and nowhere else.
+pub async fn create(
+    _: Root,
+    State(context): State<Arc<Context>>,
+    request: Result<Json<TokenRequest>, JsonRejection>,
+) -> Result<Answer<TokenCreated>, Refusal> {
+    let Json(request) = request.map_err(|error| {
+        let what = error
+            .body_text()
+            .escape_debug()
+            .take(200)
+            .collect::<String>();
+        Refusal::unprocessable(Code::ApiMalformed, what)
+    })?;
+    let world = &context.world;
+    let mut state = world.state().await;
+    let objects = state.store.objects();
+    let (namespace, scope, default_ttl) = match (request.role, &request.tenant, &request.gateway) {
+        (Role::Host, Some(name), None) => {
+            let layers = objects.get(&key::<TenantSpec>(&Name::new("", name)));
+            let found: Option<Tenant> = layers.and_then(|layers| layers.as_written());
+            let found = found.ok_or_else(|| missing("Tenant", name))?;
+            let ttl = found
+                .spec
+                .enrollment
+                .ttl
+                .map(|ttl| ttl.duration().as_secs());
+            (tenant::namespace(&found), name.clone(), ttl)
+        }
+        (Role::Gateway, None, Some(name)) => {
+            let gateway = gateway_named(name);
+            let layers = objects.get(&key::<EdgeGatewaySpec>(&gateway));
+            if layers.is_none_or(|layers| layers.user.is_none()) {
+                return Err(missing("EdgeGateway", name));
+            }
+            if request.host_ref.is_some() {
+                return Err(Refusal::unprocessable(
+                    Code::ConfigRule,
+                    "a gateway's token is not bound to a host",
+                ));
+            }
+            (gateway.namespace.clone(), gateway.to_string(), None)
+        }
+        _ => {
+            return Err(Refusal::unprocessable(
+                Code::ConfigRule,
+                "a host's token names a tenant, a gateway's token names a gateway",
+            ));
+        }
+    };
+    let ttl = request
+        .ttl_seconds
+        .or(default_ttl)
+        .unwrap_or(DEFAULT_TTL_SECONDS);
+    let uses = request.max_uses.unwrap_or(1);
+    if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
+        let what = format!("a token lives 1 to {MAX_TTL_SECONDS} seconds, not {ttl}");
+        return Err(Refusal::unprocessable(Code::ConfigOutOfRange, what));
+    }
+    if !(1..=MAX_USES).contains(&uses) {
+        let what = format!("a token is used 1 to {MAX_USES} times, not {uses}");
+        return Err(Refusal::unprocessable(Code::ConfigOutOfRange, what));
+    }
+    let now = world.clock.timestamp();
+    let ttl = SignedDuration::from_secs(i64::try_from(ttl).unwrap_or(i64::MAX));
+    let expires = now.checked_add(ttl).unwrap_or(now);
+    let pin = world.authority.pin();
+    let made = Record::create(
+        request.role,
+        (&namespace, &scope),
+        request.host_ref,
+        (expires, uses),
+        pin,
+    );
+    let (token, record) = made.map_err(|error| {
+        let problem = Problem::new(Code::SysUnexpected, "no token can be made").caused_by(&error);
+        Refusal(StatusCode::INTERNAL_SERVER_ERROR, problem)
+    })?;
+    let written = state.store.write(&[record.write()]);
+    written.map_err(|problem| Refusal(StatusCode::INTERNAL_SERVER_ERROR, problem))?;
+    let summary = record.summary(now);
+    info!(
+        token = summary.id,
+        scope = summary.scope,
+        expires = summary.expires,
+        "a token was made"
+    );
+    let token = token.expose();
+    Ok(Answer(StatusCode::CREATED, TokenCreated { token, summary }))
+}
+
+fn missing(kind: &str, name: &str) -> Refusal {
+    let name: String = name.escape_debug().take(80).collect();
+    let problem = Problem::new(Code::ApiNotFound, format!("there is no {kind} {name}"))
+        .consequence("no token was made")
+        .fix(Fix::text(format!(
+            "write the {kind} into the manager's directory"
+        )));
+    Refusal(StatusCode::NOT_FOUND, problem)
+}
+
+const MAX_USES: u32 = 10_000;

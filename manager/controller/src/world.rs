@@ -1,0 +1,316 @@
+//! The one place where everything meets: the store, who is heard of, and the plan in force.
+//!
+//! ```text
+//! files changed ─► rescan ─┐
+//! report, enrolment ───────┼─► snapshot ─► plan ─► write ─► publish ─► waiting requests
+//! clock (liveness) ────────┘
+//! ```
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use kedge_core::{Problem, Severity};
+use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, host::Identity};
+use tokio::{
+    sync::{Mutex, MutexGuard, Notify, watch},
+    time::{Instant as TokioInstant, sleep, timeout_at},
+};
+use tracing::{info, warn};
+
+use crate::{
+    clock::Clock,
+    live::Tracker,
+    pki::Authority,
+    plan::{Plan, plan},
+    snapshot::{Live, Snapshot, key},
+    store::{Name, directory::Directory},
+};
+
+/// What the manager's tasks share.
+#[derive(Debug)]
+pub struct World {
+    /// The certificate authority.
+    pub authority: Arc<Authority>,
+    /// The time.
+    pub clock: Clock,
+    /// The trust domain of identities.
+    pub trust_domain: String,
+    /// The life of a certificate.
+    pub certificate_life: Duration,
+    /// Wakes the planner after files changed.
+    pub files_changed: Arc<Notify>,
+    dirty: Notify,
+    version: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+/// What one task at a time may change.
+#[derive(Debug)]
+pub struct State {
+    /// The store.
+    pub store: Directory,
+    /// Who is heard of.
+    pub tracker: Tracker,
+    /// The plan in force: written, and handed out.
+    pub plan: Plan,
+    /// The enrolled, by uid.
+    pub members: BTreeMap<String, Member>,
+    /// Why the last plan could not be written.
+    pub stuck: Option<Problem>,
+    live: Live,
+}
+
+/// Somebody enrolled.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Who.
+    pub party: Party,
+    /// The identity as it is kept.
+    pub identity: Identity,
+    /// Whether it is served.
+    pub active: bool,
+    /// The tenant, for hosts.
+    pub tenant: String,
+}
+
+/// A host or a gateway instance.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// An EdgeHost.
+    Host(Name),
+    /// An instance of an EdgeGateway.
+    Instance(Name, String),
+}
+
+impl World {
+    /// A world around a store; the first plan is made and written at once.
+    #[must_use]
+    pub fn new(
+        store: Directory,
+        authority: Arc<Authority>,
+        clock: Clock,
+        (trust_domain, certificate_life): (&str, Duration),
+    ) -> Self {
+        let state = State {
+            store,
+            tracker: Tracker::new(Instant::now()),
+            plan: Plan::default(),
+            members: BTreeMap::new(),
+            stuck: None,
+            live: Live::default(),
+        };
+        let world = Self {
+            authority,
+            clock,
+            trust_domain: trust_domain.to_owned(),
+            certificate_life,
+            files_changed: Arc::new(Notify::new()),
+            dirty: Notify::new(),
+            version: watch::Sender::new(0),
+            state: Mutex::new(state),
+        };
+        if let Ok(mut state) = world.state.try_lock() {
+            world.settle(&mut state);
+        }
+        world
+    }
+
+    /// The state, for one task at a time.
+    pub async fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().await
+    }
+
+    /// Wakes the planner: something a plan looks at has changed.
+    pub fn touch(&self) {
+        self.dirty.notify_one();
+    }
+
+    /// Follows the plan in force.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Wakes every waiting request to look again.
+    pub fn nudge(&self) {
+        self.version.send_modify(|version| *version += 1);
+    }
+
+    /// Plans whenever something changed, for good.
+    pub async fn run(&self, rescan: Duration) {
+        let mut next_rescan = TokioInstant::now() + rescan;
+        loop {
+            let tick = TokioInstant::now() + TICK;
+            let woken = async {
+                tokio::select! {
+                    () = self.files_changed.notified() => {
+                        // An editor writes in several steps.
+                        sleep(SETTLE).await;
+                        true
+                    }
+                    () = self.dirty.notified() => false,
+                }
+            };
+            let woken = timeout_at(tick.min(next_rescan), woken).await;
+            let files = woken == Ok(true) || TokioInstant::now() >= next_rescan;
+            let mut state = self.state.lock().await;
+            let mut due = woken == Ok(false) || state.stuck.is_some();
+            if files {
+                next_rescan = TokioInstant::now() + rescan;
+                due |= state.store.rescan();
+            }
+            due |= state.live_now() != state.live;
+            if due {
+                self.settle(&mut state);
+            }
+        }
+    }
+
+    /// Plans, writes, and hands out what was planned. What cannot be written is not handed out.
+    pub fn settle(&self, state: &mut State) {
+        let live = state.live_now();
+        let bundle = self.authority.bundle();
+        let snapshot = Snapshot::observe(
+            state.store.objects(),
+            live.clone(),
+            bundle,
+            &self.clock.text(),
+        );
+        let planned = plan(&snapshot);
+        state.members = members(&snapshot);
+        if let Err(problem) = state.store.write(&planned.writes) {
+            if state.stuck.as_ref() != Some(&problem) {
+                warn!(code = %problem.code, %problem, "a plan cannot be written");
+            }
+            state.stuck = Some(problem);
+            return;
+        }
+        state.stuck = None;
+        state.live = live;
+        tell(&state.plan, &planned);
+        state.plan = planned;
+        self.nudge();
+    }
+}
+
+impl State {
+    /// Every problem there is.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let endpoints = self.plan.endpoints.iter().flat_map(|item| &item.problems);
+        let all = self
+            .stuck
+            .iter()
+            .chain(&self.plan.problems)
+            .chain(endpoints);
+        all.cloned().collect()
+    }
+
+    fn live_now(&self) -> Live {
+        let hosts = self
+            .members
+            .values()
+            .filter_map(|member| match &member.party {
+                Party::Host(name) => Some(name.clone()),
+                Party::Instance(..) => None,
+            });
+        self.tracker.live(Instant::now(), hosts)
+    }
+}
+
+impl Party {
+    /// The key of the object the party is kept in.
+    #[must_use]
+    pub fn key(&self) -> crate::store::ObjectKey {
+        match self {
+            Self::Host(name) => key::<EdgeHostSpec>(name),
+            Self::Instance(gateway, _) => key::<EdgeGatewaySpec>(gateway),
+        }
+    }
+}
+
+fn members(snapshot: &Snapshot) -> BTreeMap<String, Member> {
+    let hosts = snapshot.hosts.iter().filter_map(|(name, host)| {
+        let identity = host.spec.identity.clone()?;
+        let member = Member {
+            party: Party::Host(name.clone()),
+            active: host.spec.is_active(),
+            tenant: host.spec.tenant.clone(),
+            identity,
+        };
+        Some((member.identity.uid.clone(), member))
+    });
+    let instances = snapshot.gateways.iter().flat_map(|(name, gateway)| {
+        gateway.spec.instances.iter().map(move |instance| {
+            let member = Member {
+                party: Party::Instance(name.clone(), instance.name.clone()),
+                active: true,
+                tenant: String::new(),
+                identity: instance.identity.clone(),
+            };
+            (member.identity.uid.clone(), member)
+        })
+    });
+    hosts
+        .chain(instances)
+        .filter(|(uid, _)| !uid.is_empty())
+        .collect()
+}
+
+/// Tells the journal what an operator cares about.
+fn tell(before: &Plan, after: &Plan) {
+    for item in &after.endpoints {
+        let same = |last: &&kedge_control::local::FleetEndpoint| {
+            last.namespace == item.namespace && last.cluster == item.cluster
+        };
+        let last = before.endpoints.iter().find(same);
+        let from = last
+            .and_then(|last| last.endpoint.as_deref())
+            .unwrap_or("none");
+        let to = item.endpoint.as_deref().unwrap_or("none");
+        let cluster = format!("{}/{}", item.namespace, item.cluster);
+        if from != to {
+            info!(
+                cluster,
+                from,
+                to,
+                mode = item.mode,
+                because = item.because,
+                "an endpoint changed"
+            );
+        } else if last.is_none_or(|last| last.because != item.because) {
+            info!(
+                cluster,
+                endpoint = to,
+                because = item.because,
+                "an endpoint was looked at"
+            );
+        }
+        let owner = last.map(|last| last.owner.as_str()).unwrap_or_default();
+        if owner != item.owner {
+            info!(
+                cluster,
+                from = owner,
+                to = item.owner,
+                "who serves an endpoint changed"
+            );
+        }
+    }
+    let known: Vec<&Problem> = problems(before).collect();
+    for problem in problems(after).filter(|problem| !known.contains(problem)) {
+        if problem.severity == Severity::Error {
+            warn!(code = %problem.code, object = problem.object, %problem, "a problem appeared");
+        }
+    }
+}
+
+fn problems(plan: &Plan) -> impl Iterator<Item = &Problem> {
+    let endpoints = plan.endpoints.iter().flat_map(|item| &item.problems);
+    plan.problems.iter().chain(endpoints)
+}
+
+const TICK: Duration = Duration::from_millis(500);
+const SETTLE: Duration = Duration::from_millis(30);
