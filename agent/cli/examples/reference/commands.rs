@@ -39,10 +39,10 @@ fn section(command: &Command, name: &str, depth: usize, page: &mut String) {
             line(format!("| `{}` | {} |", cell(&spelling(arg)), meaning(arg)));
         }
     }
-    if depth == 2 {
-        if let Some(after) = command.get_after_help() {
-            line(format!("\n```text\n{after}\n```"));
-        }
+    if depth == 2
+        && let Some(after) = command.get_after_help()
+    {
+        line(format!("\n```text\n{after}\n```"));
     }
     for child in command.get_subcommands() {
         if !child.is_hide_set() && child.get_name() != "help" {
