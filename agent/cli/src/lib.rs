@@ -113,7 +113,7 @@ pub fn schemas() -> Vec<(Role, Schema)> {
 fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
     let exit = match command {
         Command::Agent(args) => roles::agent(app, &args)?,
-        Command::Manager(_) => Exit::Failure,
+        Command::Manager(args) => roles::manager(app, &args)?,
         Command::Gateway(args) => roles::gateway(app, &args)?,
         Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
         Command::Vip(command) => ask::vip(app, &command)?,

@@ -3,10 +3,21 @@
 use kedge_agent_daemon::AgentFile;
 use kedge_core::{Code, Problem};
 use kedge_gateway_hub::GatewayFile;
-use kedge_host::layers::{self, Loaded, Override, RoleFile};
+use kedge_host::{
+    Role,
+    layers::{self, Loaded, Override, RoleFile},
+    notify::Notifier,
+};
+use kedge_manager_controller::{Lifecycle, ManagerOptions};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{App, args::RoleArgs, client::Failure, exit::Exit};
+use crate::{
+    App,
+    args::{ManagerArgs, RoleArgs},
+    client::Failure,
+    exit::Exit,
+    manager_file::ManagerFile,
+};
 
 /// Runs the agent until it is told to leave.
 ///
@@ -28,6 +39,42 @@ pub fn gateway(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
     let loaded: Loaded<GatewayFile> = configured(app, &args.set)?;
     let role = kedge_gateway_hub::run(loaded, app.root.clone(), args.set.clone());
     until_told(&runtime("gateway", PROXIES)?, role)
+}
+
+/// Runs the manager until it is told to leave.
+///
+/// # Errors
+///
+/// Its configuration does not hold, or it cannot start.
+pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
+    let dir = args.dir.as_ref();
+    let dir = dir.map(|dir| Override::new("--dir", "dir", dir.display()));
+    let overrides: Vec<Override> = args.set.iter().cloned().chain(dir).collect();
+    let loaded: Loaded<ManagerFile> = configured(app, &overrides)?;
+    let config = &loaded.config;
+    let options = ManagerOptions {
+        trust_domain: config.trust_domain.as_str().to_owned(),
+        config: Some(loaded.in_force(1)),
+        lifecycle: Box::new(notify),
+        ..ManagerOptions::new(
+            &app.root.locate(&config.dir),
+            config.listen,
+            &app.root.socket(Role::Manager),
+        )
+    };
+    let role = kedge_manager_controller::run(options);
+    until_told(&runtime("manager", PLANNING)?, role)
+}
+
+/// Passes on to the service manager how far the manager is.
+fn notify(at: Lifecycle<'_>) {
+    let notifier = Notifier::new();
+    match at {
+        Lifecycle::Ready => notifier.ready("serving"),
+        Lifecycle::Status(line) => notifier.status(line),
+        Lifecycle::Alive => notifier.watchdog(),
+        Lifecycle::Stopping => notifier.stopping("leaving"),
+    }
 }
 
 fn configured<F: RoleFile>(app: &App, set: &[Override]) -> Result<Loaded<F>, Failure> {
@@ -58,5 +105,7 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime, Failure> {
 
 // VIPs and tunnel have threads of their own.
 const CONTROL: usize = 2;
+// The planner, and hosts that ask.
+const PLANNING: usize = 4;
 // The gateway's proxy runs on these threads.
 const PROXIES: usize = 16;
