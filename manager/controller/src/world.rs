@@ -156,6 +156,7 @@ impl World {
             };
             let woken = timeout_at(tick.min(next_rescan), woken).await;
             let files = woken == Ok(true) || TokioInstant::now() >= next_rescan;
+            let began = TokioInstant::now();
             let mut state = self.state.lock().await;
             let mut due = woken == Ok(false) || state.stuck.is_some();
             if files {
@@ -166,6 +167,9 @@ impl World {
             if due {
                 self.settle(&mut state);
             }
+            drop(state);
+            // A large fleet's requests get as much time as its plans.
+            sleep(began.elapsed().min(TICK)).await;
         }
     }
 

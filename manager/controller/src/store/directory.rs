@@ -453,8 +453,10 @@ fn corrupt(path: &Path, what: &str) -> Problem {
     ))
 }
 
-const OWNED: &str = "owned";
-const STATUS: &str = "status";
+/// The folder of our documents.
+pub(super) const OWNED: &str = "owned";
+/// The folder of our status documents.
+pub(super) const STATUS: &str = "status";
 const LAST_GOOD: &str = ".last-good";
 const STATUS_MANAGER: &str = "kedge-manager";
 const MAX_DEPTH: usize = 16;
