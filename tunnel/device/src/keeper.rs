@@ -68,8 +68,15 @@ impl Keeper {
 
     /// Does what is still to do; call it about once a second.
     pub fn tend(&mut self) {
-        if self.device.as_ref().is_some_and(|device| !device.device_stats().running) {
-            warn!(because = "its interface was taken away", "tunnel device lost");
+        if self
+            .device
+            .as_ref()
+            .is_some_and(|device| !device.device_stats().running)
+        {
+            warn!(
+                because = "its interface was taken away",
+                "tunnel device lost"
+            );
             self.device = None;
             self.applied = None;
         }
@@ -107,7 +114,10 @@ impl Keeper {
         if let Some(device) = self.device.take()
             && let Err(err) = device.close()
         {
-            warn!(error = &err as &dyn std::error::Error, "tunnel routes stay behind");
+            warn!(
+                error = &err as &dyn std::error::Error,
+                "tunnel routes stay behind"
+            );
         }
     }
 
@@ -117,7 +127,10 @@ impl Keeper {
                 == (&wish.ifname, wish.listen_port, wish.mtu)
         });
         if self.device.is_some() && self.applied.is_some() && !same_device {
-            info!(because = "its name, port or MTU changed", "tunnel device closes");
+            info!(
+                because = "its name, port or MTU changed",
+                "tunnel device closes"
+            );
             self.close();
         }
         let outcome = self.bring_about(&wish);
