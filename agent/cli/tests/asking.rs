@@ -14,12 +14,14 @@ use std::{
 
 use axum::{
     Json, Router,
+    extract::Path,
     routing::{get, post},
 };
 use kedge_control::{
     identity,
     local::{
-        AgentStatus, GatewayStatus, RoleInfo, TokenCreated, TokenRequest, TokenSummary, TunnelList,
+        AgentStatus, GatewayStatus, RoleInfo, TokenCreated, TokenRequest, TokenSummary, Tunnel,
+        TunnelList,
     },
 };
 use kedge_core::{Code, Problem};
@@ -130,13 +132,24 @@ fn whichever_role_runs_here_is_asked() {
     let gateway = GatewayStatus::default();
     let routes = Router::new()
         .route("/v1/status", get(async move || Answer(gateway.clone())))
-        .route("/v1/tunnels", get(async || Answer(TunnelList::default())));
+        .route("/v1/tunnels", get(async || Answer(TunnelList::default())))
+        .route(
+            "/v1/tunnels/{name}",
+            get(async |Path(name): Path<String>| {
+                Answer(Tunnel {
+                    name,
+                    ..Tunnel::default()
+                })
+            }),
+        );
     let served = Served::new().role(Role::Gateway, routes);
     let (exit, out, _) = served.kedge(&["status", "-o", "json"]);
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((exit, json["kind"].as_str()), (0, Some("GatewayStatus")));
     assert_eq!(served.kedge(&["tunnel", "list"]).0, 0);
     assert_eq!(served.kedge(&["status", "agent"]).0, 3);
+    let (_, out, _) = served.kedge(&["tunnel", "show", "t/edge-a", "-o", "name"]);
+    assert_eq!(out, "t/edge-a\n");
 
     let socket = served.socket(Role::Gateway);
     let elsewhere = Served::new();

@@ -199,7 +199,10 @@ fn health_line(health: &HealthStatus, view: &View) -> String {
         &[
             format!("{} {}", health.vip, health.probe),
             verdict,
-            because(&health.because),
+            match mark {
+                Mark::Good => String::new(),
+                _ => because(&health.because),
+            },
         ],
         view,
     )
