@@ -13,4 +13,5 @@ mod attack;
 mod flow;
 mod identity;
 mod site;
+mod start;
 mod wire;
