@@ -1,7 +1,7 @@
 //! A cluster's endpoint as the fleet's list shows it.
 
 use kedge_control::local::{FleetCondition, FleetEndpoint};
-use kedge_core::{Fix, Problem};
+use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{Condition, LoadBalancerStatus, Status, balancer::Mode, condition::find};
 
 use super::balancer::in_force;
@@ -108,9 +108,14 @@ fn named(cluster: &Name) -> FleetEndpoint {
 
 fn problem(cluster: &Name, because: &Because) -> Option<Problem> {
     let code = because.code()?;
-    let problem = Problem::new(code, because.to_string()).object(format!("clusters/{cluster}"));
+    // What comes by itself once a host or gateway is there is no fault yet.
+    let problem = match code {
+        Code::CapiWaiting => Problem::warning(code, because.to_string()),
+        _ => Problem::new(code, because.to_string()),
+    };
     Some(
         problem
+            .object(format!("clusters/{cluster}"))
             .evidence(format!("condition EndpointPublished: {}", because.reason()))
             .consequence("the endpoint is not filled, or not served in full")
             .fix(Fix::text("see the page of the code").command(format!("kedge explain {code}"))),
