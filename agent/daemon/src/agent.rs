@@ -153,6 +153,12 @@ impl Agent {
         }
     }
 
+    /// The host's name as people know it: configured, or the kernel's in full.
+    pub fn hostname(&self) -> &str {
+        let configured = self.loaded.config.node_name.as_ref();
+        configured.map_or(&self.host.hostname, Name::as_str)
+    }
+
     /// Takes up what the manager wants.
     pub fn follow(&mut self, manager: Arc<HostConfig>) {
         let generation = manager.generation;

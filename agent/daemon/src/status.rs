@@ -23,7 +23,7 @@ impl Agent {
         AgentStatus {
             role: RoleInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                hostname: self.host.hostname.clone(),
+                hostname: self.hostname().to_owned(),
                 started: wall::rfc3339(self.started),
                 uptime_seconds: self.up_since.elapsed().as_secs_f64(),
                 pid: std::process::id(),
@@ -150,7 +150,7 @@ impl Agent {
             .collect();
         let rules = report::Rules {
             config: Some(&self.loaded.config.report),
-            hostname: &self.host.hostname,
+            hostname: self.hostname(),
             vips: &vips,
             tunnel: &self.loaded.config.tunnel.interface,
         };

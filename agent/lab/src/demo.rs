@@ -107,7 +107,7 @@ pub(crate) fn run(args: &DemoArgs, stage: &Stage) -> Result<DemoResult, Problem>
     }
     let mut result = demo.result;
     result.leftovers = left;
-    result.seconds = stage.seconds();
+    result.seconds = round(stage.seconds());
     result.ok = result.steps.iter().all(|step| step.ok) && result.leftovers.is_empty();
     Ok(result)
 }
@@ -123,6 +123,15 @@ pub(crate) fn raise(site: &mut Site, stage: &Stage) -> Result<(), Step> {
     };
     demo.rise(site)
         .ok_or_else(|| demo.result.steps.pop().unwrap_or_default())
+}
+
+/// What a step saw, beside whether it held.
+#[derive(Debug, Default)]
+struct Seen {
+    /// What a fault cost.
+    outages: Vec<Outage>,
+    /// Lines that explain the step's own.
+    notes: Vec<String>,
 }
 
 /// The run of a demo.
@@ -175,10 +184,12 @@ impl Demo<'_> {
     fn step<T>(
         &mut self,
         name: &str,
-        run: impl FnOnce(&Stage, &mut Vec<Outage>) -> Result<(T, String), LabError>,
+        run: impl FnOnce(&Stage, &mut Seen) -> Result<(T, String), LabError>,
     ) -> Option<T> {
         let begun = self.stage.seconds();
-        let ended = run(self.stage, &mut self.result.outages);
+        let mut seen = Seen::default();
+        let ended = run(self.stage, &mut seen);
+        self.result.outages.append(&mut seen.outages);
         let seconds = self.stage.seconds() - begun;
         let (ok, detail, value) = match ended {
             Ok((value, detail)) => (true, detail, Some(value)),
@@ -198,10 +209,13 @@ impl Demo<'_> {
         } else {
             self.stage.bad(&line)
         }
+        for note in &seen.notes {
+            self.stage.detail(note);
+        }
         self.result.steps.push(Step {
             name: name.to_owned(),
             ok,
-            seconds,
+            seconds: round(seconds),
             detail,
         });
         value
@@ -261,9 +275,14 @@ impl Outage {
     fn others(&self) -> (&'static str, &'static str) {
         match self.fault.as_str() {
             faults::HOST_DEATH | faults::LINK_CUT => ("3000–3600 ms", "up to 15000 ms"),
-            _ => ("", ""),
+            _ => ("-", "-"),
         }
     }
+}
+
+/// To the millisecond: what comes after it is noise.
+fn round(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }
 
 const PICTURE: &str = r"

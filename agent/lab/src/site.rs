@@ -87,6 +87,36 @@ impl Site {
         self.lab.root("manager").join("objects")
     }
 
+    /// What a cluster's own file says of its endpoint: nothing, before and after it is filled.
+    ///
+    /// # Errors
+    /// When the file is not as the user wrote it.
+    pub fn untouched(&self, cluster: &str) -> Result<PathBuf, LabError> {
+        let name = format!("{cluster}.yaml");
+        let path = self.objects().join(&name);
+        let now = fs::read_to_string(&path).map_err(LabError::file(&path))?;
+        let wrote = OBJECTS
+            .iter()
+            .any(|(known, text)| *known == name && *text == now);
+        if wrote {
+            return Ok(path);
+        }
+        let said = format!("changed the user's file {}", path.display());
+        Err(LabError::Unexpected {
+            who: "the manager".to_owned(),
+            said,
+        })
+    }
+
+    /// The file in which Kedge keeps a cluster's endpoint, below the manager's directory.
+    #[must_use]
+    pub fn filled_in(cluster: &str) -> PathBuf {
+        Path::new("owned/infrastructure.cluster.x-k8s.io/ElementalCluster")
+            .join(TENANT)
+            .join(cluster)
+            .join("kedge-endpoint.yaml")
+    }
+
     /// Starts the manager.
     ///
     /// # Errors

@@ -15,7 +15,12 @@ impl Hub {
         GatewayStatus {
             role: RoleInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                hostname: self.host.hostname.clone(),
+                hostname: self
+                    .loaded
+                    .config
+                    .name
+                    .as_ref()
+                    .map_or_else(|| self.host.hostname.clone(), ToString::to_string),
                 started: wall::rfc3339(self.started),
                 uptime_seconds: self.up_since.elapsed().as_secs_f64(),
                 pid: std::process::id(),

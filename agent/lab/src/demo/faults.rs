@@ -9,8 +9,9 @@ use kedge_control::local::TunnelState;
 use kedge_core::vip::RouterState;
 
 use super::{
-    Demo, Outage, SOON,
+    Demo, Outage, SOON, Seen,
     rise::{endpoint_of, gateway_of, unexpected, wait},
+    round,
 };
 use crate::{
     error::LabError,
@@ -25,21 +26,19 @@ impl Demo<'_> {
     pub(super) fn faults(&mut self, site: &mut Site) -> Option<()> {
         self.stage
             .heading("The owner's whole host dies: link down, every process killed");
-        let dead = self.step(HOST_DEATH, |stage, outages| {
-            host_death(site, stage, outages)
-        })?;
+        let dead = self.step(HOST_DEATH, |stage, seen| host_death(site, stage, seen))?;
         self.step("the host returns", |stage, _| {
             host_returns(site, stage, dead)
         })?;
         self.stage
             .heading("The owner's agent is stopped and hands over");
-        self.step(HAND_OVER, |stage, outages| hand_over(site, stage, outages))?;
+        self.step(HAND_OVER, |stage, seen| hand_over(site, stage, seen))?;
         self.stage.heading("The owner's link is cut, and heals");
-        self.step(LINK_CUT, |stage, outages| link_cut(site, stage, outages))?;
+        self.step(LINK_CUT, |stage, seen| link_cut(site, stage, seen))?;
         self.stage
             .heading("The gateway is killed and started again");
-        self.step(GATEWAY_RESTART, |stage, outages| {
-            gateway_restart(site, stage, outages)
+        self.step(GATEWAY_RESTART, |stage, seen| {
+            gateway_restart(site, stage, seen)
         })
     }
 }
@@ -81,7 +80,7 @@ impl Watch {
 fn host_death(
     site: &mut Site,
     stage: &Stage,
-    outages: &mut Vec<Outage>,
+    seen: &mut Seen,
 ) -> Result<(&'static str, String), LabError> {
     let watch = Watch::begin(site, stage)?;
     let owner = watch.owner;
@@ -89,15 +88,14 @@ fn host_death(
     stage.tell(&format!("{owner} is dead"));
     let successor = watch.successor(stage)?;
     let report = watch.prober.finish()?;
-    let outage = record(site, HOST_DEATH, successor, &report, outages)?;
+    let outage = record(site, HOST_DEATH, successor, &report, seen)?;
     stage.tell(&format!(
         "the client was without its API for {:.0} ms: {} probes lost",
         outage.outage_seconds * 1e3,
         outage.lost_probes
     ));
-    stage
-        .detail("VRRP with adverts each second: 3000 to 3600 ms. A lease of 15 s: up to 15000 ms.");
-    stage.detail(&format!("because {}", outage.because));
+    seen.notes.push(OTHERS.to_owned());
+    seen.notes.push(format!("because {}", outage.because));
     if outage.outage_seconds > OUTAGE_LIMIT {
         let said = format!(
             "took {:.3} s, the limit is {OUTAGE_LIMIT} s",
@@ -126,19 +124,15 @@ fn host_returns(
     Ok(((), format!("{host} stands by, {owner} keeps the VIP")))
 }
 
-fn hand_over(
-    site: &mut Site,
-    stage: &Stage,
-    outages: &mut Vec<Outage>,
-) -> Result<((), String), LabError> {
+fn hand_over(site: &mut Site, stage: &Stage, seen: &mut Seen) -> Result<((), String), LabError> {
     let watch = Watch::begin(site, stage)?;
     let owner = watch.owner;
     site.lab_mut().terminate(owner, "agent")?;
     let successor = watch.successor(stage)?;
     site.lab_mut().process(owner, "agent")?.wait(SOON)?;
     let report = watch.prober.finish()?;
-    let outage = record(site, HAND_OVER, successor, &report, outages)?;
-    stage.detail(&format!("because {}", outage.because));
+    let outage = record(site, HAND_OVER, successor, &report, seen)?;
+    seen.notes.push(format!("because {}", outage.because));
     site.start_agent(owner)?;
     stands_by(site, stage, owner)?;
     if outage.lost_probes > 0 {
@@ -154,11 +148,7 @@ fn hand_over(
     ))
 }
 
-fn link_cut(
-    site: &mut Site,
-    stage: &Stage,
-    outages: &mut Vec<Outage>,
-) -> Result<((), String), LabError> {
+fn link_cut(site: &mut Site, stage: &Stage, seen: &mut Seen) -> Result<((), String), LabError> {
     let watch = Watch::begin(site, stage)?;
     let owner = watch.owner;
     site.lab().cut(owner)?;
@@ -168,8 +158,8 @@ fn link_cut(
     site.lab().heal(owner)?;
     stands_by(site, stage, owner)?;
     let report = watch.prober.finish()?;
-    let outage = record(site, LINK_CUT, successor, &report, outages)?;
-    stage.detail(&format!("because {}", outage.because));
+    let outage = record(site, LINK_CUT, successor, &report, seen)?;
+    seen.notes.push(format!("because {}", outage.because));
     if outage.outage_seconds > OUTAGE_LIMIT {
         let said = format!(
             "took {:.3} s, the limit is {OUTAGE_LIMIT} s",
@@ -193,7 +183,7 @@ fn link_cut(
 fn gateway_restart(
     site: &mut Site,
     stage: &Stage,
-    outages: &mut Vec<Outage>,
+    seen: &mut Seen,
 ) -> Result<((), String), LabError> {
     let at = gateway_of(site, "edge")?;
     site.version(at)
@@ -224,10 +214,10 @@ fn gateway_restart(
         }
     })?;
     let all = killed.elapsed().as_secs_f64();
-    outages.push(Outage {
+    seen.outages.push(Outage {
         fault: GATEWAY_RESTART.to_owned(),
         lost_probes: lost,
-        outage_seconds: seconds,
+        outage_seconds: round(seconds),
         because: "three echoes a second apart went unanswered, and each agent forced a handshake"
             .to_owned(),
     });
@@ -269,7 +259,7 @@ fn record(
     fault: &str,
     successor: &str,
     report: &ProbeReport,
-    outages: &mut Vec<Outage>,
+    seen: &mut Seen,
 ) -> Result<Outage, LabError> {
     let vip = site
         .vip(successor)
@@ -289,10 +279,10 @@ fn record(
     let outage = Outage {
         fault: fault.to_owned(),
         lost_probes: report.lost_probes,
-        outage_seconds: report.outage_seconds,
+        outage_seconds: round(report.outage_seconds),
         because: taken.map_or(vip.because, |transition| transition.because.clone()),
     };
-    outages.push(outage.clone());
+    seen.outages.push(outage.clone());
     Ok(outage)
 }
 
@@ -300,6 +290,10 @@ pub(super) const HOST_DEATH: &str = "host death";
 pub(super) const HAND_OVER: &str = "hand-over";
 pub(super) const LINK_CUT: &str = "link cut";
 pub(super) const GATEWAY_RESTART: &str = "gateway restart";
+
+/// What the same fault costs by the design of others.
+const OTHERS: &str =
+    "VRRP with adverts each second: 3000 to 3600 ms. A lease of 15 s: up to 15000 ms.";
 
 /// How long a train runs before the fault.
 const LEAD: Duration = Duration::from_millis(200);

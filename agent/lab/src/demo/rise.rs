@@ -1,11 +1,11 @@
 //! The demo's first half: from blank endpoints to a client that reaches the API.
 
-use std::{collections::BTreeSet, net::SocketAddr};
+use std::{collections::BTreeSet, fs, net::SocketAddr};
 
 use kedge_control::local::TunnelState;
 use kedge_core::vip::RouterState;
 
-use super::{Demo, SOON};
+use super::{Demo, SOON, Seen};
 use crate::{
     error::LabError,
     site::{Site, told},
@@ -17,7 +17,7 @@ impl Demo<'_> {
     pub(super) fn rise(&mut self, site: &mut Site) -> Option<()> {
         self.stage
             .heading("The manager reads a directory of Cluster API objects");
-        self.step("manager", |stage, _| manager(site, stage))?;
+        self.step("manager", |stage, seen| manager(site, stage, seen))?;
         self.stage
             .heading("Hosts and gateway enrol, each with a token of its own");
         self.step("gateway enrols", |stage, _| gateway(site, stage))?;
@@ -26,12 +26,12 @@ impl Demo<'_> {
         self.step("addresses", |stage, _| addresses(site, stage))?;
         self.stage.heading("Blank endpoints are filled");
         for (cluster, mode) in CLUSTERS {
-            self.step(&format!("endpoint {cluster}"), |stage, _| {
-                filled(site, stage, cluster, mode)
+            self.step(&format!("endpoint {cluster}"), |stage, seen| {
+                filled(site, stage, seen, cluster, mode)
             })?;
         }
         self.stage.heading("A client reaches the API");
-        self.step("one owner", |stage, _| one_owner(site, stage))?;
+        self.step("one owner", |stage, seen| one_owner(site, stage, seen))?;
         self.step("API through the VIP", |stage, _| through_vip(site, stage))?;
         self.step("API through the gateway", |stage, _| {
             through_gateway(site, stage)
@@ -41,7 +41,7 @@ impl Demo<'_> {
 
 type Shown = Result<((), String), LabError>;
 
-fn manager(site: &mut Site, stage: &Stage) -> Shown {
+fn manager(site: &mut Site, stage: &Stage, seen: &mut Seen) -> Shown {
     site.start_manager()?;
     let status = wait(site, stage, "the manager's answer", |site| {
         site.manager().map_err(|err| told(&err)).and_then(|status| {
@@ -51,12 +51,10 @@ fn manager(site: &mut Site, stage: &Stage) -> Shown {
                 .ok_or_else(|| "no cluster yet".to_owned())
         })
     })?;
-    for endpoint in site.endpoints()? {
-        let now = endpoint.endpoint.as_deref().unwrap_or("<blank>");
-        stage.detail(&format!(
-            "{:<12} {now:<22} {}",
-            endpoint.cluster, endpoint.because
-        ));
+    for (cluster, mode) in CLUSTERS {
+        site.untouched(cluster)?;
+        let note = format!("{cluster}.yaml leaves its controlPlaneEndpoint blank; mode {mode}");
+        seen.notes.push(note);
     }
     Ok((
         (),
@@ -172,7 +170,7 @@ fn addresses(site: &mut Site, stage: &Stage) -> Shown {
     Ok(((), reported.join(", ")))
 }
 
-fn filled(site: &mut Site, stage: &Stage, cluster: &str, mode: &str) -> Shown {
+fn filled(site: &mut Site, stage: &Stage, seen: &mut Seen, cluster: &str, mode: &str) -> Shown {
     let found = wait(site, stage, &format!("the endpoint of {cluster}"), |site| {
         let found = site.endpoint(cluster)?;
         if found.endpoint.is_some() && found.mode == mode {
@@ -182,16 +180,32 @@ fn filled(site: &mut Site, stage: &Stage, cluster: &str, mode: &str) -> Shown {
         }
     })?;
     let endpoint = found.endpoint.unwrap_or_default();
-    if !found.reached_via.is_empty() {
-        stage.detail(&format!(
-            "reached by the management side via {}",
+    // In a directory the fill stands beside the user's file, never in it.
+    site.untouched(cluster)?;
+    let file = Site::filled_in(cluster);
+    let path = site.objects().join(&file);
+    let text = fs::read_to_string(&path).map_err(LabError::file(&path))?;
+    let (host, _) = endpoint.rsplit_once(':').unwrap_or((&endpoint, ""));
+    if !text.contains(host) {
+        return Err(unexpected(
+            &path.display().to_string(),
+            &format!("does not hold {host}"),
+        ));
+    }
+    seen.notes.push(format!(
+        "stands in {}; {cluster}.yaml is as it was",
+        file.display()
+    ));
+    if mode == "VIP" {
+        seen.notes.push(format!(
+            "the management side reaches it via {}",
             found.reached_via
         ));
     }
     Ok(((), format!("{endpoint}, because {}", found.because)))
 }
 
-fn one_owner(site: &mut Site, stage: &Stage) -> Shown {
+fn one_owner(site: &mut Site, stage: &Stage, seen: &mut Seen) -> Shown {
     let owner = wait(site, stage, "one owner and two that stand by", |site| {
         let owner = site.owner()?;
         let standing_by = |host: &&&str| {
@@ -209,10 +223,7 @@ fn one_owner(site: &mut Site, stage: &Stage) -> Shown {
         .vip(owner)
         .map_err(|said| unexpected("the owner", &said))?;
     let explained = site.explain(owner, &vip.name)?;
-    stage.tell(&explained.conclusion);
-    for because in &explained.because {
-        stage.detail(because);
-    }
+    seen.notes.extend(explained.because);
     let interface = vip.interface.as_deref().unwrap_or("?");
     Ok((
         (),
