@@ -86,11 +86,16 @@ impl Lan {
     }
 
     /// Has a fault happen to the owner, measures it, and brings the host back as a Backup.
-    pub(super) fn suffer(&mut self, fault: Fault, stage: &Stage) -> Result<Sample, LabError> {
+    pub(super) fn suffer(
+        &mut self,
+        fault: Fault,
+        run: u32,
+        stage: &Stage,
+    ) -> Result<Sample, LabError> {
         let prober = Prober::start(&self.lab, "client", SocketAddr::from((VIP, ECHO_PORT)))?;
         let owner = prober.wait_for_answer(stage, Duration::from_secs(5))?;
         // A lead of answered probes, so that ARP is no part of what is measured.
-        std::thread::sleep(LEAD);
+        std::thread::sleep(LEAD + self.system.interval().mul_f64(phase(run)));
         let at = boottime_seconds();
         match fault {
             Fault::HostDeath => self.lab.kill_host(&owner)?,
@@ -233,6 +238,22 @@ impl Lan {
     }
 }
 
+impl System {
+    fn interval(self) -> Duration {
+        match self {
+            Self::Kedge => ADVERT,
+            Self::Keepalived { interval } => interval,
+        }
+    }
+}
+
+/// Where within an advertisement interval the fault of a run is: the golden ratio spreads any
+/// number of runs evenly. Without it the lab's own steps keep step with the adverts, and the
+/// median says where in the interval they happen to fall.
+fn phase(run: u32) -> f64 {
+    (f64::from(run) * 0.618_033_988_749_895).fract()
+}
+
 fn sample(report: &ProbeReport, fault_at: f64) -> Sample {
     let fault = fault_at - report.begun_boottime_seconds;
     let switch = report
@@ -264,6 +285,9 @@ fn keepalived_config(host: &str, priority: u8, interval: Duration) -> String {
     )
 }
 
+/// Kedge's default.
+pub(super) const ADVERT: Duration = Duration::from_millis(100);
+
 /// 254 less 31 for each slot, as Kedge spaces three hosts.
 const PRIORITIES_KEDGE: [u8; 3] = [254, 223, 192];
 
@@ -276,3 +300,22 @@ const ECHO_PORT: u16 = 6443;
 
 /// How long a train runs before the fault: past the client's first ARP exchange.
 const LEAD: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_spread_evenly_over_the_interval() {
+        for runs in [5_u32, 20, 100] {
+            let mut phases: Vec<_> = (0..runs).map(phase).collect();
+            phases.sort_by(f64::total_cmp);
+            assert!(phases.iter().all(|phase| (0.0..1.0).contains(phase)));
+            let widest = phases
+                .windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .fold(0.0, f64::max);
+            assert!(widest < 2.7 / f64::from(runs), "{runs}: {widest}");
+        }
+    }
+}

@@ -9,7 +9,7 @@ use kedge_net::nft;
 
 use super::{
     BenchArgs, BenchResult, Row, Samples,
-    host::{Fault, Lan, Sample, System},
+    host::{ADVERT, Fault, Lan, Sample, System},
     stats::ratio,
 };
 use crate::{error::LabError, stage::Stage};
@@ -106,7 +106,7 @@ fn measure(
                 ) else {
                     continue;
                 };
-                let sample = lan.suffer(fault, stage)?;
+                let sample = lan.suffer(fault, run, stage)?;
                 series.add(&sample);
                 *seen = Some(sample);
             }
@@ -140,7 +140,7 @@ fn at_one_second(args: &BenchArgs, kedge: PathBuf, stage: &Stage) -> Result<Seri
     )?;
     let mut series = Series::default();
     for run in 0..args.runs.min(DEFAULT_RUNS) {
-        let sample = lan.suffer(Fault::HostDeath, stage)?;
+        let sample = lan.suffer(Fault::HostDeath, run, stage)?;
         stage.tell(&format!(
             "{:>3}  keepalived {:>6.1} ms",
             run + 1,
@@ -303,8 +303,6 @@ fn keepalived_version() -> Result<String, LabError> {
     let first = text.lines().next().unwrap_or("keepalived");
     Ok(first.split(" (").next().unwrap_or(first).to_owned())
 }
-
-const ADVERT: Duration = Duration::from_millis(100);
 
 /// How often the peer's default is measured: its spread is known and each run takes seconds.
 const DEFAULT_RUNS: u32 = 7;
