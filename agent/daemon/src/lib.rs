@@ -24,4 +24,4 @@ mod status;
 mod tunnel;
 
 pub use config::{AgentConfig, AgentFile};
-pub use run::{Order, run, serve};
+pub use run::{run, serve};

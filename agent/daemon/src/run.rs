@@ -1,19 +1,18 @@
 //! The agent's one loop.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use kedge_control::agent::HostConfig;
 use kedge_core::{Code, Coded as _, Problem};
 use kedge_host::{
     Role, Root,
     layers::{Loaded, Override},
-    link::Link,
+    link::Following,
     local::Socket,
     notify::Notifier,
+    orders::{Order, until_told},
 };
 use kedge_vip_speaker::{Settings, Speaker};
 use tokio::{
-    signal::unix::{SignalKind, signal},
     sync::{mpsc, oneshot, watch},
     time::{MissedTickBehavior, interval, timeout},
 };
@@ -26,15 +25,6 @@ use crate::{
     socket::routes,
 };
 
-/// What the outside may want of a running agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Hand the VIPs over and end; the word says why.
-    Leave(&'static str),
-    /// Read the configuration again.
-    Reload,
-}
-
 /// Runs the agent until SIGTERM or SIGINT, then hands its VIPs over. SIGHUP reloads the
 /// configuration, read with the same `overrides` as the first time.
 ///
@@ -46,23 +36,7 @@ pub async fn run(
     root: Root,
     overrides: Vec<Override>,
 ) -> Result<(), Problem> {
-    let signals = |kind| signal(kind).map_err(|error| unexpected("wait for signals", &error));
-    let mut terminate = signals(SignalKind::terminate())?;
-    let mut interrupt = signals(SignalKind::interrupt())?;
-    let mut hangup = signals(SignalKind::hangup())?;
-    let (order, orders) = mpsc::channel(ORDERS);
-    let agent = serve(loaded, root, overrides, orders);
-    tokio::pin!(agent);
-    loop {
-        let next = tokio::select! {
-            outcome = &mut agent => return outcome,
-            _ = terminate.recv() => Order::Leave("SIGTERM"),
-            _ = interrupt.recv() => Order::Leave("SIGINT"),
-            _ = hangup.recv() => Order::Reload,
-        };
-        // A full queue holds the same wishes already.
-        let _ = order.try_send(next);
-    }
+    until_told(|orders| serve(loaded, root, overrides, orders)).await
 }
 
 /// Runs the agent until it is ordered to leave, or nobody is left to order it.
@@ -84,7 +58,7 @@ pub async fn serve(
     let mut facts = observer.subscribe();
     let first = facts.borrow_and_update().clone();
     let mut agent = Agent::new(loaded, root, overrides, speaker, first);
-    let mut desired = follow(&agent);
+    let mut desired = Following::link(agent.link.as_ref());
     let (asks, mut asked) = mpsc::channel(ASKS);
     let (leave, left) = oneshot::channel::<()>();
     let server = tokio::spawn(socket.serve(routes(asks), async {
@@ -116,14 +90,14 @@ pub async fn serve(
                     notifier.reloading();
                     // Told in the status and logged; there is nobody to answer here.
                     let _ = agent.reload();
-                    desired = follow(&agent);
+                    desired = Following::link(agent.link.as_ref());
                     notifier.ready(&agent.line());
                 }
                 Some(Order::Leave(because)) => break Ok(because),
                 None => break Ok("nobody is left to ask"),
             },
             _ = watchdog.tick() => notifier.watchdog(),
-            manager = changed(&mut desired) => {
+            manager = desired.next() => {
                 if let Some(manager) = manager {
                     agent.follow(manager);
                 }
@@ -138,7 +112,7 @@ pub async fn serve(
             }
             Some(ask) = asked.recv() => {
                 if agent.answer(ask) {
-                    desired = follow(&agent);
+                    desired = Following::link(agent.link.as_ref());
                 }
             }
         }
@@ -187,22 +161,6 @@ async fn leave_gracefully(agent: Agent) {
     }
 }
 
-type Desired = Option<watch::Receiver<Option<Arc<HostConfig>>>>;
-
-fn follow(agent: &Agent) -> Desired {
-    agent.link.as_ref().map(Link::desired)
-}
-
-/// The next desired state; never without a manager.
-async fn changed(desired: &mut Desired) -> Option<Arc<HostConfig>> {
-    if let Some(receiver) = desired
-        && receiver.changed().await.is_ok()
-    {
-        return receiver.borrow_and_update().clone();
-    }
-    std::future::pending().await
-}
-
 async fn network(facts: &mut watch::Receiver<Facts>) -> Facts {
     if facts.changed().await.is_ok() {
         return facts.borrow_and_update().clone();
@@ -218,12 +176,7 @@ fn speaker_died() -> Problem {
     .consequence("the agent ends, so that it is started again")
 }
 
-fn unexpected(what: &str, error: &dyn std::error::Error) -> Problem {
-    Problem::new(Code::SysUnexpected, format!("the agent cannot {what}")).caused_by(error)
-}
-
 const ASKS: usize = 16;
-const ORDERS: usize = 4;
 const TICK: Duration = Duration::from_secs(1);
 /// How long a successor may take before the addresses go anyway.
 const HAND_OVER: Duration = Duration::from_secs(3);

@@ -8,8 +8,11 @@ use axum::{
 use kedge_control::local::{
     AgentStatus, ConfigInForce, Reloaded, Tunnel, TunnelList, Vip, VipExplanation, VipList,
 };
-use kedge_core::{Code, Fix, Problem};
-use kedge_host::local::{Answer, Failure, RequireRoot};
+use kedge_core::{Code, Problem};
+use kedge_host::{
+    Role,
+    local::{self, Answer, Failure, RequireRoot, unknown},
+};
 use kedge_net::clock;
 use tokio::sync::{mpsc, oneshot};
 
@@ -131,26 +134,9 @@ fn no_vip(name: &str) -> Failure {
     unknown(Code::VipUnknown, "VIP", name, "kedge vip list")
 }
 
-fn unknown(code: Code, what: &str, name: &str, list: &str) -> Failure {
-    let shown: String = name.escape_debug().take(80).collect();
-    Failure(
-        Problem::new(code, format!("no {what} is called `{shown}`"))
-            .fix(Fix::text("list what there is").command(list)),
-    )
-}
-
 async fn ask<T>(
     asks: &mpsc::Sender<Ask>,
     question: impl FnOnce(oneshot::Sender<T>) -> Ask,
 ) -> Result<T, Failure> {
-    let (answer, answered) = oneshot::channel();
-    let leaving = || {
-        Failure(
-            Problem::new(Code::HostNotRunning, "the agent is leaving")
-                .consequence("nothing was done")
-                .fix(Fix::text("ask again when it is back").command("kedge status")),
-        )
-    };
-    asks.send(question(answer)).await.map_err(|_| leaving())?;
-    answered.await.map_err(|_| leaving())
+    local::ask(Role::Agent, asks, question).await
 }

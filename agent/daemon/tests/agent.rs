@@ -15,9 +15,9 @@ mod site;
 use std::time::Duration;
 
 use hyper::{Method, StatusCode};
-use kedge_agent_daemon::Order;
 use kedge_control::agent::{HealthMode, HostConfig, PeerConfig, TunnelConfig, VipConfig};
 use kedge_core::vip::{Priority, Vrid};
+use kedge_host::orders::Order;
 use kedge_host::{Role, state::Store};
 use kedge_net::link::Links;
 use site::{Site, eventually, ready};

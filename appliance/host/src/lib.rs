@@ -1,6 +1,7 @@
 //! The host: where Kedge's files are ([`Root`]), layered configuration ([`layers`]), state that
-//! survives ([`state`]), who the host is ([`identity`]), the way to the manager ([`enrol`], kept up by [`link`]), the
-//! service manager ([`notify`]) and the local control socket ([`local`]).
+//! survives ([`state`]), who the host is ([`identity`]), the way to the manager ([`enrol`], kept up
+//! by [`link`]), the service manager ([`notify`], [`orders`]) and the local control socket
+//! ([`local`]).
 //!
 //! It reads and applies; it decides nothing.
 
@@ -11,6 +12,7 @@ pub mod layers;
 pub mod link;
 pub mod local;
 pub mod notify;
+pub mod orders;
 pub mod root;
 pub mod saver;
 pub mod state;

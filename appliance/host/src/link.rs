@@ -249,6 +249,33 @@ async fn become_member(client: &Client, patience: Patience, tell: &Teller) {
     }
 }
 
+/// Follows the desired state of a link there may not be.
+#[derive(Debug)]
+pub struct Following<C>(Option<watch::Receiver<Option<Arc<C>>>>);
+
+impl<C> Following<C> {
+    /// Follows `link`, or nothing.
+    #[must_use]
+    pub fn link<R>(link: Option<&Link<R, C>>) -> Self {
+        Self(link.map(|link| link.desired.clone()))
+    }
+
+    /// What is known already.
+    pub fn known(&mut self) -> Option<Arc<C>> {
+        self.0.as_mut()?.borrow_and_update().clone()
+    }
+
+    /// The next one; never where there is no link, or it has ended.
+    pub async fn next(&mut self) -> Option<Arc<C>> {
+        if let Some(receiver) = &mut self.0
+            && receiver.changed().await.is_ok()
+        {
+            return receiver.borrow_and_update().clone();
+        }
+        std::future::pending().await
+    }
+}
+
 async fn keep_reporting<R: Report>(
     client: &Client,
     mut wanted: watch::Receiver<Option<R>>,

@@ -1,6 +1,10 @@
 //! The local control socket: HTTP and JSON on a unix socket. The file's mode decides who may
 //! read; changing needs a peer that is root ([`RequireRoot`]).
 
+mod bounded;
+
+mod question;
+
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io,
@@ -9,12 +13,14 @@ use std::{
         net::UnixStream,
     },
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use axum::{
     Json, Router,
     extract::{ConnectInfo, FromRequestParts, connect_info::Connected},
-    http::{StatusCode, request::Parts},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+    middleware::map_response,
     response::{IntoResponse, Response},
     serve::IncomingStream,
 };
@@ -22,6 +28,10 @@ use kedge_control::{Document, Kind};
 use kedge_core::{Code, Coded, Fix, Problem};
 use serde::Serialize;
 use tokio::net::UnixListener;
+
+use self::bounded::Bounded;
+
+pub use question::{ask, unknown};
 
 /// A bound control socket. The lock beside it is held as long as this lives; the socket file is
 /// removed when it is dropped.
@@ -128,8 +138,9 @@ impl Socket {
         let routes = routes
             .fallback(no_such_route)
             .method_not_allowed_fallback(no_such_route)
+            .layer(map_response(as_document))
             .into_make_service_with_connect_info::<Peer>();
-        axum::serve(listener, routes)
+        axum::serve(Bounded::new(listener, PLACES, IDLE), routes)
             .with_graceful_shutdown(shutdown)
             .await
     }
@@ -169,9 +180,9 @@ pub struct Peer {
     pub pid: Option<i32>,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        let credentials = stream.io().peer_cred().ok();
+impl Connected<IncomingStream<'_, Bounded>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
+        let credentials = stream.io().stream().peer_cred().ok();
         Self {
             uid: credentials.map(|peer| peer.uid()),
             pid: credentials.and_then(|peer| peer.pid()),
@@ -286,6 +297,35 @@ async fn no_such_route(method: axum::http::Method, uri: axum::http::Uri) -> Fail
     )
 }
 
+/// What was refused before a handler saw it (a path that is no text, a body that is no JSON) has
+/// plain words for an answer: they become a problem like every other.
+async fn as_document(response: Response) -> Response {
+    let status = response.status();
+    let refused = status.is_client_error() || status.is_server_error();
+    if !refused || is_json(response.headers()) {
+        return response;
+    }
+    let words = axum::body::to_bytes(response.into_body(), WORDS_AT_MOST).await;
+    let words = words.unwrap_or_default();
+    let problem = Problem::new(
+        Code::ApiMalformed,
+        "the request makes no sense to this role",
+    )
+    .evidence(String::from_utf8_lossy(&words).escape_debug().to_string())
+    .consequence("nothing was done")
+    .fix(
+        Fix::text("compare the versions of the command line and of the running role")
+            .command("kedge version; kedge status"),
+    );
+    (status, Json(Document::new(problem))).into_response()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
 impl Coded for BindError {
     fn problem(&self) -> Problem {
         match self {
@@ -319,6 +359,11 @@ impl Coded for BindError {
 }
 
 const GROUP: &str = "kedge";
+/// People and their scripts, many times over.
+const PLACES: usize = 128;
+/// Far longer than any answer takes.
+const IDLE: Duration = Duration::from_secs(30);
+const WORDS_AT_MOST: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -21,4 +21,4 @@ mod status;
 pub use config::{
     GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, TunnelConfig, TunnelFile,
 };
-pub use run::{Order, run, serve};
+pub use run::{run, serve};

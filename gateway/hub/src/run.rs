@@ -1,20 +1,19 @@
 //! The gateway's one loop.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use kedge_control::agent::GatewayConfig as Wished;
-use kedge_core::{Code, Coded as _, Problem};
+use kedge_core::{Coded as _, Problem};
 use kedge_host::{
     Role, Root,
     layers::{Loaded, Override},
-    link::Link,
+    link::Following,
     local::Socket,
     notify::Notifier,
+    orders::{Order, until_told},
 };
 use kedge_net::limits;
 use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},
 };
 use tracing::{info, warn};
@@ -24,15 +23,6 @@ use crate::{
     hub::Hub,
     socket::{Ask, routes},
 };
-
-/// What the outside may want of a running gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Drain the connections and end; the word says why.
-    Leave(&'static str),
-    /// Read the configuration again.
-    Reload,
-}
 
 /// Runs the gateway until SIGTERM or SIGINT. SIGHUP reloads the configuration, read with the same
 /// `overrides` as the first time.
@@ -45,23 +35,7 @@ pub async fn run(
     root: Root,
     overrides: Vec<Override>,
 ) -> Result<(), Problem> {
-    let signals = |kind| signal(kind).map_err(|error| unexpected("wait for signals", &error));
-    let mut terminate = signals(SignalKind::terminate())?;
-    let mut interrupt = signals(SignalKind::interrupt())?;
-    let mut hangup = signals(SignalKind::hangup())?;
-    let (order, orders) = mpsc::channel(ORDERS);
-    let gateway = serve(loaded, root, overrides, orders);
-    tokio::pin!(gateway);
-    loop {
-        let next = tokio::select! {
-            outcome = &mut gateway => return outcome,
-            _ = terminate.recv() => Order::Leave("SIGTERM"),
-            _ = interrupt.recv() => Order::Leave("SIGINT"),
-            _ = hangup.recv() => Order::Reload,
-        };
-        // A full queue holds the same wishes already.
-        let _ = order.try_send(next);
-    }
+    until_told(|orders| serve(loaded, root, overrides, orders)).await
 }
 
 /// Runs the gateway until it is ordered to leave, or nobody is left to order it.
@@ -87,8 +61,8 @@ pub async fn serve(
     let server = tokio::spawn(socket.serve(routes(asks), async {
         let _ = left.await;
     }));
-    let mut desired = follow(&hub);
-    if let Some(wished) = latest(&mut desired) {
+    let mut desired = Following::link(hub.link.as_ref());
+    if let Some(wished) = desired.known() {
         hub.apply(&wished);
     }
     notifier.ready(&hub.line());
@@ -105,7 +79,7 @@ pub async fn serve(
                     notifier.reloading();
                     // Told in the status and logged; there is nobody to answer here.
                     let _ = hub.reload();
-                    desired = follow(&hub);
+                    desired = Following::link(hub.link.as_ref());
                     notifier.ready(&hub.line());
                 }
                 Some(Order::Leave(because)) => break because,
@@ -113,10 +87,10 @@ pub async fn serve(
             },
             Some(ask) = asked.recv() => {
                 if answer(&mut hub, ask) {
-                    desired = follow(&hub);
+                    desired = Following::link(hub.link.as_ref());
                 }
             }
-            wished = changed(&mut desired) => {
+            wished = desired.next() => {
                 if let Some(wished) = wished {
                     hub.apply(&wished);
                 }
@@ -142,26 +116,6 @@ pub async fn serve(
     Ok(())
 }
 
-type Desired = Option<watch::Receiver<Option<Arc<Wished>>>>;
-
-fn follow(hub: &Hub) -> Desired {
-    hub.link.as_ref().map(Link::desired)
-}
-
-fn latest(desired: &mut Desired) -> Option<Arc<Wished>> {
-    desired.as_mut()?.borrow_and_update().clone()
-}
-
-/// The next desired state; never without a manager.
-async fn changed(desired: &mut Desired) -> Option<Arc<Wished>> {
-    if let Some(receiver) = desired
-        && receiver.changed().await.is_ok()
-    {
-        return receiver.borrow_and_update().clone();
-    }
-    std::future::pending().await
-}
-
 /// Answers a question; whether the link may be another one.
 fn answer(hub: &mut Hub, ask: Ask) -> bool {
     // Whoever asked may have left: that is theirs.
@@ -179,12 +133,7 @@ fn answer(hub: &mut Hub, ask: Ask) -> bool {
     false
 }
 
-fn unexpected(what: &str, error: &dyn std::error::Error) -> Problem {
-    Problem::new(Code::SysUnexpected, format!("the gateway cannot {what}")).caused_by(error)
-}
-
 const ASKS: usize = 16;
-const ORDERS: usize = 4;
 /// Members must be dead soon after their three seconds are over.
 const FAST_TICK: Duration = Duration::from_millis(250);
 const SLOW_TICK: Duration = Duration::from_secs(1);

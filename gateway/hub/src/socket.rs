@@ -6,8 +6,11 @@ use axum::{
     routing::{get, post},
 };
 use kedge_control::local::{ConfigInForce, GatewayStatus, Reloaded, Tunnel, TunnelList};
-use kedge_core::{Code, Fix, Problem};
-use kedge_host::local::{Answer, Failure, RequireRoot};
+use kedge_core::{Code, Problem};
+use kedge_host::{
+    Role,
+    local::{self, Answer, Failure, RequireRoot, unknown},
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// A question to the loop.
@@ -42,16 +45,9 @@ async fn tunnels(State(asks): Loop) -> Result<Answer<TunnelList>, Failure> {
 async fn tunnel(State(asks): Loop, Path(name): Path<String>) -> Result<Answer<Tunnel>, Failure> {
     let list = ask(&asks, Ask::Tunnels).await?;
     let found = list.items.into_iter().find(|tunnel| tunnel.name == name);
-    found.map(Answer).ok_or_else(|| {
-        let shown: String = name.escape_debug().take(80).collect();
-        Failure(
-            Problem::new(
-                Code::TunUnknown,
-                format!("no tunnel peer is called `{shown}`"),
-            )
-            .fix(Fix::text("list the peers").command("kedge tunnel list")),
-        )
-    })
+    found
+        .map(Answer)
+        .ok_or_else(|| unknown(Code::TunUnknown, "tunnel peer", &name, "kedge tunnel list"))
 }
 
 async fn config(State(asks): Loop) -> Result<Answer<ConfigInForce>, Failure> {
@@ -66,14 +62,5 @@ async fn ask<T>(
     asks: &mpsc::Sender<Ask>,
     question: impl FnOnce(oneshot::Sender<T>) -> Ask,
 ) -> Result<T, Failure> {
-    let (answer, answered) = oneshot::channel();
-    let leaving = || {
-        Failure(
-            Problem::new(Code::HostNotRunning, "the gateway is leaving")
-                .consequence("nothing was done")
-                .fix(Fix::text("ask again when it is back").command("kedge status")),
-        )
-    };
-    asks.send(question(answer)).await.map_err(|_| leaving())?;
-    answered.await.map_err(|_| leaving())
+    local::ask(Role::Gateway, asks, question).await
 }

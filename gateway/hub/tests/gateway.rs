@@ -25,7 +25,8 @@ use kedge_control::{
     balance::{Listener, Member},
 };
 use kedge_core::Problem;
-use kedge_gateway_hub::{GatewayFile, Order, serve};
+use kedge_gateway_hub::{GatewayFile, serve};
+use kedge_host::orders::Order;
 use kedge_host::{Role, Root, identity::TunnelKey, layers::load, state::Store};
 use kedge_net::{
     link::Links,

@@ -10,8 +10,9 @@ use std::{
 use http_body_util::{BodyExt, Empty};
 use hyper::{Method, Request, StatusCode, body::Bytes};
 use hyper_util::rt::TokioIo;
-use kedge_agent_daemon::{AgentFile, Order};
+use kedge_agent_daemon::AgentFile;
 use kedge_core::Problem;
+use kedge_host::orders::Order;
 use kedge_host::{Role, Root, layers::load};
 use kedge_net::{
     link::Links,
