@@ -128,7 +128,29 @@ pub fn load_from<F: RoleFile>(sources: &Sources) -> Result<Loaded<F>, ConfigErro
             files,
             origins,
         }),
-        Err(problems) => Err(ConfigError { problems }),
+        Err(problems) => {
+            let whole = |problem| refused_whole(problem, &origins);
+            let problems = problems.into_iter().map(whole).collect();
+            Err(ConfigError { problems })
+        }
+    }
+}
+
+/// What a role's rules refuse is refused like everything else: told where it stands, and that
+/// nothing of it is used.
+fn refused_whole(problem: Problem, origins: &Origins) -> Problem {
+    let place = origins
+        .nearest(&problem.object)
+        .filter(|place| !problem.evidence.iter().any(|known| known.contains(place)))
+        .map(str::to_owned);
+    let problem = match place {
+        Some(place) => problem.evidence(place),
+        None => problem,
+    };
+    if problem.consequence.is_empty() {
+        problem.consequence(file::NOT_USED)
+    } else {
+        problem
     }
 }
 

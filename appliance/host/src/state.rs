@@ -241,7 +241,7 @@ fn quarantine(path: &Path, why: &str) -> Problem {
             .map(|()| format!("removed: {QUARANTINED_AT_MOST} corrupt copies are kept already")),
     };
     let done = done.unwrap_or_else(|error| format!("left where it is: {error}"));
-    tracing::warn!(code = %Code::HostStateCorrupt, path = %path.display(), why, done, "state file is corrupt");
+    tracing::warn!(KEDGE_CODE = %Code::HostStateCorrupt, path = %path.display(), why, done, "state file is corrupt");
     Problem::warning(
         Code::HostStateCorrupt,
         format!("the state file {} is corrupt", path.display()),

@@ -1,7 +1,8 @@
 //! The file with the enrolment token.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
@@ -49,18 +50,32 @@ pub(super) fn read(path: Option<&Path>) -> Result<Token, TokenError> {
         path: path.to_owned(),
         source,
     };
-    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+    let mut file = fs::File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(io::Error::other("it is no file")));
+    }
+    let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o007 != 0 {
         return Err(TokenError::Exposed {
             path: path.to_owned(),
             mode,
         });
     }
-    let text = Zeroizing::new(fs::read_to_string(path).map_err(failed)?);
-    text.parse().map_err(|source| TokenError::Malformed {
-        path: path.to_owned(),
-        source,
-    })
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES));
+    let at_most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+    file.by_ref()
+        .take(at_most)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    // What is no text is no token either, and is told as such.
+    str::from_utf8(&bytes)
+        .unwrap_or_default()
+        .parse()
+        .map_err(|source| TokenError::Malformed {
+            path: path.to_owned(),
+            source,
+        })
 }
 
 /// Removes a used token, where it lies in our own state; a file the administrator wrote is left.
@@ -108,6 +123,9 @@ impl Coded for TokenError {
     }
 }
 
+/// Far more than a token has, and little enough to be read at once.
+const MAX_BYTES: usize = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +149,15 @@ mod tests {
         let problem = read(Some(&path)).unwrap_err().problem();
         assert_eq!(problem.code, Code::EnrolTokenMalformed);
         assert!(!format!("{problem:?}").contains("secret.words"));
+        write("", 0o600);
+        assert_eq!(code(Some(&path)), Code::EnrolTokenMalformed);
+        write(&format!("{TOKEN}\n{TOKEN}\n"), 0o600);
+        assert_eq!(code(Some(&path)), Code::EnrolTokenMalformed);
+        fs::write(&path, [0xff, 0, 0xfe].repeat(100_000)).unwrap();
+        assert_eq!(code(Some(&path)), Code::EnrolTokenMalformed);
+        for no_file in [dir.path(), Path::new("/dev/zero")] {
+            assert_eq!(code(Some(no_file)), Code::EnrolTokenUnreadable);
+        }
         write(&format!("{TOKEN}\n"), 0o640);
         assert_eq!(read(Some(&path)).unwrap().id(), "abcdefgh01");
     }

@@ -209,13 +209,13 @@ fn plain_message(error: &serde_saphyr::Error) -> String {
             let message = serde_saphyr::UserMessageFormatter
                 .format_message(error.without_snippet())
                 .into_owned();
-            with_words(&without_places(&message))
+            plain(&with_words(&without_places(&message)))
         }
     }
 }
 
 /// What the parser's words for types mean.
-fn words(expected: &str) -> &str {
+pub(super) fn words(expected: &str) -> &str {
     match expected {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
@@ -224,8 +224,8 @@ fn words(expected: &str) -> &str {
         "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         "bool" | "boolean" | "a boolean" => "`true` or `false`",
-        "mapping start" => "a map of names and values (`name: value`)",
-        "sequence start" => "a list, such as `[a, b]`,",
+        "mapping start" | "a map" => "a map of names and values (`name: value`)",
+        "sequence start" | "a sequence" => "a list, such as `[a, b]`,",
         "string scalar" => "a text",
         other => other,
     }
@@ -244,6 +244,16 @@ fn with_words(message: &str) -> String {
         }
         None => message.to_owned(),
     }
+}
+
+/// The standard library's words for what is no address, with an example of one.
+pub(super) fn plain(message: &str) -> String {
+    message
+        .replace(
+            "invalid socket address syntax",
+            "not an address and a port, such as `127.0.0.1:9443`",
+        )
+        .replace("invalid IP address syntax", "not an IP address")
 }
 
 /// Drops every ` at line 3, column 5`.
@@ -278,8 +288,11 @@ fn one_of(variant: &str, expected: &[&str]) -> String {
 pub(super) fn told(code: Code, what: String, object: &str) -> Problem {
     Problem::new(code, what)
         .object(object)
-        .consequence("the configuration is not used; what ran before goes on running")
+        .consequence(NOT_USED)
 }
+
+/// The consequence of every mistake in a configuration.
+pub(super) const NOT_USED: &str = "the configuration is not used; what ran before goes on running";
 
 const COLUMNS_AT_MOST: usize = 160;
 const MARKS_AT_MOST: usize = 60;

@@ -53,6 +53,20 @@ impl Origins {
         self.by_path.get(key).map(String::as_str)
     }
 
+    /// Where a key comes from or, where nobody set it, what it would stand below: what is missing
+    /// is missing there.
+    #[must_use]
+    pub fn nearest(&self, key: &str) -> Option<&str> {
+        let mut key = key;
+        while !key.is_empty() {
+            if let Some(place) = self.get(key) {
+                return Some(place);
+            }
+            key = key.rsplit_once('.').map_or("", |(above, _)| above);
+        }
+        None
+    }
+
     /// As [`Origins::get`], with the words `default` where nobody set it.
     #[must_use]
     pub fn of_key(&self, key: &str) -> &str {

@@ -123,7 +123,14 @@ impl Setting {
                 };
                 (format!("unknown value `{}`", variant.escape_debug()), fix)
             }
-            kind => (kind.to_string(), "write a value the key allows".to_owned()),
+            Kind::InvalidType(actual, expected) => (
+                format!("found {actual} where {} belongs", file::words(expected)),
+                "write a value the key allows".to_owned(),
+            ),
+            kind => (
+                file::plain(&kind.to_string()),
+                "write a value the key allows".to_owned(),
+            ),
         };
         file::told(
             Code::ConfigEnvironment,

@@ -310,3 +310,41 @@ fn no_bytes_make_the_parser_panic() {
         }
     }
 }
+
+#[test]
+fn what_is_missing_is_missed_where_it_should_stand() {
+    let loaded = Case::new()
+        .write("etc/kedge/agent.yaml", "vips:\n  api: {vrid: 51}\n")
+        .load()
+        .unwrap();
+    let nearest = |key: &str| loaded.origins.nearest(key).unwrap_or("nowhere").to_owned();
+    assert!(nearest("vips.api.vrid").ends_with("agent.yaml:2:15"));
+    assert!(nearest("vips.api.addresses").ends_with("agent.yaml:2:8"));
+    assert_eq!(nearest("manager.url"), "nowhere");
+    assert_eq!(nearest(""), "nowhere");
+}
+
+#[test]
+fn what_a_role_refuses_is_located_and_has_its_consequence() {
+    let case = Case::new().write(
+        "etc/kedge/agent.yaml",
+        "vips: {a: {vrid: 51}, b: {vrid: 51}}\n",
+    );
+    let [problem] = case.problems().try_into().unwrap();
+    assert_eq!(problem.code, Code::ConfigDuplicateVrid);
+    assert_eq!(problem.consequence, file::NOT_USED);
+    let twice: std::collections::BTreeSet<_> = problem.evidence.iter().collect();
+    assert_eq!(twice.len(), problem.evidence.len(), "{problem:?}");
+}
+
+#[test]
+fn a_flag_of_another_type_is_told_in_the_same_words_as_a_file() {
+    let told = |case: Case| case.problems().remove(0).what;
+    let flag = told(Case::new().set("vips.api.addresses=["));
+    assert!(
+        flag.contains("where a list, such as `[a, b]`, belongs"),
+        "{flag}"
+    );
+    let flag = told(Case::new().set("tunnel=x"));
+    assert!(!flag.contains("expected"), "{flag}");
+}
