@@ -25,13 +25,13 @@ pub(crate) struct Plan {
     pub problems: Vec<Problem>,
 }
 
-/// Holds the manager's wishes to the gateway's bounds.
-pub(crate) fn plan(config: &TunnelConfig, wished: &Wished) -> Plan {
+/// Holds the manager's wishes to the bounds of the gateway with the public key `own`.
+pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> Plan {
     let mut problems = Vec::new();
     let tunnel = wished.tunnel.as_ref().map(|tunnel| {
         let mut peers: Vec<PeerSpec> = Vec::new();
         for peer in &tunnel.peers {
-            match accept(peer, &peers) {
+            match accept(peer, own, &peers) {
                 Ok(peer) => peers.push(peer),
                 Err(problem) => problems.push(*problem),
             }
@@ -45,7 +45,7 @@ pub(crate) fn plan(config: &TunnelConfig, wished: &Wished) -> Plan {
             peers,
         }
     });
-    let own: BTreeSet<IpNet> = tunnel
+    let hosts: BTreeSet<IpNet> = tunnel
         .iter()
         .flat_map(|wish| wish.peers.iter())
         .flat_map(|peer| peer.allowed_ips.iter().copied())
@@ -54,7 +54,7 @@ pub(crate) fn plan(config: &TunnelConfig, wished: &Wished) -> Plan {
     for listener in &mut listeners {
         let name = listener.name.clone();
         listener.members.retain(|member| {
-            let inside = own.contains(&IpNet::from(member.address));
+            let inside = hosts.contains(&IpNet::from(member.address));
             if !inside {
                 let at = SocketAddr::new(member.address, member.port);
                 problems.push(
@@ -82,7 +82,11 @@ pub(crate) fn plan(config: &TunnelConfig, wished: &Wished) -> Plan {
 }
 
 /// A host with its single addresses. Its name is what listeners call it.
-fn accept(wish: &PeerConfig, peers: &[PeerSpec]) -> Result<PeerSpec, Box<Problem>> {
+fn accept(
+    wish: &PeerConfig,
+    own: &PublicKey,
+    peers: &[PeerSpec],
+) -> Result<PeerSpec, Box<Problem>> {
     let name: String = wish.name.escape_debug().take(80).collect();
     let refuse = |code, why: String| {
         let what = format!("the host {name} cannot be a peer");
@@ -97,6 +101,10 @@ fn accept(wish: &PeerConfig, peers: &[PeerSpec]) -> Result<PeerSpec, Box<Problem
         Ok(key) => key,
         Err(error) => return refuse(Code::TunKey, error.to_string()),
     };
+    if key == *own {
+        // The device takes none of the peers when one of them is itself.
+        return refuse(Code::TunKey, "it has this gateway's own key".to_owned());
+    }
     if let Some(other) = peers.iter().find(|peer| peer.public_key == key) {
         return refuse(Code::TunKey, format!("{} has the same key", other.name));
     }
@@ -139,6 +147,8 @@ mod tests {
         "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=",
         "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
     ];
+
+    const OWN: &str = "AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
     fn host(name: &str, key: &str, prefix: &str) -> PeerConfig {
         PeerConfig {
@@ -185,7 +195,11 @@ mod tests {
     #[test]
     fn hosts_and_their_listeners_are_taken_up() {
         let peers = vec![host("a", KEYS[0], "fd6b:6564:6765::a/128")];
-        let plan = plan(&config(), &wished(peers, &[("a", "fd6b:6564:6765::a")]));
+        let plan = plan(
+            &config(),
+            &OWN.parse().unwrap(),
+            &wished(peers, &[("a", "fd6b:6564:6765::a")]),
+        );
         assert_eq!(plan.problems, []);
         let tunnel = plan.tunnel.unwrap();
         assert_eq!((tunnel.mtu, tunnel.listen_port), (1400, 51820));
@@ -207,10 +221,15 @@ mod tests {
                 Code::TunOutsideBounds,
             ),
             (host("bad", KEYS[1], "fd6b:6564:6765::c/128"), Code::TunKey),
+            (host("bad", OWN, "fd6b:6564:6765::c/128"), Code::TunKey),
             (host("bad", "x", "fd6b:6564:6765::c/128"), Code::TunKey),
             (host("good", KEYS[0], "fd6b:6564:6765::c/128"), Code::TunKey),
         ] {
-            let plan = plan(&config(), &wished(vec![good.clone(), bad], &[]));
+            let plan = plan(
+                &config(),
+                &OWN.parse().unwrap(),
+                &wished(vec![good.clone(), bad], &[]),
+            );
             assert_eq!(plan.tunnel.unwrap().peers.len(), 1);
             assert_eq!(plan.problems[0].code, code);
         }
@@ -220,13 +239,16 @@ mod tests {
     fn members_outside_the_tunnel_get_no_connections() {
         let peers = vec![host("a", KEYS[0], "fd6b:6564:6765::a/128")];
         let members = [("a", "fd6b:6564:6765::a"), ("x", "127.0.0.1")];
-        let plan = plan(&config(), &wished(peers, &members));
+        let plan = plan(&config(), &OWN.parse().unwrap(), &wished(peers, &members));
         assert_eq!(plan.listeners[0].members.len(), 1);
         assert_eq!(plan.problems[0].code, Code::TunOutsideBounds);
     }
 
     #[test]
     fn without_a_tunnel_there_is_none() {
-        assert_eq!(plan(&config(), &Wished::default()), Plan::default());
+        assert_eq!(
+            plan(&config(), &OWN.parse().unwrap(), &Wished::default()),
+            Plan::default()
+        );
     }
 }

@@ -25,7 +25,7 @@ use kedge_host::{
 };
 use kedge_net::clock;
 use kedge_tunnel_device::{echo::Responder, keeper::Keeper};
-use kedge_tunnel_proto::keys::PrivateKey;
+use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -46,7 +46,7 @@ pub(crate) struct Hub {
     pub up_since: Uptime,
     /// What the machine says of itself.
     pub host: enrol::Facts,
-    pub public_key: String,
+    pub public_key: PublicKey,
     pub keeper: Keeper,
     pub plane: DataPlane,
     pub hosts: Hosts,
@@ -83,7 +83,7 @@ impl Hub {
         let private = PrivateKey::from_bytes(*key.expose()).map_err(|e| e.problem())?;
         let store = Store::new(root.state_dir(Role::Gateway));
         let mut hub = Self {
-            public_key: private.public().to_string(),
+            public_key: private.public(),
             keeper: Keeper::new(private),
             plane: DataPlane::new(Limits::default()),
             hosts: Hosts::default(),
@@ -149,7 +149,7 @@ impl Hub {
 
     /// Takes up a desired state.
     pub fn apply(&mut self, wished: &Wished) {
-        self.plan = plan(&self.loaded.config.tunnel, wished);
+        self.plan = plan(&self.loaded.config.tunnel, &self.public_key, wished);
         self.applied = wished.generation;
         info!(
             generation = wished.generation,
@@ -342,7 +342,7 @@ impl Hub {
             boot_id: facts.boot_id.clone(),
             version: facts.version.clone(),
             applied_generation: self.applied,
-            public_key: self.public_key.clone(),
+            public_key: self.public_key.to_string(),
             listen_port: self
                 .keeper
                 .device()

@@ -40,7 +40,7 @@ impl Hub {
         let device = self.keeper.device();
         let mut list = TunnelList {
             device: self.loaded.config.tunnel.interface.clone(),
-            public_key: self.public_key.clone(),
+            public_key: self.public_key.to_string(),
             listen_port: self.loaded.config.tunnel.listen_port,
             ..TunnelList::default()
         };
