@@ -77,7 +77,8 @@ impl Directory {
             own_files: BTreeMap::new(),
             lock: Some(lock),
         };
-        directory.rescan();
+        let read = directory.read();
+        read.map_err(|(path, error)| unusable(&path, &error))?;
         Ok(directory)
     }
 
@@ -93,16 +94,35 @@ impl Directory {
         &self.root
     }
 
-    /// Reads everything again; says whether anything differs.
+    /// Reads everything again; says whether anything differs. While a folder cannot be listed
+    /// everything stays as it was: what is not seen is not gone.
     pub fn rescan(&mut self) -> bool {
         let before = self.objects.clone();
+        if let Err((path, error)) = self.read() {
+            let problem = unlisted(&path, &error);
+            if !self.objects.problems.contains(&problem) {
+                self.objects.problems.push(problem);
+            }
+        }
+        self.objects != before
+    }
+
+    fn read(&mut self) -> Result<(), files::Unlisted> {
+        let users = files::yaml(&self.root, &[OWNED, STATUS])?;
+        let mut own = Vec::new();
+        for top in [OWNED, STATUS] {
+            let base = self.root.join(top);
+            if base.try_exists().map_err(|error| (base.clone(), error))? {
+                own.push((top, files::yaml(&base, &[])?));
+            }
+        }
         let mut problems = Vec::new();
         let mut objects = Objects::default();
-        self.read_own(&mut objects, &mut problems);
-        self.read_users(&mut objects, &mut problems);
+        self.read_own(own, &mut objects, &mut problems);
+        self.read_users(users, &mut objects, &mut problems);
         objects.problems = problems;
         self.objects = objects;
-        self.objects != before
+        Ok(())
     }
 
     /// Carries out the writes in order, on disk first.
@@ -193,11 +213,16 @@ impl Directory {
         path.join(format!("{manager}.yaml"))
     }
 
-    fn read_own(&mut self, objects: &mut Objects, problems: &mut Vec<Problem>) {
+    fn read_own(
+        &mut self,
+        own: Vec<(&str, Vec<PathBuf>)>,
+        objects: &mut Objects,
+        problems: &mut Vec<Problem>,
+    ) {
         let mut texts = BTreeMap::new();
-        for top in [OWNED, STATUS] {
+        for (top, files) in own {
             let base = self.root.join(top);
-            for path in yaml_files(&base, &[]) {
+            for path in files {
                 let Some((key, layer)) = own_key(&base, top, &path) else {
                     problems.push(corrupt(&path, "its path names no object"));
                     continue;
@@ -228,9 +253,14 @@ impl Directory {
         self.own_files = texts;
     }
 
-    fn read_users(&mut self, objects: &mut Objects, problems: &mut Vec<Problem>) {
+    fn read_users(
+        &mut self,
+        files: Vec<PathBuf>,
+        objects: &mut Objects,
+        problems: &mut Vec<Problem>,
+    ) {
         let mut last = std::mem::take(&mut self.user_files);
-        for path in yaml_files(&self.root, &[OWNED, STATUS]) {
+        for path in files {
             let name = path
                 .strip_prefix(&self.root)
                 .unwrap_or(&path)
@@ -333,34 +363,14 @@ impl Directory {
     }
 }
 
-/// The YAML files below `base`, in order, without hidden ones and without these top directories.
-fn yaml_files(base: &Path, without: &[&str]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![(base.to_owned(), 0)];
-    while let Some((directory, depth)) = open.pop() {
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if name.starts_with('.') || (depth == 0 && without.contains(&&*name)) {
-                continue;
-            }
-            if path.is_dir() {
-                if depth < MAX_DEPTH {
-                    open.push((path, depth + 1));
-                }
-            } else if name.ends_with(".yaml") || name.ends_with(".yml") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 fn read_text(path: &Path) -> Result<String, String> {
     let told = |error: io::Error| format!("cannot be read: {error}");
-    let size = fs::metadata(path).map_err(told)?.len();
-    if size > MAX_FILE {
+    let metadata = fs::metadata(path).map_err(told)?;
+    if !metadata.is_file() {
+        // Reading a pipe would wait for ever.
+        return Err("is no file".to_owned());
+    }
+    if metadata.len() > MAX_FILE {
         return Err("is larger than 1 MiB".to_owned());
     }
     let bytes = fs::read(path).map_err(told)?;
@@ -441,6 +451,18 @@ fn unusable(path: &Path, error: &io::Error) -> Problem {
     ))
 }
 
+fn unlisted(path: &Path, error: &io::Error) -> Problem {
+    Problem::new(
+        Code::HostStateCorrupt,
+        format!("{} cannot be listed", path.display()),
+    )
+    .caused_by(error)
+    .consequence("everything stays as it was last read")
+    .fix(Fix::text(
+        "bring the directory back, or restart the manager without it",
+    ))
+}
+
 fn corrupt(path: &Path, what: &str) -> Problem {
     Problem::new(
         Code::HostStateCorrupt,
@@ -459,7 +481,6 @@ pub(super) const OWNED: &str = "owned";
 pub(super) const STATUS: &str = "status";
 const LAST_GOOD: &str = ".last-good";
 const STATUS_MANAGER: &str = "kedge-manager";
-const MAX_DEPTH: usize = 16;
 
 #[cfg(test)]
 mod tests;

@@ -68,6 +68,45 @@ pub fn remove(path: &Path, root: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// A folder that cannot be listed, and why.
+pub type Unlisted = (PathBuf, io::Error);
+
+/// The YAML files below `base`, in order, without hidden ones and without these top directories.
+///
+/// # Errors
+///
+/// A folder cannot be listed: what is in it may still be there.
+pub fn yaml(base: &Path, without: &[&str]) -> Result<Vec<PathBuf>, Unlisted> {
+    let mut found = Vec::new();
+    let mut open = vec![(base.to_owned(), 0)];
+    while let Some((directory, depth)) = open.pop() {
+        let failed = |error| (directory.clone(), error);
+        let entries = match fs::read_dir(&directory) {
+            // Removed between two looks.
+            Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let path = entry.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with('.') || (depth == 0 && without.contains(&&*name)) {
+                continue;
+            }
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() || (kind.is_symlink() && path.is_dir()) {
+                if depth < MAX_DEPTH {
+                    open.push((path, depth + 1));
+                }
+            } else if name.ends_with(".yaml") || name.ends_with(".yml") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 fn prepare(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let directory = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
@@ -91,6 +130,8 @@ fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
+
+const MAX_DEPTH: usize = 16;
 
 #[cfg(test)]
 mod tests {

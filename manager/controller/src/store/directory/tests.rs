@@ -160,3 +160,36 @@ fn a_second_manager_is_refused_and_creation_happens_once() {
     let two = directory.create(&secret, "m", &json!({"a": 2})).unwrap();
     assert_eq!(one, two);
 }
+
+#[test]
+fn what_cannot_be_listed_is_not_gone() {
+    let (root, mut directory) = directory(&[("a.yaml", &tenant("a", ""))]);
+    let write = Write {
+        key: key("a"),
+        layer: Layer::Owned("kedge-enrol".to_owned()),
+        content: Some(json!({"spec": {}})),
+    };
+    directory.write(&[write]).unwrap();
+    let away = root.path().with_extension("away");
+    fs::rename(root.path(), &away).unwrap();
+    assert!(directory.rescan(), "it is told");
+    assert!(!directory.rescan(), "once");
+    let layers = directory.objects().get(&key("a")).unwrap();
+    assert!(layers.user.is_some() && layers.owned.len() == 1);
+    assert_eq!(directory.objects().problems.len(), 1);
+    fs::rename(&away, root.path()).unwrap();
+    assert!(directory.rescan());
+    assert_eq!(directory.objects().problems, []);
+}
+
+#[test]
+fn a_pipe_is_no_file() {
+    let (root, mut directory) = directory(&[]);
+    let made = std::process::Command::new("mkfifo")
+        .arg(root.path().join("p.yaml"))
+        .status();
+    assert!(made.unwrap().success());
+    directory.rescan();
+    let problems = &directory.objects().problems;
+    assert_eq!(problems[0].what, "p.yaml is no file");
+}
