@@ -146,16 +146,17 @@ impl World {
             let tick = TokioInstant::now() + TICK;
             let woken = async {
                 tokio::select! {
-                    () = self.files_changed.notified() => {
-                        // An editor writes in several steps.
-                        sleep(SETTLE).await;
-                        true
-                    }
+                    () = self.files_changed.notified() => true,
                     () = self.dirty.notified() => false,
                 }
             };
             let woken = timeout_at(tick.min(next_rescan), woken).await;
             let files = woken == Ok(true) || TokioInstant::now() >= next_rescan;
+            if woken == Ok(true) {
+                // An editor writes in several steps. Outside of the time limit, which would
+                // forget the word that came just before it.
+                sleep(SETTLE).await;
+            }
             let began = TokioInstant::now();
             let mut state = self.state.lock().await;
             let mut due = woken == Ok(false) || state.stuck.is_some();
