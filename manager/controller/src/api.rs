@@ -11,6 +11,7 @@ mod error;
 mod record;
 mod renew;
 mod report;
+mod seats;
 pub mod serve;
 
 use std::sync::Arc;

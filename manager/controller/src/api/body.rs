@@ -1,4 +1,6 @@
-//! Reads a JSON body whose size and depth are bounded before it is parsed.
+//! Reads a JSON body whose size, depth and time are bounded before it is parsed.
+
+use std::time::Duration;
 
 use axum::{
     body::{Body, Bytes},
@@ -6,6 +8,7 @@ use axum::{
     http::header,
 };
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::error::ApiError;
 
@@ -22,11 +25,12 @@ impl<T: DeserializeOwned, const LIMIT: usize, S: Send + Sync> FromRequest<S> for
         if declared.is_some_and(|length| length > limit) {
             return Err(too_large(LIMIT));
         }
-        let bytes = read(request.into_body(), limit)
+        let bytes = timeout(PATIENCE, read(request.into_body(), limit))
             .await
+            .map_err(|_| ApiError::malformed("the request's body does not arrive"))?
             .ok_or_else(|| too_large(LIMIT))?;
         if depth(&bytes) > MAX_DEPTH {
-            return Err(ApiError::too_large(&format!("{MAX_DEPTH} levels")));
+            return Err(ApiError::too_deep(MAX_DEPTH));
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             let what: String = error.to_string().escape_debug().take(200).collect();
@@ -63,6 +67,8 @@ fn depth(bytes: &[u8]) -> usize {
 }
 
 const MAX_DEPTH: usize = 16;
+/// How long a body may take: a report fits into seconds on any line that carries a tunnel.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Accepts TLS connections and serves the routes on them.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, extract::Request};
 use hyper::body::Incoming;
@@ -10,12 +10,14 @@ use kedge_core::{Code, Fix, Problem};
 use rustls_pki_types::CertificateDer;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 use tracing::debug;
+
+use super::seats::Seats;
 
 /// What routes know of the connection a request came by.
 #[derive(Debug)]
@@ -41,19 +43,26 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
         )
         .caused_by(&error)
         .consequence("the manager does not start")
-        .fix(
-            Fix::text("stop what uses the port, or set `listen` to another one")
+        .fix(match error.kind() {
+            io::ErrorKind::AddrNotAvailable => {
+                Fix::text("set `listen` to an address of this machine").command("ip -br address")
+            }
+            _ => Fix::text("stop what uses the port, or set `listen` to another one")
                 .command("ss -ltnp"),
-        )
+        })
     })
 }
 
 /// Serves connections, for good.
+///
+/// Whoever shows no certificate of ours shares few places with all others of that kind and keeps
+/// none for long, so that strangers never take the places of members.
 pub async fn serve(listener: TcpListener, tls: rustls::ServerConfig, router: Router) {
     let acceptor = TlsAcceptor::from(Arc::new(tls));
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let strangers = Arc::new(Semaphore::new(MAX_STRANGERS));
+    let seats = Arc::new(Seats::new(MAX_MEMBERS, MAX_PER_MEMBER));
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+        let Ok(place) = Arc::clone(&strangers).acquire_owned().await else {
             return;
         };
         let (stream, address) = match listener.accept().await {
@@ -68,10 +77,10 @@ pub async fn serve(listener: TcpListener, tls: rustls::ServerConfig, router: Rou
                 continue;
             }
         };
-        let (acceptor, router) = (acceptor.clone(), router.clone());
+        let (acceptor, router, seats) = (acceptor.clone(), router.clone(), Arc::clone(&seats));
         tokio::spawn(async move {
-            let _place = place;
-            if let Err(error) = connection(acceptor, stream, address, router).await {
+            if let Err(error) = connection(acceptor, stream, address, router, (place, seats)).await
+            {
                 debug!(error = &*error, "a connection ended");
             }
         });
@@ -83,6 +92,7 @@ async fn connection(
     stream: TcpStream,
     address: SocketAddr,
     router: Router,
+    (place, seats): (OwnedSemaphorePermit, Arc<Seats>),
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nodelay(true)?;
     let stream = timeout(HANDSHAKE, acceptor.accept(stream))
@@ -96,21 +106,52 @@ async fn connection(
         exporter,
         certificate: certificate.cloned().map(CertificateDer::into_owned),
     });
+    let seat = connection
+        .certificate
+        .as_ref()
+        .map(|der| seats.take(public_key(der)));
+    let idle = if seat.is_some() { IDLE } else { STRANGER };
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Arc::clone(&connection));
         let mut router = router.clone();
         async move { router.call(request).await }
     });
-    hyper::server::conn::http1::Builder::new()
+    let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(IDLE)
+        .header_read_timeout(idle)
         .max_headers(32)
-        .serve_connection(TokioIo::new(stream), service)
-        .await?;
+        .serve_connection(TokioIo::new(stream), service);
+    let serving = pin!(serving);
+    let Some(seat) = seat else {
+        timeout(STRANGER, serving)
+            .await
+            .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        return Ok(());
+    };
+    drop(place);
+    let mut seat = seat.ok_or_else(|| io::Error::other("every place for members is taken"))?;
+    tokio::select! {
+        served = serving => served?,
+        () = seat.is_wanted() => debug!(%address, "a member opened newer connections"),
+    }
     Ok(())
 }
 
-const MAX_CONNECTIONS: usize = 8192;
+/// What stays the same in every certificate of one identity.
+fn public_key<'a>(certificate: &'a CertificateDer<'_>) -> &'a [u8] {
+    x509_parser::parse_x509_certificate(certificate).map_or(certificate, |(_, parsed)| {
+        parsed.tbs_certificate.subject_pki.raw
+    })
+}
+
+const MAX_STRANGERS: usize = 1024;
+const MAX_MEMBERS: usize = 8192;
+/// A client has two connections, and a third while it renews; some more may be dead without
+/// anybody having noticed.
+const MAX_PER_MEMBER: usize = 8;
 const HANDSHAKE: Duration = Duration::from_secs(10);
-const IDLE: Duration = Duration::from_secs(300);
+/// How long a connection without a certificate may last: enrolment is one request.
+const STRANGER: Duration = Duration::from_secs(60);
+/// A member reports every ten seconds.
+const IDLE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(50);
