@@ -116,12 +116,11 @@ impl Record {
         self.used_by.iter().find(|used| used.key_hash == key_hash)
     }
 
-    /// Whether its time is over.
+    /// Whether its time is over; a record that does not say when is no pass for ever.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires
-            .parse()
-            .is_ok_and(|expires: Timestamp| now >= expires)
+        let expires = self.expires.parse();
+        !expires.is_ok_and(|expires: Timestamp| now < expires)
     }
 
     /// Whether it was used as often as it may be.
@@ -240,6 +239,11 @@ mod tests {
         assert_eq!(all(&objects).values().collect::<Vec<_>>(), [&record]);
         assert_eq!(record.summary(now).state, "usable");
         assert_eq!(record.summary(later).state, "expired");
+        let unreadable = Record {
+            expires: "never".to_owned(),
+            ..record.clone()
+        };
+        assert_eq!(unreadable.summary(now).state, "expired");
         record.used_by.push(Use {
             uid: "u".to_owned(),
             key_hash: "k".to_owned(),

@@ -129,18 +129,23 @@ async fn admit(
         Role::Host => newcomer(world, &state, &token, &request, &csr)?,
         Role::Gateway => instance_newcomer(&state, &token, &request, &csr)?,
     };
-    // Counted before anything is signed: of two racers for the last use one is refused.
+    record::free_tunnel_key(&state, &request.tunnel_key, &member.party)?;
     token.used_by.push(Use {
         uid: member.identity.uid.clone(),
         key_hash: csr.key_hash(),
     });
-    state
-        .store
-        .write(&[token.write()])
-        .map_err(ApiError::unavailable)?;
+    // The record first: what is not counted yet can be asked for again with the same key, but a
+    // use that was counted for a record that was never written would be lost.
+    let key = member.party.key();
+    let before = record::layer(&state, &key);
     match write {
         Entry::Host(name, host) => record::keep_host(&mut state, &name, &host)?,
         Entry::Instances(gateway, all) => record::keep_instances(&mut state, &gateway, all)?,
+    }
+    // Counted before anything is signed: of two racers for the last use one is refused.
+    if let Err(problem) = state.store.write(&[token.write()]) {
+        record::put_back(&mut state, key, before);
+        return Err(ApiError::unavailable(problem));
     }
     state
         .members
@@ -272,11 +277,7 @@ fn newcomer(
     let rules = &tenant.spec.enrollment;
     let wireguard = record::tunnel_key(&request.tunnel_key).unwrap_or_default();
     let hashes = [csr.key_hash(), pki::hash(&wireguard)];
-    if rules
-        .denied
-        .iter()
-        .any(|denied| hashes.contains(&denied.key_hash))
-    {
+    if record::is_banned(state, &token.scope, &hashes) {
         return Err(ApiError::forbidden("the host's key was banned"));
     }
     let bound = token.host_ref.as_ref();
@@ -298,8 +299,23 @@ fn newcomer(
     if in_force.as_ref().is_some_and(|host| !host.spec.is_active()) {
         return Err(ApiError::forbidden("the host is suspended or banned"));
     }
-    let last = in_force.and_then(|host| host.spec.identity);
+    let (last, machine) = in_force.map_or((None, None), |host| {
+        (host.spec.identity, host.spec.host_ref)
+    });
     let identity = identity(world, last, csr, &request.name)?;
+    let is_new = identity.generation == 1;
+    let elsewhere = match (&machine, &bound) {
+        (Some(machine), Some(bound)) => machine != bound,
+        // A name is the newcomer's choice: it must not make it the machine an admin had in mind.
+        (Some(_), None) => is_new,
+        (None, _) => false,
+    };
+    if elsewhere {
+        return Err(refused(
+            Code::EnrolTokenScope,
+            "the record stands for a machine that the token is not bound to",
+        ));
+    }
     let others = state.members.values().filter(|member| match &member.party {
         Party::Host(other) => other.namespace == name.namespace && *other != name,
         Party::Instance(..) => false,
@@ -328,7 +344,8 @@ fn newcomer(
     host.metadata.labels.clone_from(&rules.host_labels);
     host.spec.tenant.clone_from(&token.scope);
     host.spec.identity = Some(identity.clone());
-    host.spec.host_ref = bound;
+    // Bound once: a token that names no machine does not free it.
+    host.spec.host_ref = bound.or(host.spec.host_ref);
     host.spec.tunnel.public_keys = vec![request.tunnel_key.clone()];
     let member = Member {
         party: Party::Host(name.clone()),

@@ -1,6 +1,6 @@
 //! The records of the enrolled: what the agent API itself writes.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{extract::State, http::StatusCode};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -10,12 +10,12 @@ use kedge_control::{
 };
 use kedge_core::{Code, Problem};
 use kedge_crd::{
-    EdgeGateway, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, ObjectMeta, Resource, gateway::Instance,
-    host::Identity,
+    EdgeGateway, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, ObjectMeta, Resource, Tenant, TenantSpec,
+    gateway::Instance, host::Identity,
 };
 use serde::de::DeserializeOwned;
-use serde_json::json;
-use tracing::info;
+use serde_json::{Value, json};
+use tracing::{info, warn};
 
 use super::{access::Caller, error::ApiError};
 use crate::{
@@ -197,16 +197,80 @@ pub fn tunnel_key(text: &str) -> Option<[u8; 32]> {
     (length == 32 && key != [0; 32] && text.len() == 44).then_some(key)
 }
 
-fn kept<T: DeserializeOwned>(state: &world::State, key: &ObjectKey) -> Option<T> {
-    let content = state.store.objects().owned(key, managers::ENROL)?;
-    serde_json::from_value(content.clone()).ok()
+/// Refuses a WireGuard key that another host or gateway instance has: a gateway tells its peers
+/// apart by nothing else, so whoever could name another's key could cut it off.
+///
+/// # Errors
+///
+/// Another has it.
+pub fn free_tunnel_key(state: &world::State, key: &str, party: &Party) -> Result<(), ApiError> {
+    let mut gateways = BTreeSet::new();
+    let taken = state
+        .members
+        .values()
+        .any(|member| match (&member.party, party) {
+            (Party::Host(name), own) => {
+                let is_other = member.party != *own;
+                is_other
+                    && host(state, name)
+                        .spec
+                        .tunnel
+                        .public_keys
+                        .iter()
+                        .any(|k| k == key)
+            }
+            (Party::Instance(gateway, _), own) => {
+                gateways.insert(gateway)
+                    && instances(state, gateway).iter().any(|instance| {
+                        let it = Party::Instance(gateway.clone(), instance.name.clone());
+                        it != *own && instance.public_keys.iter().any(|k| k == key)
+                    })
+            }
+        });
+    if taken {
+        return Err(ApiError::conflict(
+            Code::ApiConflict,
+            "the tunnel key belongs to another host or gateway",
+        ));
+    }
+    Ok(())
 }
 
-fn write(
-    state: &mut world::State,
-    key: ObjectKey,
-    content: serde_json::Value,
-) -> Result<(), ApiError> {
+/// Whether the tenant banned one of these keys.
+#[must_use]
+pub fn is_banned(state: &world::State, tenant: &str, hashes: &[String]) -> bool {
+    let key = crate::snapshot::key::<TenantSpec>(&Name::new("", tenant));
+    let layers = state.store.objects().get(&key);
+    let tenant: Option<Tenant> = layers.and_then(|layers| layers.as_written());
+    tenant.is_some_and(|tenant| {
+        let mut denied = tenant.spec.enrollment.denied.iter();
+        denied.any(|denied| hashes.contains(&denied.key_hash))
+    })
+}
+
+/// What the agent API keeps of an object, as it is written.
+#[must_use]
+pub fn layer(state: &world::State, key: &ObjectKey) -> Option<Value> {
+    state.store.objects().owned(key, managers::ENROL).cloned()
+}
+
+/// Undoes a write, as far as the disk lets it: [`layer`] was there before.
+pub fn put_back(state: &mut world::State, key: ObjectKey, before: Option<Value>) {
+    let write = Write {
+        key,
+        layer: Layer::Owned(managers::ENROL.to_owned()),
+        content: before,
+    };
+    if let Err(problem) = state.store.write(&[write]) {
+        warn!(code = %problem.code, %problem, "a record of nobody stays behind");
+    }
+}
+
+fn kept<T: DeserializeOwned>(state: &world::State, key: &ObjectKey) -> Option<T> {
+    serde_json::from_value(layer(state, key)?).ok()
+}
+
+fn write(state: &mut world::State, key: ObjectKey, content: Value) -> Result<(), ApiError> {
     let layer = Layer::Owned(managers::ENROL.to_owned());
     let content = Some(content);
     let write = Write {

@@ -70,6 +70,11 @@ fn host(
         }
         let mut host = record::host(state, name);
         if host.spec.tunnel.public_keys.first() != Some(&key) {
+            record::free_tunnel_key(state, &key, &Party::Host(name.clone()))?;
+            let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
+            if record::is_banned(state, &host.spec.tenant, hash.as_slice()) {
+                return Err(ApiError::forbidden("the host's key was banned"));
+            }
             host.spec.tunnel.public_keys = vec![key];
             record::keep_host(state, name, &host)?;
             info!(host = %name, "a host has another tunnel key");
@@ -106,6 +111,8 @@ fn instance(
         let mut changed = false;
         for own in all.iter_mut().filter(|instance| instance.name == key.1) {
             if own.public_keys.first() != Some(&report.public_key) {
+                let party = Party::Instance(key.0.clone(), key.1.clone());
+                record::free_tunnel_key(state, &report.public_key, &party)?;
                 own.public_keys = vec![report.public_key.clone()];
                 changed = true;
             }

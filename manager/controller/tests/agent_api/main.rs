@@ -14,4 +14,5 @@ mod flow;
 mod identity;
 mod site;
 mod start;
+mod takeover;
 mod wire;

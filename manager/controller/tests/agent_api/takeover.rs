@@ -1,0 +1,156 @@
+//! What belongs to one member cannot be taken by another.
+
+use hyper::{Method, StatusCode};
+use kedge_control::{enrol::EnrolRequest, identity::Role, local::TokenRequest};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+
+use crate::{
+    site::{Site, eventually, host_token, wireguard_key},
+    wire::{Wire, identity_key},
+};
+
+const ENROL: &str = "/kedge/v1/enrol";
+
+fn code(answer: &(StatusCode, Value)) -> (u16, &str) {
+    (
+        answer.0.as_u16(),
+        answer.1["code"].as_str().unwrap_or_default(),
+    )
+}
+
+async fn enrol(site: &Site, token: TokenRequest, name: &str) -> (String, KeyPair) {
+    let (token, key) = (site.token(token).await, identity_key());
+    let mut wire = Wire::open(site, None).await.unwrap();
+    let request = wire.enrolment(name, &key, &token);
+    let answer = wire.post(ENROL, &request).await;
+    assert_eq!(answer.0, StatusCode::CREATED, "{}", answer.1);
+    let certificate = answer.1["certificate"].as_str().unwrap().to_owned();
+    (certificate, key)
+}
+
+fn gateway_token() -> TokenRequest {
+    TokenRequest {
+        role: Role::Gateway,
+        tenant: None,
+        gateway: Some("gw".to_owned()),
+        ..host_token(None)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_takes_the_tunnel_key_of_another() {
+    let site = Site::start().await;
+    enrol(&site, host_token(None), "victim").await;
+    enrol(&site, gateway_token(), "gw-0").await;
+    let (certificate, key) = enrol(&site, host_token(None), "attacker").await;
+    let mut wire = Wire::open(&site, Some((&certificate, &key))).await.unwrap();
+    let own = "/kedge/v1/tenants/store-014/hosts/attacker";
+    let report = |key: &str| {
+        let report = json!({"bootID": "b", "machineID": "m", "version": "v",
+            "appliedGeneration": 0, "tunnel": {"publicKey": wireguard_key(key)}});
+        report.to_string().into_bytes()
+    };
+    for theirs in ["victim", "gw-0"] {
+        let answer = wire.send(Method::PATCH, own, report(theirs)).await;
+        assert_eq!(code(&answer), (409, "KEDGE-API-0005"), "{theirs}");
+    }
+    for mine in ["attacker", "rotated", "attacker"] {
+        let answer = wire.send(Method::PATCH, own, report(mine)).await;
+        assert_eq!(answer.0, StatusCode::OK, "{mine}");
+    }
+
+    let mut stranger = Wire::open(&site, None).await.unwrap();
+    for token in [host_token(None), gateway_token()] {
+        let token = site.token(token).await;
+        for theirs in ["victim", "gw-0"] {
+            let request = EnrolRequest {
+                tunnel_key: wireguard_key(theirs),
+                ..stranger.enrolment("newcomer", &identity_key(), &token)
+            };
+            let answer = stranger.post(ENROL, &request).await;
+            assert_eq!(code(&answer), (409, "KEDGE-API-0005"), "{theirs}");
+        }
+        let list = site.get("/v1/tokens").await;
+        let mut items = list["items"].as_array().unwrap().iter();
+        let item = items.find(|item| item["id"] == token.id()).unwrap();
+        assert_eq!(item["uses"], 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_use_is_not_lost_when_the_record_cannot_be_written() {
+    let site = Site::start().await;
+    let token = site.token(host_token(None)).await;
+    let blocked = site
+        .objects()
+        .join("owned/kedge.dev/EdgeHost/store-014/edge-a");
+    std::fs::create_dir_all(blocked.parent().unwrap()).unwrap();
+    std::fs::write(&blocked, "in the way").unwrap();
+    let mut wire = Wire::open(&site, None).await.unwrap();
+    let request = wire.enrolment("edge-a", &identity_key(), &token);
+    let answer = wire.post(ENROL, &request).await;
+    assert_eq!(answer.0, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.1);
+    std::fs::remove_file(&blocked).unwrap();
+    let answer = wire.post(ENROL, &request).await;
+    assert_eq!(answer.0, StatusCode::CREATED, "{}", answer.1);
+    assert_eq!(site.get("/v1/tokens").await["items"][0]["uses"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_keeps_the_machine_it_is_bound_to() {
+    let site = Site::start().await;
+    let bound = host_token(Some("edge-a"));
+    let (first, key) = (site.token(bound.clone()).await, identity_key());
+    let mut wire = Wire::open(&site, None).await.unwrap();
+    let answer = wire
+        .post(ENROL, &wire.enrolment("edge-a", &key, &first))
+        .await;
+    assert_eq!(answer.0, StatusCode::CREATED, "{}", answer.1);
+    let machine = async || {
+        let hosts = site.get("/v1/fleet/hosts").await;
+        let mut items = hosts["items"].as_array().unwrap().iter();
+        let host = items.find(|item| item["name"] == "edge-a").unwrap();
+        host["hostRef"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(machine().await, "ElementalHost/edge-a");
+    // Another machine's token does not move it, and one that names none does not free it.
+    let other = site.token(host_token(Some("edge-b"))).await;
+    let answer = wire
+        .post(ENROL, &wire.enrolment("edge-a", &key, &other))
+        .await;
+    assert_eq!(code(&answer), (403, "KEDGE-ENR-0006"));
+    let unbound = site.token(host_token(None)).await;
+    let answer = wire
+        .post(ENROL, &wire.enrolment("edge-a", &key, &unbound))
+        .await;
+    assert_eq!(answer.0, StatusCode::CREATED, "{}", answer.1);
+    assert_eq!(machine().await, "ElementalHost/edge-a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_made_for_a_machine_wants_a_token_for_that_machine() {
+    let site = Site::start().await;
+    let record = "apiVersion: kedge.dev/v1alpha1\nkind: EdgeHost\nmetadata: {name: edge-a, \
+        namespace: store-014}\nspec:\n  tenant: store-014\n  hostRef: {apiGroup: \
+        infrastructure.cluster.x-k8s.io, kind: ElementalHost, name: edge-a}\n";
+    std::fs::write(site.objects().join("edge-a.yaml"), record).unwrap();
+    eventually("the record is read", async || {
+        let hosts = site.get("/v1/fleet/hosts").await;
+        (!hosts["items"].as_array().unwrap().is_empty()).then_some(())
+    })
+    .await;
+    let mut wire = Wire::open(&site, None).await.unwrap();
+    let key = identity_key();
+    for (token, status) in [
+        (host_token(None), StatusCode::FORBIDDEN),
+        (host_token(Some("edge-b")), StatusCode::FORBIDDEN),
+        (host_token(Some("edge-a")), StatusCode::CREATED),
+    ] {
+        let token = site.token(token).await;
+        let answer = wire
+            .post(ENROL, &wire.enrolment("edge-a", &key, &token))
+            .await;
+        assert_eq!(answer.0, status, "{}", answer.1);
+    }
+}
