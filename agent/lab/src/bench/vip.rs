@@ -59,7 +59,9 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         .map(|series| series.missed_ticks)
         .sum();
     let mut notes = vec![
-        "A probe per millisecond; ratio is the peer's median over ours, not below 1 ms.".to_owned(),
+        "A probe per millisecond; faults are spread evenly over the advertisement interval; ratio is \
+         the peer's median over ours, not below 1 ms."
+            .to_owned(),
         "keepalived runs with priorities 150/140/130, Kedge with 254/223/192; part of a ratio is \
          the smaller skew."
             .to_owned(),
