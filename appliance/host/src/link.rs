@@ -316,15 +316,20 @@ async fn keep_following<C: Desired>(
     tell: &Teller,
 ) {
     let mut backoff = Backoff::new(FIRST_RETRY, patience.retry);
+    // A generation says nothing across a failure: the manager may be another one, or have come
+    // back from a backup, or hold another record of this host, and count anew. So what is known
+    // is asked for once more as if it were not.
+    let mut sure = false;
     loop {
         become_member(client, patience, tell).await;
-        let have = publish
-            .borrow()
-            .as_ref()
-            .map(|desired| desired.generation());
+        let known = publish.borrow().clone();
+        let have = known.as_ref().filter(|_| sure);
+        let have = have.map(|desired| desired.generation());
         let asked = Instant::now();
-        match client.config::<C>(have, patience.wait).await {
-            Ok(Some(desired)) if Some(desired.generation()) != have => {
+        let answer = client.config::<C>(have, patience.wait).await;
+        sure = answer.is_ok();
+        match answer {
+            Ok(Some(desired)) if !known.is_some_and(|known| same(&*known, &desired)) => {
                 backoff.reset();
                 info!(generation = desired.generation(), "desired state");
                 tell.answered(format!("generation {} arrived", desired.generation()));
@@ -335,8 +340,10 @@ async fn keep_following<C: Desired>(
             Ok(_) => {
                 backoff.reset();
                 tell.answered("the desired state is unchanged");
-                // A manager that does not wait must not be asked without a pause.
-                sleep_until(asked + patience.wait.min(LEAST_WAIT)).await;
+                if have.is_some() {
+                    // A manager that does not wait must not be asked without a pause.
+                    sleep_until(asked + patience.wait.min(LEAST_WAIT)).await;
+                }
             }
             Err(error) => {
                 tell.failed(&error);
@@ -344,6 +351,12 @@ async fn keep_following<C: Desired>(
             }
         }
     }
+}
+
+/// Whether two desired states are the same in every word.
+fn same<C: Desired>(one: &C, other: &C) -> bool {
+    let text = |desired: &C| serde_json::to_vec(desired).ok();
+    one.generation() == other.generation() && text(one) == text(other)
 }
 
 const STATE: &str = "desired";

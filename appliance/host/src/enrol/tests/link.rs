@@ -94,6 +94,32 @@ async fn a_link_enrols_reports_follows_and_remembers() {
 }
 
 #[tokio::test]
+async fn a_manager_that_counts_anew_is_heard_all_the_same() {
+    let manager = Manager::start(Shown::default()).await;
+    let host = Host::new(manager.address.port(), &manager.token);
+    let mtu = |link: &HostLink| {
+        let desired = link.desired().borrow().clone();
+        desired.and_then(|desired| Some(desired.tunnel.as_ref()?.mtu))
+    };
+    let kept = link(&host);
+    eventually("the first words", || mtu(&kept) == Some(1420)).await;
+    let store = Store::new(host.state());
+    eventually("the disk", || {
+        store.load::<HostConfig>("desired").value.is_some()
+    })
+    .await;
+    drop(kept);
+    // The record was made anew, or the manager's directory came from a backup.
+    manager.mood(|mood| mood.mtu = 1400);
+    let again = link(&host);
+    assert_eq!((generation(&again), mtu(&again)), (Some(1), Some(1420)));
+    eventually("other words of the same generation", || {
+        mtu(&again) == Some(1400)
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_manager_that_does_not_wait_is_asked_with_pauses() {
     let manager = Manager::start(Shown::default()).await;
     let host = Host::new(manager.address.port(), &manager.token);

@@ -48,6 +48,8 @@ pub(super) struct Mood {
     pub(super) role: Role,
     /// The generation of the desired state.
     pub(super) generation: u64,
+    /// What it says.
+    pub(super) mtu: u16,
 }
 
 /// How the manager shows itself.
@@ -125,6 +127,7 @@ impl Manager {
                 forgets: false,
                 role: Role::Host,
                 generation: 1,
+                mtu: 1420,
             }),
             log: Mutex::default(),
             identity: Mutex::default(),
@@ -292,14 +295,20 @@ async fn report(State(db): Db, ConnectInfo(who): Who, body: String) -> Response 
 
 async fn config(State(db): Db, ConnectInfo(who): Who, headers: HeaderMap) -> Response {
     assert!(who.certified);
-    let generation = db.mood.lock().unwrap().generation;
+    let Mood {
+        generation, mtu, ..
+    } = db.mood.lock().unwrap().clone();
     let known = headers.get(header::IF_NONE_MATCH);
     let known = known.map(|etag| etag.to_str().unwrap().to_owned());
     db.note(format!("config {known:?}"));
     if known == Some(format!("\"{generation}\"")) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
-    Json(serde_json::json!({ "generation": generation, "caBundle": db.ca_pem })).into_response()
+    let tunnel = serde_json::json!({ "addresses": [], "mtu": mtu, "peers": [] });
+    let config = serde_json::json!({
+        "generation": generation, "tunnel": tunnel, "caBundle": db.ca_pem
+    });
+    Json(config).into_response()
 }
 
 impl Shared {
