@@ -247,8 +247,10 @@ impl Client {
         let enrolled = self.certified(connection, ENROL, &request).await?;
         let record = Record::of(enrolled, token.id(), settings.role)?;
         tracing::info!(record = %record.path, token = token.id(), "enrolled");
-        self.keep(record);
-        token::forget(settings.token_file.as_deref(), self.shared.store.dir());
+        // With the record in memory only, the next start needs the token to get the same identity.
+        if self.keep(record) {
+            token::forget(settings.token_file.as_deref(), self.shared.store.dir());
+        }
         Ok(())
     }
 
@@ -394,10 +396,12 @@ impl Client {
         result
     }
 
-    fn keep(&self, record: Record) {
-        if let Err(error) = self.shared.store.save(RECORD, &record) {
+    /// Goes on with another record; says whether it is on the disk.
+    fn keep(&self, record: Record) -> bool {
+        let saved = self.shared.store.save(RECORD, &record);
+        if let Err(error) = &saved {
             tracing::warn!(
-                error = &error as &dyn std::error::Error,
+                error = error as &dyn std::error::Error,
                 "the identity is kept in memory only"
             );
         }
@@ -405,6 +409,7 @@ impl Client {
             record: Some(Arc::new(record)),
             void: false,
         };
+        saved.is_ok()
     }
 
     fn enrolled(&self) -> Result<Arc<Record>, ClientError> {

@@ -122,7 +122,8 @@ impl Store {
     /// A file could not be removed.
     pub fn remove(&self, name: &str) -> Result<(), NotPersisted> {
         self.memory().remove(name);
-        for path in [self.current(name), self.previous(name)] {
+        // The other generation first: alone it would count as the value.
+        for path in [self.previous(name), self.current(name)] {
             match fs::remove_file(&path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     return Err(NotPersisted { path, source });
