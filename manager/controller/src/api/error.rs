@@ -58,12 +58,22 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, problem)
     }
 
-    /// The body is too large or too deep.
+    /// The body is too large.
     pub fn too_large(limit: &str) -> Self {
-        let problem = Problem::new(
-            Code::ApiTooLarge,
-            format!("the request's body is larger than {limit}"),
-        );
+        Self::beyond(format!("the request's body is larger than {limit}"))
+    }
+
+    /// The body is too deep.
+    pub fn too_deep(levels: usize) -> Self {
+        Self::beyond(format!(
+            "the request's body nests deeper than {levels} levels"
+        ))
+    }
+
+    fn beyond(what: String) -> Self {
+        let problem = Problem::new(Code::ApiTooLarge, what)
+            .consequence("nothing of it was read")
+            .fix(Fix::text("send less: no Kedge host comes near the limit"));
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, problem)
     }
 

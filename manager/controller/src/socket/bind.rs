@@ -20,8 +20,12 @@ use tokio::net::UnixListener;
 /// Another manager serves it, or the file system refuses.
 pub fn bind(path: &Path) -> Result<UnixListener, Problem> {
     let refused = |error: io::Error| {
+        let code = match error.kind() {
+            io::ErrorKind::PermissionDenied => Code::HostSocketPermission,
+            _ => Code::HostStateNotPersisted,
+        };
         Problem::new(
-            Code::HostSocketInUse,
+            code,
             format!("the control socket {} cannot be opened", path.display()),
         )
         .caused_by(&error)

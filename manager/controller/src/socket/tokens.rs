@@ -86,11 +86,11 @@ pub async fn create(
     let uses = request.max_uses.unwrap_or(1);
     if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
         let what = format!("a token lives 1 to {MAX_TTL_SECONDS} seconds, not {ttl}");
-        return Err(Refusal::unprocessable(Code::ConfigOutOfRange, what));
+        return Err(out_of_range(what, "--ttl 1h"));
     }
     if !(1..=MAX_USES).contains(&uses) {
         let what = format!("a token is used 1 to {MAX_USES} times, not {uses}");
-        return Err(Refusal::unprocessable(Code::ConfigOutOfRange, what));
+        return Err(out_of_range(what, "--uses 1"));
     }
     let now = world.clock.timestamp();
     let ttl = SignedDuration::from_secs(i64::try_from(ttl).unwrap_or(i64::MAX));
@@ -118,6 +118,12 @@ pub async fn create(
     );
     let token = token.expose();
     Ok(Answer(StatusCode::CREATED, TokenCreated { token, summary }))
+}
+
+fn out_of_range(what: String, example: &str) -> Refusal {
+    let Refusal(status, problem) = Refusal::unprocessable(Code::ConfigOutOfRange, what);
+    let fix = Fix::text("ask for a value within the range").command(example);
+    Refusal(status, problem.fix(fix))
 }
 
 fn missing(kind: &str, name: &str) -> Refusal {
