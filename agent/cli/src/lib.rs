@@ -23,6 +23,7 @@ pub mod roles;
 pub mod show;
 pub mod style;
 pub mod table;
+mod usage;
 
 use std::{io, process::ExitCode};
 
@@ -63,13 +64,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors and go to stdout; clap knows which is which.
-            let _ = error.print();
-            return match error.exit_code() {
-                0 => Exit::Ok,
-                _ => Exit::Usage,
-            }
-            .into();
+            return usage::tell(&error, std::env::args_os().skip(1)).into();
         }
     };
     let kind = match cli.command {

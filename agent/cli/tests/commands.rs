@@ -254,6 +254,13 @@ fn what_cannot_be_understood_is_exit_2_and_a_hint() {
     let ran = kedge(root.path(), &["staus"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("'status'"), "{}", ran.err);
+    assert!(ran.err.contains("KEDGE-SYS-0002"), "{}", ran.err);
+    let ran = kedge(root.path(), &["staus", "-o", "json"]);
+    assert_eq!((ran.code, ran.err.as_str()), (2, ""));
+    let json: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(json["kind"], "Problem");
+    assert_eq!(json["code"], "KEDGE-SYS-0002");
+    assert_eq!(json["what"], "unrecognized subcommand 'staus'");
     assert_eq!(kedge(root.path(), &["vip", "show", ".."]).code, 2);
     assert_eq!(kedge(root.path(), &["status", "--timeout", "5"]).code, 2);
     assert_eq!(kedge(root.path(), &["token", "create"]).code, 2);
