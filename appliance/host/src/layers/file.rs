@@ -226,7 +226,9 @@ pub(super) fn words(expected: &str) -> &str {
         "bool" | "boolean" | "a boolean" => "`true` or `false`",
         "mapping start" | "a map" => "a map of names and values (`name: value`)",
         "sequence start" | "a sequence" => "a list, such as `[a, b]`,",
-        "string scalar" => "a text",
+        "string scalar" | "a string" => "a text",
+        "socket address" => "an address and a port, such as `127.0.0.1:9443`,",
+        "IP address" => "an IP address",
         other => other,
     }
 }

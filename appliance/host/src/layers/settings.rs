@@ -123,10 +123,13 @@ impl Setting {
                 };
                 (format!("unknown value `{}`", variant.escape_debug()), fix)
             }
-            Kind::InvalidType(actual, expected) => (
-                format!("found {actual} where {} belongs", file::words(expected)),
-                "write a value the key allows".to_owned(),
-            ),
+            Kind::InvalidType(actual, expected) => {
+                let found = actual.to_string();
+                let found = found.replace("unsigned int", "number");
+                let found = found.replace("signed int", "number");
+                let what = format!("found {found} where {} belongs", file::words(expected));
+                (what, "write a value the key allows".to_owned())
+            }
             kind => (
                 file::plain(&kind.to_string()),
                 "write a value the key allows".to_owned(),
