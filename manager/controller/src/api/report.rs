@@ -1,6 +1,6 @@
 //! Reports: what hosts and gateways tell of themselves.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use axum::{
     Json,
@@ -96,7 +96,7 @@ fn instance(
     world: &World,
     state: &mut world::State,
     key: (Name, String),
-    report: GatewayReport,
+    mut report: GatewayReport,
 ) -> Result<Json<ReportAnswer>, ApiError> {
     if report.problems.len() > MAX_ITEMS {
         return Err(ApiError::too_large(&format!("{MAX_ITEMS} problems")));
@@ -123,6 +123,15 @@ fn instance(
             world.touch();
         }
     }
+    // A gateway speaks for its own peers: what it says of others' hosts is not heard.
+    let own = state.plan.gateways.get(&key);
+    let own = own.and_then(|config| config.tunnel.as_ref());
+    let own: BTreeSet<&str> = own
+        .into_iter()
+        .flat_map(|tunnel| &tunnel.peers)
+        .map(|peer| peer.name.as_str())
+        .collect();
+    report.peers.retain(|peer| own.contains(peer.name.as_str()));
     if state.tracker.gateway_report(&key, report, Instant::now()) {
         world.touch();
     }

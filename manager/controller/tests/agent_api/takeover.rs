@@ -2,6 +2,7 @@
 
 use hyper::{Method, StatusCode};
 use kedge_control::{enrol::EnrolRequest, identity::Role, local::TokenRequest};
+use kedge_manager_controller::store::Name;
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 
@@ -152,5 +153,60 @@ async fn a_record_made_for_a_machine_wants_a_token_for_that_machine() {
             .post(ENROL, &wire.enrolment("edge-a", &key, &token))
             .await;
         assert_eq!(answer.0, status, "{}", answer.1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_speaks_for_its_own_hosts_only() {
+    let site = Site::start().await;
+    let (certificate, key) = enrol(&site, host_token(Some("edge-a")), "edge-a").await;
+    let mut host = Wire::open(&site, Some((&certificate, &key))).await.unwrap();
+    let words = json!({"bootID": "b", "machineID": "m", "version": "v", "appliedGeneration": 0});
+    let path = "/kedge/v1/tenants/store-014/hosts/edge-a";
+    let answer = host
+        .send(Method::PATCH, path, words.to_string().into_bytes())
+        .await;
+    assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
+    let foreign = "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\n\
+        metadata: {name: other, namespace: kedge-system}\n";
+    std::fs::write(site.objects().join("other.yaml"), foreign).unwrap();
+    let token = eventually("the gateway is read", async || {
+        let request = TokenRequest {
+            gateway: Some("other".to_owned()),
+            ..gateway_token()
+        };
+        let body = serde_json::to_value(request).unwrap();
+        let (status, _) = site.ask(Method::POST, "/v1/tokens", body).await;
+        (status == StatusCode::CREATED).then(|| TokenRequest {
+            gateway: Some("other".to_owned()),
+            ..gateway_token()
+        })
+    })
+    .await;
+    for (token, doubts) in [(token, false), (gateway_token(), true)] {
+        let gateway = token.gateway.clone().unwrap();
+        let (certificate, key) = enrol(&site, token, &format!("{gateway}-0")).await;
+        let mut wire = Wire::open(&site, Some((&certificate, &key))).await.unwrap();
+        let path = format!("/kedge/v1/gateways/kedge-system.{gateway}/instances/{gateway}-0");
+        // Planned, so that its peers are known.
+        let config = format!("{path}/config");
+        let planned = wire.send(Method::GET, &config, Vec::new()).await;
+        assert_eq!(planned.0, StatusCode::OK, "{}", planned.1);
+        for alive in [true, false] {
+            let report = json!({"bootID": "b", "version": "v", "appliedGeneration": 0,
+                "publicKey": wireguard_key(&format!("{gateway}-0")), "listenPort": 1,
+                "peers": [{"name": "store-014/edge-a", "alive": alive, "since": ""}]});
+            let answer = wire
+                .send(Method::PATCH, &path, report.to_string().into_bytes())
+                .await;
+            assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
+        }
+        let world = &site.manager.as_ref().unwrap().world;
+        let doubted = world
+            .state()
+            .await
+            .tracker
+            .is_doubted(&Name::new("store-014", "edge-a"));
+        assert_eq!(doubted, doubts, "{gateway}");
     }
 }
