@@ -11,7 +11,7 @@ use kedge_control::document::{Document, Kind};
 use kedge_core::{Coded, Problem};
 use serde::{Deserialize, Serialize};
 
-use crate::{cli::Output, columns::columns, stage::Stage};
+use crate::{cli::Output, columns::columns, preflight, stage::Stage};
 
 pub use self::stats::Samples;
 
@@ -103,6 +103,9 @@ pub struct Row {
 
 /// Runs a bench and returns its result as text in the wanted form.
 pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Problem> {
+    match args.name {
+        BenchName::Vip => preflight::check(&preflight::BENCH_VIP)?,
+    }
     let stage = Stage::new(output).map_err(|err| err.problem())?;
     match args.name {
         BenchName::Vip => vip::run(args, &stage).map_err(|err| err.problem()),

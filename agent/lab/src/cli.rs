@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::{
     bench::{self, BenchArgs},
     demo::{self, DemoArgs},
+    preflight,
     stage::Stage,
     standing::{self, LabChange, NodeArgs, Request, ShellArgs, UpArgs},
 };
@@ -70,12 +71,14 @@ pub fn run(command: LabCommand, output: Output) -> Result<Exit, Problem> {
     require_root()?;
     match command {
         LabCommand::Demo(args) => {
+            preflight::check(&preflight::DEMO)?;
             let stage = Stage::new(output).map_err(|err| err.problem())?;
             let result = demo::run(&args, &stage)?;
             let (table, ok) = (format!("\n{}", result.table()), result.ok);
             finish(&result.document(), &table, ok, output)
         }
         LabCommand::Up(args) => {
+            preflight::check(&preflight::DEMO)?;
             let stage = Stage::new(output).map_err(|err| err.problem())?;
             changed(standing::up(&args, &stage)?, output)
         }

@@ -100,6 +100,12 @@ impl Coded for LabError {
                 Problem::new(Code::LabToolMissing, format!("{program} is not installed"))
                     .fix(Fix::text("install the program and start again"))
             }
+            Self::Interrupted => {
+                return Problem::new(Code::LabStepFailed, self.to_string())
+                    .evidence("SIGINT or SIGTERM")
+                    .consequence("the lab was taken down before it was done")
+                    .fix(Fix::text("start it again"));
+            }
             Self::Busy(seen) => {
                 return Problem::new(Code::LabBusy, self.to_string())
                     .evidence(seen.clone())

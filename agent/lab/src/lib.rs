@@ -25,6 +25,7 @@ mod columns;
 pub mod demo;
 pub mod error;
 pub mod lab;
+mod preflight;
 pub mod probe;
 pub mod prober;
 pub mod process;

@@ -5,8 +5,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use kedge_net::nft;
-
 use super::{
     BenchArgs, BenchResult, Row, Samples,
     host::{ADVERT, Fault, Lan, Sample, System},
@@ -291,7 +289,6 @@ impl Fault {
 }
 
 fn keepalived_version() -> Result<String, LabError> {
-    nft::version()?;
     let output = std::process::Command::new("keepalived")
         .arg("--version")
         .output();
