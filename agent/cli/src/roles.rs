@@ -62,6 +62,11 @@ pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
             &app.root.socket(Role::Manager),
         )
     };
+    // Every host keeps connections open, and the store needs descriptors besides.
+    if let Err(error) = kedge_net::limits::raise_descriptors() {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, "the number of descriptors stays low");
+    }
     let role = kedge_manager_controller::run(options);
     until_told(&runtime("manager", PLANNING)?, role)
 }
