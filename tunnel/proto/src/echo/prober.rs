@@ -184,12 +184,12 @@ impl Prober {
         self.report.answered += 1;
         self.report.misses = 0;
         self.report.last_answer = Some(now);
-        self.report.rtt = Some(
-            self.report
-                .rtt
-                .map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8),
-        );
-        if self.report.up != Some(true) {
+        if self.report.up == Some(true) {
+            let smoothed = self.report.rtt.map_or(rtt, |known| (known * 7 + rtt) / 8);
+            self.report.rtt = Some(smoothed);
+        } else {
+            // The first probe may have waited for a handshake: its time says nothing of the path.
+            self.report.rtt = None;
             self.report.up = Some(true);
             self.outputs.push_back(Output::Up { rtt });
         }

@@ -134,6 +134,20 @@ fn a_lost_probe_is_asked_again_at_once_and_two_losses_are_no_verdict() {
 }
 
 #[test]
+fn the_wait_for_a_handshake_is_no_round_trip() {
+    let mut prober = Prober::new(Config::default(), 1, at(0));
+    // The first probe waits 400 ms for keys, the path itself takes 20.
+    let answer_after = |sent: u64| Some(if sent == 0 { 400 } else { 20 });
+    run(&mut prober, 0, 900, answer_after);
+    assert_eq!(
+        (prober.report().up, prober.report().rtt),
+        (Some(true), None)
+    );
+    run(&mut prober, 900, 2_000, answer_after);
+    assert_eq!(prober.report().rtt, Some(Duration::from_millis(20)));
+}
+
+#[test]
 fn a_late_answer_is_still_a_sign_of_life() {
     let mut prober = Prober::new(Config::default(), 1, at(0));
     prober.handle_timeout(at(0));
