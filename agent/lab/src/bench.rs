@@ -11,7 +11,7 @@ use kedge_control::document::{Document, Kind};
 use kedge_core::{Coded, Problem};
 use serde::{Deserialize, Serialize};
 
-use crate::{cli::Output, columns::columns, preflight, stage::Stage};
+use crate::{columns::columns, output::Output, preflight, stage::Stage};
 
 pub use self::stats::Samples;
 

@@ -4,7 +4,6 @@ use std::{
     fs,
     io::{self, Write},
     os::unix::fs::MetadataExt,
-    process::ExitCode,
 };
 
 use clap::Subcommand;
@@ -14,31 +13,11 @@ use serde::Serialize;
 use crate::{
     bench::{self, BenchArgs},
     demo::{self, DemoArgs},
+    output::{Exit, Output},
     preflight,
     stage::Stage,
     standing::{self, LabChange, NodeArgs, Request, ShellArgs, UpArgs},
 };
-
-/// How results are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Output {
-    /// For people.
-    #[default]
-    Table,
-    /// One JSON object.
-    Json,
-    /// The same as YAML.
-    Yaml,
-}
-
-/// How a command ended that could be carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Everything held.
-    Held,
-    /// Something did not; the output says what.
-    Failed,
-}
 
 /// What the lab can do.
 #[derive(Clone, Debug, Subcommand)]
@@ -145,13 +124,4 @@ fn require_root() -> Result<(), Problem> {
 
 fn unexpected(err: impl std::error::Error) -> Problem {
     Problem::new(Code::SysUnexpected, "the result cannot be written").caused_by(&err)
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        match exit {
-            Exit::Held => Self::SUCCESS,
-            Exit::Failed => Self::FAILURE,
-        }
-    }
 }

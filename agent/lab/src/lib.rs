@@ -25,6 +25,7 @@ mod columns;
 pub mod demo;
 pub mod error;
 pub mod lab;
+pub mod output;
 mod preflight;
 pub mod probe;
 pub mod prober;
@@ -35,4 +36,5 @@ pub mod stage;
 pub mod standing;
 pub mod topology;
 
-pub use cli::{Exit, LabCommand, Output, run};
+pub use cli::{LabCommand, run};
+pub use output::{Exit, Output};

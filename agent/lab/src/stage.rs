@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{cli::Output, error::LabError};
+use crate::{error::LabError, output::Output};
 
 /// The lines of a run, and its end on SIGINT or SIGTERM.
 #[derive(Clone, Debug)]

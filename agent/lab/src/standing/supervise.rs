@@ -19,10 +19,10 @@ use super::{
     only_one,
 };
 use crate::{
-    cli::Output,
     demo,
     error::LabError,
     lab::Lab,
+    output::Output,
     site::Site,
     stage::Stage,
     topology::{HOSTS, Topology},
