@@ -240,5 +240,7 @@ fn a_host_that_hears_nobody_waits_and_asks_its_router() {
     });
     let kedge = Speaking::start_with(&alone, settings, vec![vip(51, 200, VIP)]);
     let took = kedge.becomes(RouterState::Active, secs(5));
-    assert!(took < secs(1), "its router's answer is a frame: {took:?}");
+    // It asks each second; one question may be lost on a busy machine, and without any answer the
+    // wait is three seconds.
+    assert!(took < secs(2), "its router's answer is a frame: {took:?}");
 }
