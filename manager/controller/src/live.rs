@@ -16,6 +16,7 @@ use crate::{
     plan::config::peer_name,
     snapshot::{GatewayLive, Hearing, HostLive, Live},
     store::Name,
+    world::Party,
 };
 
 /// How long silence is normal: longer than the pause between two requests of a live client.
@@ -157,6 +158,22 @@ impl Tracker {
             .is_some_and(|heard| heard.doubted.is_some())
     }
 
+    /// Whether the member asks or reports.
+    #[must_use]
+    pub fn hears(&self, party: &Party, now: Instant) -> bool {
+        let hearing = match party {
+            Party::Host(name) => {
+                let heard = self.hosts.get(name);
+                heard.map(|heard| heard.hearing(now, self.started))
+            }
+            Party::Instance(gateway, name) => {
+                let heard = self.gateways.get(&(gateway.clone(), name.clone()));
+                heard.map(|heard| heard.hearing(now, self.started))
+            }
+        };
+        hearing == Some(Hearing::Alive)
+    }
+
     /// Forgets a host.
     pub fn forget_host(&mut self, name: &Name) {
         self.hosts.remove(name);
@@ -227,6 +244,9 @@ mod tests {
         assert!(tracker.host_report(&name, HostReport::default(), at(40)));
         assert!(!tracker.host_report(&name, HostReport::default(), at(41)));
         assert_eq!(hearing(&tracker, at(70)), Hearing::Alive);
+        assert!(tracker.hears(&Party::Host(name.clone()), at(70)));
+        assert!(!tracker.hears(&Party::Host(name.clone()), at(71)));
+        assert!(!tracker.hears(&Party::Instance(name.clone(), "a".to_owned()), at(70)));
         assert_eq!(hearing(&tracker, at(71)), Hearing::Silent);
         tracker.open_host(&name, at(80));
         assert_eq!(hearing(&tracker, at(200)), Hearing::Alive);

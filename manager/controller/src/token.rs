@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::{
     clock::to_text,
     managers, pki,
-    store::{Layer, Name, ObjectKey, Objects, Write},
+    store::{Layer, Layers, Name, ObjectKey, Objects, Write},
 };
 
 /// The longest life of a token.
@@ -154,7 +154,7 @@ impl Record {
     /// The write that keeps it.
     #[must_use]
     pub fn write(&self) -> Write {
-        let name = format!("kedge-token-{}", self.id);
+        let name = secret_name(&self.id);
         let key = ObjectKey::new("", "Secret", Name::new(&self.namespace, name));
         let record = serde_json::to_string(self).unwrap_or_default();
         let content = json!({
@@ -180,14 +180,29 @@ impl Record {
 #[must_use]
 pub fn all(objects: &Objects) -> BTreeMap<String, Record> {
     let secrets = objects.of_kind("", "Secret");
-    let records = secrets.filter_map(|(_, layers)| {
-        let secret = layers.owned.get(managers::TOKEN)?;
-        let text = secret
-            .pointer("/stringData/record")
-            .and_then(Value::as_str)?;
-        serde_json::from_str::<Record>(text).ok()
-    });
+    let records = secrets.filter_map(|(_, layers)| read(layers));
     records.map(|record| (record.id.clone(), record)).collect()
+}
+
+/// The token of that id. Whoever connects may ask: no other token is read for it.
+#[must_use]
+pub fn find(objects: &Objects, id: &str) -> Option<Record> {
+    let name = secret_name(id);
+    let secrets = objects.of_kind("", "Secret");
+    let mut named = secrets.filter(|(key, _)| key.name.name == name);
+    named.find_map(|(_, layers)| read(layers).filter(|record| record.id == id))
+}
+
+fn read(layers: &Layers) -> Option<Record> {
+    let secret = layers.owned.get(managers::TOKEN)?;
+    let text = secret
+        .pointer("/stringData/record")
+        .and_then(Value::as_str)?;
+    serde_json::from_str(text).ok()
+}
+
+fn secret_name(id: &str) -> String {
+    format!("kedge-token-{id}")
 }
 
 /// The key of a token: seed HKDF-SHA256(secret, salt = id).
@@ -237,6 +252,8 @@ mod tests {
         let mut objects = Objects::default();
         objects.apply(&record.write());
         assert_eq!(all(&objects).values().collect::<Vec<_>>(), [&record]);
+        assert_eq!(find(&objects, &record.id).as_ref(), Some(&record));
+        assert_eq!(find(&objects, "aaaaaaaaaa"), None);
         assert_eq!(record.summary(now).state, "usable");
         assert_eq!(record.summary(later).state, "expired");
         let unreadable = Record {

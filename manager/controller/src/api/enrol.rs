@@ -1,6 +1,6 @@
 //! First contact: a bounded token, a proof that fits this connection alone, an identity.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Extension, Json,
@@ -188,8 +188,7 @@ fn proven(
     let signature = URL_SAFE_NO_PAD
         .decode(&request.proof.signature)
         .map_err(|_| bad())?;
-    let mut tokens = token::all(state.store.objects());
-    let token = tokens.remove(&request.proof.id).ok_or_else(bad)?;
+    let token = token::find(state.store.objects(), &request.proof.id).ok_or_else(bad)?;
     let message = proof_message(ProofKind::Token, &connection.exporter, &csr.digest);
     if token.verifies(&message, &signature) {
         Ok(token)
@@ -222,6 +221,12 @@ fn repeat(world: &World, state: &mut world::State, uid: &str, csr: &SigningReque
     })?;
     let member = if member.identity.generation == 1 {
         member
+    } else if state.tracker.hears(&member.party, Instant::now()) {
+        // Its answer was not lost, it went on from there: a copy must not put it out.
+        return Err(ApiError::conflict(
+            Code::ApiConflict,
+            "the identity is in use; what asks for it again is another one",
+        ));
     } else {
         next_generation(world, state, &member, String::new())?
     };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     site::{Site, eventually, host_token, wireguard_key},
-    wire::{Wire, identity_key},
+    wire::{Wire, identity_key, signing_request},
 };
 
 const ENROL: &str = "/kedge/v1/enrol";
@@ -209,4 +209,33 @@ async fn a_gateway_speaks_for_its_own_hosts_only() {
             .is_doubted(&Name::new("store-014", "edge-a"));
         assert_eq!(doubted, doubts, "{gateway}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_used_token_puts_no_living_host_out_of_its_identity() {
+    let site = Site::start().await;
+    let (token, key) = (site.token(host_token(None)).await, identity_key());
+    let mut copy = Wire::open(&site, None).await.unwrap();
+    let again = copy.enrolment("edge-a", &key, &token);
+    let answer = copy.post(ENROL, &again).await;
+    let certificate = answer.1["certificate"].as_str().unwrap().to_owned();
+    let mut holder = Wire::open(&site, Some((&certificate, &key))).await.unwrap();
+    let path = "/kedge/v1/tenants/store-014/hosts/edge-a";
+    let renewal = |generation: u64, id: &str| json!({"csr": signing_request(&key).0, "generation": generation, "renewalID": id});
+    let renew = format!("{path}/certificate");
+    let answer = holder.post(&renew, &renewal(1, "one")).await;
+    assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
+    let second = answer.1["certificate"].as_str().unwrap().to_owned();
+    let words = json!({"bootID": "b", "machineID": "m", "version": "v", "appliedGeneration": 0});
+    let words = words.to_string().into_bytes();
+    assert_eq!(
+        holder.send(Method::PATCH, path, words).await.0,
+        StatusCode::OK
+    );
+    // Key and token were copied, and the host is there.
+    let answer = copy.post(ENROL, &again).await;
+    assert_eq!(code(&answer), (409, "KEDGE-API-0005"));
+    let mut holder = Wire::open(&site, Some((&second, &key))).await.unwrap();
+    let answer = holder.post(&renew, &renewal(2, "two")).await;
+    assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
 }
