@@ -14,6 +14,7 @@ mod suggest;
 
 use std::{
     fmt, fs, io,
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
 };
 
@@ -163,6 +164,15 @@ impl Sources {
     pub fn of(role: Role, root: &Root) -> Result<Self, ConfigError> {
         let mut files = vec![root.vendor_file(role), root.config_file(role)];
         files.extend(drop_ins(&root.drop_in_dir(role))?);
+        // Reading a pipe waits for a writer, and the role with it. Whoever names one may have it.
+        let pipe =
+            |path: &&PathBuf| fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+        if let Some(path) = files.iter().find(pipe) {
+            return Err(ConfigError::unreadable(
+                path,
+                &io::Error::other("it is a pipe"),
+            ));
+        }
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| {
                 let name = name.into_string().ok()?;

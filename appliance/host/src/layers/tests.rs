@@ -292,6 +292,12 @@ fn a_file_that_cannot_be_read_is_an_error_and_a_missing_one_is_not() {
     let case = Case::new().write("etc/kedge/agent.yaml.d", "a file");
     let error = Sources::of(Role::Agent, &case.root()).unwrap_err();
     assert_eq!(error.problem().code, Code::ConfigFileUnreadable);
+    let case = Case::new().write("etc/kedge/agent.yaml.d/a.yaml", "");
+    let pipe = case.dir.path().join("etc/kedge/agent.yaml.d/b.yaml");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let error = Sources::of(Role::Agent, &case.root()).unwrap_err();
+    assert!(error.problem().what.contains("b.yaml"), "and nothing waits");
 }
 
 #[test]
