@@ -137,8 +137,10 @@ impl Tunnel {
     /// What is wrong.
     pub fn problems(&self) -> Vec<Problem> {
         let now = clock::now();
+        // Without a device nobody was asked, and that is told already.
+        let asked = self.keeper.device().is_some();
         let silent = self.peers.iter().filter(|(_, life)| {
-            life.state != TunnelState::Up && now.since(life.since_boottime) >= PATIENCE
+            asked && life.state != TunnelState::Up && now.since(life.since_boottime) >= PATIENCE
         });
         let silent = silent.map(|(name, life)| {
             Problem::warning(
@@ -309,10 +311,13 @@ fn opinion(
         let misses = report.map_or(0, |report| report.misses);
         return match report.and_then(|report| report.up.map(|up| (up, report))) {
             Some((true, report)) => {
-                let rtt = report.rtt.unwrap_or_default().as_secs_f64() * 1_000.0;
+                let took = report
+                    .rtt
+                    .map(|rtt| format!(" in {:.1} ms", rtt.as_secs_f64() * 1_000.0))
+                    .unwrap_or_default();
                 (
                     TunnelState::Up,
-                    format!("the echo through the tunnel is answered in {rtt:.1} ms"),
+                    format!("the echo through the tunnel is answered{took}"),
                 )
             }
             Some((false, report)) if report.answered > 0 => (
