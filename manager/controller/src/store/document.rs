@@ -246,4 +246,65 @@ metadata: {name: t, namespace: ignored}
         assert_eq!(x[2], Value::from(1));
         assert_eq!(x[3], Value::from(1.5));
     }
+
+    #[test]
+    fn two_thousand_damaged_files_are_read_or_refused_at_their_place() {
+        const PIECES: &[&str] = &[
+            "",
+            "\n",
+            ": ",
+            "- ",
+            "[",
+            "{",
+            "}",
+            "'",
+            "&a ",
+            "*a",
+            "!!str ",
+            "|\n",
+            "\n---\n",
+            "~",
+            "-1",
+            "99999999999999999999",
+            "1e999",
+            "\u{0}",
+            "\u{202e}",
+            "../..",
+            "0.0.0.0/0",
+            "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+        ];
+        let files = [
+            include_str!("../../tests/fixtures/demo/site.yaml"),
+            include_str!("../../tests/fixtures/demo/cluster-edge.yaml"),
+            include_str!("../../tests/fixtures/demo/machines.yaml"),
+        ];
+        let mut state = 1_u64;
+        let mut below = |limit: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            usize::try_from(state >> 33).unwrap() % limit.max(1)
+        };
+        let mut refused = 0;
+        for turn in 0..2_000 {
+            let mut text: Vec<char> = files[turn % files.len()].chars().collect();
+            for _ in 0..=below(3) {
+                let at = below(text.len());
+                let until = (at + below(20)).min(text.len());
+                let piece = PIECES[below(PIECES.len())];
+                text.splice(at..until, piece.chars());
+            }
+            let text: String = text.into_iter().collect();
+            for problem in read_all("f.yaml", &text)
+                .into_iter()
+                .filter_map(Result::err)
+            {
+                refused += 1;
+                assert_eq!(problem.code, Code::CapiObjectInvalid);
+                assert!(problem.what.starts_with("f.yaml:"), "{problem:?}\n{text}");
+                assert!(problem.what.len() < 1_000, "{problem:?}\n{text}");
+            }
+        }
+        assert!(refused > 1_000, "{refused}");
+    }
 }
