@@ -215,7 +215,9 @@ async fn a_crowd_that_says_nothing_is_shown_out() {
         .unwrap();
     assert_eq!(status, StatusCode::OK, "after those in front have gone");
     for silent in &mut crowd {
-        assert_eq!(silent.read(&mut [0; 8]).await.unwrap_or(0), 0);
+        let mut byte = [0; 8];
+        let gone = tokio::time::timeout(Duration::from_secs(20), silent.read(&mut byte)).await;
+        assert_eq!(gone.expect("nobody waits for ever").unwrap_or(0), 0);
     }
     server.abort();
 }
