@@ -39,6 +39,8 @@ pub struct Monitor {
     buffer: Vec<u8>,
     links: BTreeMap<u32, Link>,
     resyncs: u64,
+    /// Notifications were lost and not everything could be read again since.
+    behind: bool,
     unreadable: u64,
 }
 
@@ -86,6 +88,7 @@ impl Monitor {
             buffer: Vec::with_capacity(rtnl::BUFFER),
             links: BTreeMap::new(),
             resyncs: 0,
+            behind: false,
             unreadable: 0,
         };
         monitor.read_all().map_err(MonitorError::Read)?;
@@ -125,7 +128,7 @@ impl Monitor {
     ///
     /// # Errors
     ///
-    /// The socket broke, or a resync failed.
+    /// The socket broke, or a resync failed; the next call tries that again.
     pub fn drain(&mut self) -> Result<Changes, MonitorError> {
         let mut changes = Changes::default();
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -140,12 +143,17 @@ impl Monitor {
             }
         };
         self.buffer = buffer;
+        self.behind |= changes.resynced || outcome.is_err();
         outcome?;
-        if changes.resynced {
-            self.resyncs += 1;
-            changes.links = true;
-            changes.addresses = true;
+        if self.behind {
             self.read_all().map_err(MonitorError::Read)?;
+            self.behind = false;
+            self.resyncs += 1;
+            changes = Changes {
+                links: true,
+                addresses: true,
+                resynced: true,
+            };
         }
         Ok(changes)
     }
@@ -372,6 +380,17 @@ mod tests {
         let before: Vec<_> = monitor.links().cloned().collect();
         monitor.read_all().unwrap();
         assert_eq!(before.len(), monitor.links().count());
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_read_by_the_next_call() {
+        let mut monitor = Monitor::open().unwrap();
+        monitor.links.clear();
+        monitor.behind = true;
+        let changes = monitor.drain().unwrap();
+        assert!(changes.resynced && changes.links && changes.addresses);
+        assert!(monitor.link_named("lo").is_some());
+        assert!(!monitor.drain().unwrap().resynced, "once");
     }
 
     #[tokio::test]

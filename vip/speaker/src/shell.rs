@@ -65,7 +65,8 @@ pub(crate) struct Shell {
     instances: Vec<Instance>,
     /// What cannot be run as it is configured.
     refused: Vec<(VipSpec, Problem)>,
-    /// When a binding that failed for other reasons than the network's shape is tried again.
+    /// When a binding that failed for other reasons than the network's shape is tried again, or the
+    /// kernel that did not tell that shape is asked again.
     retry_at: Option<Instant>,
     /// Something readers may care about changed: `Some(true)` when they should see it at once.
     news: Option<bool>,
@@ -183,6 +184,8 @@ impl Shell {
             Err(error) => {
                 let problem = kedge_core::Coded::problem(&error);
                 self.outbox.say(Report::Trouble(problem));
+                // What was lost is not told again: the kernel must be asked.
+                self.retry_at = Some(now + RETRY);
             }
         }
     }
@@ -245,6 +248,7 @@ impl Shell {
         self.succeed(now);
         if self.retry_at.is_some_and(|due| due <= now) {
             self.retry_at = None;
+            self.observe(now);
             self.place_all(now);
         }
         for interface in self.interfaces.values_mut() {
