@@ -42,6 +42,20 @@ impl Observer {
     }
 }
 
+impl Facts {
+    /// What is known now: while the kernel cannot be read everything is as it was. Links that are
+    /// not seen are not gone, and priorities and claims depend on them.
+    fn after(&self, before: &Self) -> Self {
+        match &self.problem {
+            None => self.clone(),
+            Some(problem) => Self {
+                problem: Some(problem.clone()),
+                ..before.clone()
+            },
+        }
+    }
+}
+
 impl Drop for Observer {
     fn drop(&mut self) {
         self.task.abort();
@@ -66,7 +80,10 @@ async fn follow(mut watch: Result<Watch, MonitorError>, publish: watch::Sender<F
             }
         }
         let facts = read(&mut watch);
-        publish.send_if_modified(|known| std::mem::replace(known, facts.clone()) != facts);
+        publish.send_if_modified(|known| {
+            let facts = facts.after(known);
+            std::mem::replace(known, facts.clone()) != facts
+        });
     }
 }
 
@@ -86,3 +103,26 @@ fn read(watch: &mut Result<Watch, MonitorError>) -> Facts {
 
 const SETTLE: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use kedge_core::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_cannot_be_read_takes_no_link_away() {
+        let seen = Facts {
+            links: vec![Link::default()],
+            ..Facts::default()
+        };
+        let lost = Facts {
+            problem: Some(Problem::new(Code::NetKernel, "lost")),
+            ..Facts::default()
+        };
+        let known = lost.after(&seen);
+        assert_eq!(known.links, seen.links);
+        assert_eq!(known.problem, lost.problem);
+        assert_eq!(seen.after(&known), seen);
+    }
+}
