@@ -17,6 +17,7 @@ pub mod managers;
 pub mod pki;
 pub mod plan;
 mod run;
+pub mod sampled;
 pub mod snapshot;
 pub mod socket;
 pub mod store;

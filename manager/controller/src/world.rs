@@ -25,6 +25,7 @@ use crate::{
     live::Tracker,
     pki::Authority,
     plan::{Plan, plan},
+    sampled::Sampled,
     snapshot::{Live, Snapshot, key},
     store::{Name, directory::Directory},
 };
@@ -42,6 +43,8 @@ pub struct World {
     pub certificate_life: Duration,
     /// Wakes the planner after files changed.
     pub files_changed: Arc<Notify>,
+    /// Refused enrolments: whoever reaches the port can cause one.
+    pub refusals: Sampled,
     dirty: Notify,
     version: watch::Sender<u64>,
     state: Mutex<State>,
@@ -108,6 +111,7 @@ impl World {
             trust_domain: trust_domain.to_owned(),
             certificate_life,
             files_changed: Arc::new(Notify::new()),
+            refusals: Sampled::default(),
             dirty: Notify::new(),
             version: watch::Sender::new(0),
             state: Mutex::new(state),
@@ -188,7 +192,7 @@ impl World {
         state.members = members(&snapshot);
         if let Err(problem) = state.store.write(&planned.writes) {
             if state.stuck.as_ref() != Some(&problem) {
-                warn!(code = %problem.code, %problem, "a plan cannot be written");
+                warn!(KEDGE_CODE = %problem.code, %problem, "a plan cannot be written");
             }
             state.stuck = Some(problem);
             return;
@@ -307,7 +311,7 @@ fn tell(before: &Plan, after: &Plan) {
     let known: Vec<&Problem> = problems(before).collect();
     for problem in problems(after).filter(|problem| !known.contains(problem)) {
         if problem.severity == Severity::Error {
-            warn!(code = %problem.code, object = problem.object, %problem, "a problem appeared");
+            warn!(KEDGE_CODE = %problem.code, object = problem.object, %problem, "a problem appeared");
         }
     }
 }

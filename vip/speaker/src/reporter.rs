@@ -134,7 +134,7 @@ fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
             ),
             Report::Trouble(problem) if is_told(&mut told, problem.code) => {}
             Report::Trouble(problem) => {
-                warn!(code = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
+                warn!(KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
             }
             Report::Scheduled(class) => info!(class = %class, "the VIP thread runs"),
             Report::Leftovers(addresses) => {
@@ -181,7 +181,7 @@ fn log(event: &VipEvent) {
         }
         VipEvent::ProbeNow(name) => tracing::debug!(vip = %name, "a fresh probe is asked for"),
         VipEvent::Problem { name, problem } => {
-            warn!(vip = %name, code = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
+            warn!(vip = %name, KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
         }
     }
 }

@@ -89,7 +89,10 @@ async fn enrol(
         Err(error) => {
             let problem = error.problem();
             let name: String = name.escape_debug().take(63).collect();
-            warn!(code = %problem.code, name, because = problem.what, "an enrolment was refused");
+            if let Some(left_out) = world.refusals.tell(Instant::now()) {
+                let because = &problem.what;
+                warn!(KEDGE_CODE = %problem.code, name, because, left_out, "an enrolment was refused");
+            }
         }
     }
     answer

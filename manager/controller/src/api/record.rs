@@ -262,7 +262,7 @@ pub fn put_back(state: &mut world::State, key: ObjectKey, before: Option<Value>)
         content: before,
     };
     if let Err(problem) = state.store.write(&[write]) {
-        warn!(code = %problem.code, %problem, "a record of nobody stays behind");
+        warn!(KEDGE_CODE = %problem.code, %problem, "a record of nobody stays behind");
     }
 }
 

@@ -154,7 +154,7 @@ fn next(
         Verdict::Conflict => {
             warn!(
                 uid,
-                code = %Code::ApiConflict,
+                KEDGE_CODE = %Code::ApiConflict,
                 kept = member.identity.generation,
                 shown = peer.generation,
                 "an identity is used twice: the newcomer is refused"
