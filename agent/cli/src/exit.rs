@@ -53,7 +53,7 @@ impl Exit {
     pub const fn of(problem: &Problem) -> Self {
         match problem.code {
             Code::SysUsage | Code::SysUnknownCode => Self::Usage,
-            Code::HostNotRunning => Self::NotRunning,
+            Code::HostNotRunning | Code::LabNotUp => Self::NotRunning,
             Code::HostSocketPermission | Code::NetPermission | Code::LabPrivilege => {
                 Self::Permission
             }

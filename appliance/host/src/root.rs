@@ -185,8 +185,8 @@ mod tests {
             Path::new("/etc/kedgeX/token")
         );
         assert_eq!(
-            root.locate(Path::new("/root/token")),
-            Path::new("/root/token")
+            root.locate(Path::new("/srv/token")),
+            Path::new("/srv/token")
         );
         assert_eq!(
             Root::default().locate(Path::new("/etc/kedge/token")),
