@@ -252,12 +252,20 @@ fn judge(
     match (best, link.mac) {
         (Some(net), Some(mac)) => Judged::Fits(Fit { net: *net, mac }),
         (Some(_), None) => unfit("it has no Ethernet address"),
+        (None, _) if own.is_empty() && link.addresses.iter().any(is_ours) => {
+            unfit("Kedge put its IPv4 addresses there itself")
+        }
         (None, _) if own.is_empty() => unfit("it has no IPv4 address"),
         (None, _) => {
             let nets: Vec<String> = own.iter().map(Ipv4Net::to_string).collect();
             Judged::Unfit(format!("{} does not contain {vip}", nets.join(", ")))
         }
     }
+}
+
+/// An IPv4 address that Kedge put there, such as the tunnel's.
+fn is_ours(address: &Address) -> bool {
+    matches!(address.net, IpNet::V4(_)) && address.protocol == PROTOCOL
 }
 
 /// An address that is the host's own: not one of ours, and with a prefix (`/32` is on no link).

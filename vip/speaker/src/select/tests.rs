@@ -42,11 +42,14 @@ fn any() -> Wanted<'static> {
 fn the_interface_whose_prefix_contains_the_vip_is_chosen_and_the_losers_are_explained() {
     let mut lo = link(1, "lo", &["127.0.0.1/8"]);
     lo.loopback = true;
+    let mut tunnel = link(5, "kedge0", &[]);
+    tunnel.addresses = vec![address("198.18.0.2/32", PROTOCOL)];
     let links = [
         lo,
         link(2, "eth0", &["10.20.14.11/24"]),
         link(3, "eth1", &["10.0.9.4/24"]),
         link(4, "eth2", &[]),
+        tunnel,
     ];
     let chosen = select(&links, any()).unwrap();
     assert_eq!((chosen.ifindex, chosen.name.as_str()), (2, "eth0"));
@@ -63,6 +66,7 @@ fn the_interface_whose_prefix_contains_the_vip_is_chosen_and_the_losers_are_expl
         [
             "eth1: 10.0.9.4/24 does not contain 10.20.14.10",
             "eth2: it has no IPv4 address",
+            "kedge0: Kedge put its IPv4 addresses there itself",
             "lo: it is the loopback device",
         ]
     );
