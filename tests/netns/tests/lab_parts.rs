@@ -65,11 +65,13 @@ fn the_prober_measures_a_cut_as_long_as_it_was() {
         "{}",
         report.outage_seconds
     );
-    let lost = longest.lost as f64 / 1000.0;
-    assert!(
-        (lost - longest.seconds).abs() < 0.1 * longest.seconds + 0.01,
-        "one probe per ms"
-    );
+    // One probe per millisecond, but for the ticks the prober overslept on a busy machine, which it
+    // counts.
+    let (lost, seconds) = (longest.lost as f64 / 1000.0, longest.seconds);
+    let overslept = report.missed_ticks as f64 / 1000.0;
+    let slack = 0.1 * seconds + 0.01;
+    assert!(lost < seconds + slack, "more probes than milliseconds");
+    assert!(lost + overslept > seconds - slack, "one probe per ms");
     assert_eq!(report.responders.keys().collect::<Vec<_>>(), ["edge-a"]);
     assert!(report.switches.is_empty());
     assert_eq!(lab.take_down(), Vec::<String>::new());
