@@ -111,13 +111,17 @@ impl Tunnel {
     pub fn list(&self) -> TunnelList {
         let stats = self.keeper.device().map(|device| device.stats());
         let port = self.keeper.device().map(|device| device.local_port());
-        view::list(
+        let list = view::list(
             &self.public_key,
             self.wish.as_ref(),
             port,
             &stats.unwrap_or_default(),
             &self.peers,
-        )
+        );
+        TunnelList {
+            problems: self.device_problem().cloned().into_iter().collect(),
+            ..list
+        }
     }
 
     /// How many peers are up, of how many.

@@ -512,6 +512,7 @@ fn the_agent() {
         listen_port: 51820,
         mtu: 1420,
         items: vec![tunnel()],
+        problems: Vec::new(),
     };
     golden("tunnel-list", &Document::new(list));
     golden("tunnel", &Document::new(tunnel()));

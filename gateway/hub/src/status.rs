@@ -42,6 +42,7 @@ impl Hub {
             device: self.loaded.config.tunnel.interface.clone(),
             public_key: self.public_key.to_string(),
             listen_port: self.loaded.config.tunnel.listen_port,
+            problems: self.keeper.problem().cloned().into_iter().collect(),
             ..TunnelList::default()
         };
         if let Some(wish) = wish {

@@ -132,6 +132,23 @@ pub(super) fn tunnels() -> TunnelList {
             tunnel("gw-0", TunnelState::Up),
             tunnel("gw-1", TunnelState::Down),
         ],
+        problems: Vec::new(),
+    }
+}
+
+pub(super) fn closed_tunnels() -> TunnelList {
+    let mut peer = tunnel("gw-0", TunnelState::Connecting);
+    peer.because = "the tunnel device is not open".into();
+    peer.handshake_age_seconds = None;
+    peer.echo = None;
+    (peer.rx_bytes, peer.tx_bytes) = (0, 0);
+    TunnelList {
+        items: vec![peer],
+        problems: vec![Problem::new(
+            Code::TunDeviceMissing,
+            "the TUN device /dev/net/tun cannot be opened",
+        )],
+        ..tunnels()
     }
 }
 

@@ -70,6 +70,20 @@ fn tunnels_are_listed_and_shown() {
 }
 
 #[test]
+fn a_closed_tunnel_says_why_where_peers_are_listed() {
+    let list = samples::closed_tunnels();
+    insta::assert_snapshot!("tunnel_list_closed", list.text(&view()));
+    let wide = list.text(&wide());
+    assert_eq!(wide.matches("device is not open").count(), 1, "{wide}");
+    // Without a peer, too.
+    let bare = kedge_control::local::TunnelList {
+        items: Vec::new(),
+        ..list
+    };
+    assert!(bare.text(&view()).contains("KEDGE-TUN-"), "{bare:?}");
+}
+
+#[test]
 fn the_fleet_says_why_an_endpoint_is_blank() {
     insta::assert_snapshot!("fleet_endpoints", samples::endpoints().text(&view()));
     insta::assert_snapshot!("fleet_hosts", samples::hosts().text(&wide()));

@@ -2,7 +2,7 @@
 
 use kedge_control::local::{EchoStatus, Tunnel, TunnelList, TunnelState};
 
-use super::{Show, View, pairs};
+use super::{Show, View, hook, pairs};
 use crate::{
     style::{Mark, bytes, clean, long, short},
     table::Table,
@@ -24,6 +24,9 @@ impl Show for TunnelList {
             self.mtu,
             clean(&self.public_key)
         );
+        for problem in &self.problems {
+            text.push_str(&hook(problem, view));
+        }
         let mut titles = vec![
             "PEER",
             "STATE",
@@ -60,11 +63,16 @@ impl Show for TunnelList {
                 ]);
             }
             table.row(cells);
+            if peer.state != TunnelState::Up && !view.wide && !peer.because.is_empty() {
+                let because = clean(&peer.because);
+                table.note(format!("  {} because {because}", view.style.hook()));
+            }
         }
         text.push_str(&table.render());
-        let next = match self.items.first() {
-            Some(peer) => format!("kedge tunnel show {}", clean(&peer.name)),
-            None => "kedge status".to_owned(),
+        let next = match (self.problems.first(), self.items.first()) {
+            (Some(problem), _) => format!("kedge explain {}", problem.code),
+            (None, Some(peer)) => format!("kedge tunnel show {}", clean(&peer.name)),
+            (None, None) => "kedge status".to_owned(),
         };
         text + &view.next(&[next])
     }

@@ -121,3 +121,21 @@ fn without_a_wish_there_is_nothing_and_nothing_is_wrong() {
     assert_eq!(tunnel.report().gateway, None);
     assert_eq!(tunnel.list().items, []);
 }
+
+#[test]
+fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
+    let mut tunnel = Tunnel::new(PrivateKey::from_random([7; 32]));
+    tunnel.want(Some(TunnelWish {
+        interface: "no/name".to_owned(),
+        listen_port: 0,
+        mtu: 1_420,
+        addresses: Vec::new(),
+        peers: vec![peer(true, Some(25))],
+    }));
+    let list = tunnel.list();
+    assert_eq!(list.problems.len(), 1, "{list:?}");
+    assert_eq!(list.problems[0].code, Code::TunDeviceMissing);
+    assert_eq!(list.items[0].because, "the tunnel device is not open");
+    tunnel.want(None);
+    assert_eq!(tunnel.list().problems, []);
+}

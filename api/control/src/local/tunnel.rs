@@ -1,5 +1,6 @@
 //! Tunnel peers as an agent or a gateway sees them.
 
+use kedge_core::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub struct TunnelList {
     pub mtu: u16,
     /// The peers, by name.
     pub items: Vec<Tunnel>,
+    /// What is wrong with the device itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
 }
 
 /// What can be said of a peer. `Up` means an answered probe or authenticated data within the
