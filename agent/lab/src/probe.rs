@@ -81,7 +81,8 @@ pub struct ProbeReport {
     pub sent: u64,
     /// Probes nobody answered.
     pub lost_probes: u64,
-    /// The longest time without an answer: from the first lost probe to the next answered one.
+    /// The longest row of lost probes, in time. What the prober overslept next to it counts in:
+    /// nobody saw an answer then.
     pub outage_seconds: f64,
     /// Every row of lost probes.
     pub gaps: Vec<Gap>,
@@ -101,12 +102,14 @@ pub struct ProbeReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gap {
-    /// When its first probe was sent.
+    /// When the first probe after the last answered one was due.
     pub at_seconds: f64,
     /// How long until a probe was sent that was answered.
     pub seconds: f64,
     /// How many probes it has.
     pub lost: u64,
+    /// Ticks in it that the prober overslept.
+    pub missed_ticks: u64,
     /// Whether the train ended before an answer came.
     pub open: bool,
 }
@@ -175,16 +178,19 @@ impl Train {
         let mut speaker: Option<usize> = None;
         for (&number, probe) in begun {
             report.sent += 1;
-            if let Some((before, _)) = last {
-                report.missed_ticks += (number - before).saturating_sub(1);
+            let before = last.replace((number, *probe));
+            let missed = before.map_or(0, |(before, _)| (number - before).saturating_sub(1));
+            report.missed_ticks += missed;
+            if let Some(gap) = &mut gap {
+                gap.missed_ticks += missed;
             }
-            last = Some((number, *probe));
             let Some(answer) = probe.answer else {
                 report.lost_probes += 1;
                 gap.get_or_insert(Gap {
-                    at_seconds: probe.sent,
+                    at_seconds: before.map_or(probe.sent, |(_, before)| before.sent + interval),
                     seconds: 0.0,
                     lost: 0,
+                    missed_ticks: missed,
                     open: true,
                 })
                 .lost += 1;
@@ -230,6 +236,16 @@ impl Train {
 }
 
 impl ProbeReport {
+    /// How much of the outage was seen: without the ticks the prober overslept, in which nobody
+    /// can tell whether an answer would have come.
+    #[must_use]
+    pub fn outage_seen_seconds(&self) -> f64 {
+        self.gaps
+            .iter()
+            .map(|gap| gap.seconds - gap.missed_ticks as f64 * self.interval_seconds)
+            .fold(0.0, f64::max)
+    }
+
     /// Who answered last.
     #[must_use]
     pub fn last_responder(&self) -> Option<&str> {

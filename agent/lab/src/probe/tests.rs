@@ -81,6 +81,11 @@ fn ticks_the_prober_overslept_are_told_and_are_no_loss() {
     assert_eq!(report.outage_seconds, 0.0);
     // Inside an outage the time counts, not the number of probes.
     assert!(close(train("aa.  .bb").outage_seconds, 0.004));
+    // So it does at its edges: nobody saw an answer then.
+    let report = train("aa   .  bb");
+    assert!(close(report.outage_seconds, 0.006), "{report:?}");
+    assert_eq!((report.gaps[0].lost, report.gaps[0].missed_ticks), (1, 5));
+    assert!(close(report.outage_seen_seconds(), 0.001), "{report:?}");
 }
 
 #[test]
