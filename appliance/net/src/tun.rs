@@ -14,7 +14,7 @@ use std::{
 use kedge_core::{Code, Coded, Fix, Problem};
 use rustix::io::Errno;
 
-pub use self::interface::{Interface, InterfaceError};
+pub use self::interface::{Interface, InterfaceError, clear_leftovers};
 use crate::{privilege, sys};
 
 /// An open TUN device. The interface goes when this is dropped.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use kedge_core::{Coded as _, Instant, Problem};
-use kedge_net::clock;
+use kedge_net::{clock, tun};
 use kedge_tunnel_proto::keys::PrivateKey;
 use tracing::{info, warn};
 
@@ -34,6 +34,8 @@ pub struct Keeper {
     device: Option<Device>,
     /// What the device has.
     applied: Option<Wish>,
+    /// The interface that was taken away; its `unreachable` routes still keep packets in.
+    lost: Option<String>,
     problem: Option<Problem>,
     retry_at: Instant,
     pause: Duration,
@@ -49,6 +51,7 @@ impl Keeper {
             wish: None,
             device: None,
             applied: None,
+            lost: None,
             problem: None,
             retry_at: Instant::ZERO,
             pause: FIRST_PAUSE,
@@ -78,7 +81,11 @@ impl Keeper {
                 "tunnel device lost"
             );
             self.device = None;
-            self.applied = None;
+            self.lost = self.applied.take().map(|applied| applied.ifname);
+        }
+        let wanted = self.wish.as_ref().map(|wish| wish.ifname.as_str());
+        if let Some(lost) = self.lost.take_if(|lost| Some(lost.as_str()) != wanted) {
+            clear_leftovers(&lost);
         }
         match self.wish.clone() {
             None => self.close(),
@@ -163,6 +170,7 @@ impl Keeper {
                     mtu: wish.mtu,
                 };
                 let device = Device::open(config).map_err(|error| error.problem())?;
+                self.lost = None;
                 self.openings += 1;
                 device
             }
@@ -179,6 +187,25 @@ impl Keeper {
             ..wish.clone()
         });
         done.map_err(|error| error.problem())
+    }
+}
+
+/// Clears the routes that a killed process left for `ifname`: whoever starts and wants no tunnel
+/// calls it. What cannot be cleared is logged.
+pub fn clear_leftovers(ifname: &str) {
+    match tun::clear_leftovers(ifname) {
+        Ok(0) => {}
+        Ok(routes) => info!(
+            ifname,
+            routes,
+            because = "no tunnel is wanted",
+            "tunnel routes of an earlier process cleared"
+        ),
+        Err(err) => warn!(
+            ifname,
+            error = &err as &dyn std::error::Error,
+            "tunnel routes stay behind"
+        ),
     }
 }
 

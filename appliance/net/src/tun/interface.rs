@@ -78,12 +78,11 @@ impl Interface {
         requests
             .change(Message::SetLink(message), 0)
             .map_err(failed)?;
-        let metric = METRIC + u32::from(hash(&name));
         Ok(Self {
+            metric: metric(&name),
             name,
             index,
             requests,
-            metric,
         })
     }
 
@@ -267,6 +266,38 @@ impl Interface {
     }
 }
 
+/// Removes the `unreachable` routes that a killed process left for the interface `name`, and tells
+/// how many. While there is an interface of that name they are in use and stay.
+///
+/// # Errors
+///
+/// The kernel refused; what was removed before stays removed.
+pub fn clear_leftovers(name: &str) -> Result<usize, InterfaceError> {
+    let failed = |source| InterfaceError {
+        what: format!("look for routes that {name} left"),
+        source,
+    };
+    match index(name) {
+        Ok(_) => return Ok(0),
+        Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let mut gone = Interface {
+        name: name.to_owned(),
+        index: 0,
+        requests: Requests::open().map_err(failed)?,
+        metric: metric(name),
+    };
+    let left: BTreeSet<IpNet> = gone
+        .routes()?
+        .into_iter()
+        .filter(|(kind, _)| *kind == Kind::Unreachable)
+        .map(|(_, prefix)| prefix)
+        .collect();
+    gone.remove_routes(Kind::Unreachable, left.iter())?;
+    Ok(left.len())
+}
+
 impl Coded for InterfaceError {
     fn problem(&self) -> Problem {
         privilege::problem(
@@ -346,6 +377,11 @@ fn index(name: &str) -> io::Result<u32> {
         None,
     )?;
     Ok(name_to_index(&any, name)?)
+}
+
+/// The metric of the `unreachable` routes of the interface `name`.
+fn metric(name: &str) -> u32 {
+    METRIC + u32::from(hash(name))
 }
 
 /// FNV-1a folded to 16 bits.
