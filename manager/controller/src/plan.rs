@@ -22,6 +22,7 @@ mod reserve;
 pub mod slots;
 mod status;
 pub mod targets;
+mod usable;
 mod vip;
 
 use std::collections::{BTreeMap, BTreeSet};

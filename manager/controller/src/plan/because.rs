@@ -5,6 +5,7 @@ use std::{fmt, net::IpAddr};
 use kedge_core::Code;
 use kedge_crd::Endpoint;
 
+use super::usable::Refusal;
 use crate::store::{Name, ObjectKey};
 
 /// Why a decision about an endpoint fell as it did.
@@ -116,6 +117,11 @@ pub enum Because {
     HostHasNoAddress {
         host: String,
     },
+    HostAddressRefused {
+        host: String,
+        address: IpAddr,
+        why: Refusal,
+    },
 }
 
 impl Because {
@@ -153,7 +159,9 @@ impl Because {
             | Self::GatewayMissing { .. }
             | Self::GatewayNoAddress { .. }
             | Self::PortsExhausted { .. } => "WaitingForGateway",
-            Self::NoHost { .. } | Self::HostHasNoAddress { .. } => "WaitingForHost",
+            Self::NoHost { .. }
+            | Self::HostHasNoAddress { .. }
+            | Self::HostAddressRefused { .. } => "WaitingForHost",
         }
     }
 
@@ -193,7 +201,8 @@ impl Because {
             | Self::GatewayNoAddress { .. }
             | Self::PortsExhausted { .. }
             | Self::NoHost { .. }
-            | Self::HostHasNoAddress { .. } => Some(Code::CapiWaiting),
+            | Self::HostHasNoAddress { .. }
+            | Self::HostAddressRefused { .. } => Some(Code::CapiWaiting),
         }
     }
 }
@@ -279,6 +288,10 @@ impl fmt::Display for Because {
             Self::HostHasNoAddress { host } => {
                 write!(f, "the reserved host {host} reports no address of the wanted type")
             }
+            Self::HostAddressRefused { host, address, why } => write!(
+                f,
+                "{host} reports {address}, {why}: nobody else reaches it, so it makes no endpoint"
+            ),
         }
     }
 }

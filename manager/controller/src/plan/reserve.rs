@@ -9,7 +9,13 @@ use kedge_crd::{
     host::AddressKind,
 };
 
-use super::{balancer::Balancer, because::Because, endpoint::targets_edge_hosts, ledger::Ledger};
+use super::{
+    balancer::Balancer,
+    because::Because,
+    endpoint::targets_edge_hosts,
+    ledger::Ledger,
+    usable::{Refusal, refusal},
+};
 use crate::{snapshot::Snapshot, store::Name};
 
 /// The address of the reserved host; reserves the first fitting one by name where none is. The
@@ -18,7 +24,7 @@ use crate::{snapshot::Snapshot, store::Name};
 ///
 /// # Errors
 ///
-/// No host fits, or the reserved one reports no such address.
+/// No host fits, or the reserved one reports no such address, or only such as nobody reaches.
 pub fn host(
     snapshot: &Snapshot,
     ledger: &mut Ledger,
@@ -29,24 +35,38 @@ pub fn host(
     let namespace = balancer.name.namespace.clone();
     let chosen = match &wanted.host {
         Some(host) => Name::new(&namespace, host),
-        None => candidates(snapshot, balancer)
-            .find(|(name, host)| {
-                !ledger.is_reserved(name, &balancer.name)
-                    && snapshot.is_alive(name)
-                    && address(host, &wanted).is_some()
-            })
-            .map(|(name, _)| name.clone())
-            .ok_or_else(|| Because::NoHost { wanted: of.clone() })?,
+        None => {
+            let mut refused = None;
+            let mut free = candidates(snapshot, balancer).filter(|(name, _)| {
+                !ledger.is_reserved(name, &balancer.name) && snapshot.is_alive(name)
+            });
+            let fitting = free.find(|(name, host)| match address(host, &wanted) {
+                Ok(_) => true,
+                Err(Unfit::Missing) => false,
+                Err(Unfit::Refused(address, why)) => {
+                    refused.get_or_insert_with(|| Because::HostAddressRefused {
+                        host: name.name.clone(),
+                        address,
+                        why,
+                    });
+                    false
+                }
+            });
+            let none = || refused.unwrap_or_else(|| Because::NoHost { wanted: of.clone() });
+            fitting.map(|(name, _)| name.clone()).ok_or_else(none)?
+        }
     };
     ledger.reserve(&chosen, &balancer.name);
     wanted.host = Some(chosen.name.clone());
     balancer.spec.host_address = Some(wanted.clone());
-    let reported = snapshot
-        .hosts
-        .get(&chosen)
-        .and_then(|host| address(host, &wanted));
-    let address = reported.ok_or_else(|| Because::HostHasNoAddress {
-        host: chosen.name.clone(),
+    let reported = snapshot.hosts.get(&chosen);
+    let reported = reported.map_or(Err(Unfit::Missing), |host| address(host, &wanted));
+    let address = reported.map_err(|unfit| {
+        let host = chosen.name.clone();
+        match unfit {
+            Unfit::Missing => Because::HostHasNoAddress { host },
+            Unfit::Refused(address, why) => Because::HostAddressRefused { host, address, why },
+        }
     })?;
     let because = Because::Reserved {
         host: chosen.name,
@@ -56,10 +76,22 @@ pub fn host(
     Ok((address, because))
 }
 
-/// The address of a host that fits best: by type in the wanted order, the primary one first, IPv4
-/// before IPv6.
-#[must_use]
-pub fn address(host: &EdgeHost, wanted: &ReservedHost) -> Option<String> {
+/// Why no address of a host will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It reports none of the wanted type and interface.
+    Missing,
+    /// It reports only such as nobody else reaches; the best of them.
+    Refused(IpAddr, Refusal),
+}
+
+/// The address of a host that fits best: one that others reach, by type in the wanted order, the
+/// primary one first, IPv4 before IPv6.
+///
+/// # Errors
+///
+/// No address will do.
+pub fn address(host: &EdgeHost, wanted: &ReservedHost) -> Result<String, Unfit> {
     let by_default = [AddressKind::InternalIP, AddressKind::ExternalIP];
     let types = if wanted.types.is_empty() {
         by_default.as_slice()
@@ -70,11 +102,15 @@ pub fn address(host: &EdgeHost, wanted: &ReservedHost) -> Option<String> {
         let rank = types.iter().position(|kind| *kind == reported.kind)?;
         let on_wanted = wanted.interface.is_none() || wanted.interface == reported.interface;
         let parsed: IpAddr = reported.address.parse().ok()?;
-        let usable = on_wanted && !parsed.is_loopback() && !parsed.is_unspecified();
-        usable.then_some(((rank, !reported.primary, parsed.is_ipv6()), parsed))
+        let why = refusal(parsed);
+        let order = (why.is_some(), rank, !reported.primary, parsed.is_ipv6());
+        on_wanted.then_some((order, parsed, why))
     });
-    let best = fitting.min_by_key(|(rank, _)| *rank);
-    best.map(|(_, address)| address.to_string())
+    match fitting.min_by_key(|(order, ..)| *order) {
+        Some((_, address, None)) => Ok(address.to_string()),
+        Some((_, address, Some(why))) => Err(Unfit::Refused(address, why)),
+        None => Err(Unfit::Missing),
+    }
 }
 
 /// The hosts that may be reserved, by name: those the selector names, or those Elemental itself

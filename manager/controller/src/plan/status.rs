@@ -6,13 +6,16 @@ mod fleet;
 use kedge_core::vip::RouterState;
 use kedge_crd::{
     Condition, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, LoadBalancerSpec, Resource, TenantSpec,
-    TenantStatus, VipPoolSpec, VipPoolStatus, condition::merge, host::HostVip, pool::AddressCounts,
+    TenantStatus, VipPoolSpec, VipPoolStatus,
+    condition::merge,
+    host::{HostAddress, HostVip},
+    pool::AddressCounts,
     tenant,
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Decisions, Plan, Service, desired::Desired, health, ledger::Ledger};
+use super::{Decisions, Plan, Service, desired::Desired, health, ledger::Ledger, usable::refusal};
 use crate::{
     snapshot::{Hearing, Snapshot},
     store::Name,
@@ -107,24 +110,7 @@ fn host_conditions(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Vec<Con
         .hosts
         .get(name)
         .and_then(|live| live.report.as_ref());
-    let addresses = if host.status.addresses.is_empty() {
-        Condition::new(
-            "AddressesReported",
-            false,
-            "NoAddress",
-            "the host reports no address",
-        )
-    } else {
-        let first = host.status.addresses.iter().find(|address| address.primary);
-        let first = first.or_else(|| host.status.addresses.first());
-        let text = first.map(|first| format!("{}: {}", first.address, first.because));
-        Condition::new(
-            "AddressesReported",
-            true,
-            "Reported",
-            text.unwrap_or_default(),
-        )
-    };
+    let addresses = addresses(&host.status.addresses);
     let wanted = host.spec.config.as_ref().map_or(0, |mark| mark.generation);
     let problem = report.and_then(|report| report.problems.first());
     let applied = match problem {
@@ -265,6 +251,26 @@ fn gateways(snapshot: &Snapshot, plan: &Plan, wanted: &mut Desired) {
         status.conditions = merge(&gateway.status.conditions, conditions, &snapshot.now);
         put::<EdgeGatewaySpec>(wanted, name, &status);
     }
+}
+
+fn addresses(reported: &[HostAddress]) -> Condition {
+    let refused = |address: &&HostAddress| refusal(address.address.parse().ok()?);
+    let usable = || reported.iter().filter(|address| refused(address).is_none());
+    let first = usable().find(|address| address.primary).or(usable().next());
+    let (ok, reason, text) = match (first, reported.first()) {
+        (Some(first), _) => (
+            true,
+            "Reported",
+            format!("{}: {}", first.address, first.because),
+        ),
+        (None, Some(first)) => {
+            let why = refused(&first).map(|why| why.to_string());
+            let text = format!("{} is {}", first.address, why.unwrap_or_default());
+            (false, "NoUsableAddress", text)
+        }
+        (None, None) => (false, "NoAddress", "the host reports no address".to_owned()),
+    };
+    Condition::new("AddressesReported", ok, reason, text)
 }
 
 fn tenants(snapshot: &Snapshot, services: &[Service], wanted: &mut Desired) {

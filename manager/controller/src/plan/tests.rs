@@ -1,4 +1,5 @@
 mod law;
 mod outcomes;
+mod reserve;
 mod serving;
 mod world;

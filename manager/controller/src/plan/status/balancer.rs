@@ -110,7 +110,7 @@ fn address(snapshot: &Snapshot, service: &Service, name: &Name) -> String {
             .host_address
             .clone()
             .unwrap_or_default();
-        crate::plan::reserve::address(host?, &wanted)
+        crate::plan::reserve::address(host?, &wanted).ok()
     };
     match service.balancer.spec.mode {
         Some(Mode::Tunnel) => overlay.map(|address| address.to_string()),
