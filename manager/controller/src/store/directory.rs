@@ -8,7 +8,11 @@
 //! ```
 //!
 //! Everything is read again at every rescan; only a file whose text changed is parsed again. A
-//! mistake spoils one document, whose last good version stays in force, also over a restart.
+//! mistake spoils one document, whose last good version stays in force, also over a restart. A
+//! directory that lost every file at once, or is another one, has deleted nothing.
+
+mod presence;
+mod problems;
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -20,6 +24,10 @@ use std::{
 use kedge_core::{Code, Fix, Problem};
 use serde_json::Value;
 
+use self::{
+    presence::Place,
+    problems::{corrupt, duplicate, emptied, unlisted, unusable},
+};
 use super::{
     Layer, ObjectKey, Objects, UserDocument, Write,
     document::{self, MAX_FILE},
@@ -30,6 +38,7 @@ use super::{
 #[derive(Debug)]
 pub struct Directory {
     root: PathBuf,
+    place: Place,
     objects: Objects,
     user_files: BTreeMap<String, UserFile>,
     own_files: BTreeMap<PathBuf, String>,
@@ -70,8 +79,10 @@ impl Directory {
             )),
             TryLockError::Error(error) => unusable(&path, &error),
         })?;
+        let place = Place::of(&root).map_err(|error| unusable(&root, &error))?;
         let mut directory = Self {
             root,
+            place,
             objects: Objects::default(),
             user_files: BTreeMap::new(),
             own_files: BTreeMap::new(),
@@ -79,6 +90,7 @@ impl Directory {
         };
         let read = directory.read();
         read.map_err(|(path, error)| unusable(&path, &error))?;
+        directory.prune_last_good();
         Ok(directory)
     }
 
@@ -108,6 +120,7 @@ impl Directory {
     }
 
     fn read(&mut self) -> Result<(), files::Unlisted> {
+        self.is_here().map_err(|error| (self.root.clone(), error))?;
         let users = files::yaml(&self.root, &[OWNED, STATUS])?;
         let mut own = Vec::new();
         for top in [OWNED, STATUS] {
@@ -187,6 +200,7 @@ impl Directory {
         if self.lock.is_none() {
             return Err(io::Error::other("the manager is leaving"));
         }
+        self.is_here()?;
         let path = self.path_of(&write.key, &write.layer);
         match &write.content {
             Some(content) => {
@@ -259,15 +273,16 @@ impl Directory {
         objects: &mut Objects,
         problems: &mut Vec<Problem>,
     ) {
-        let mut last = std::mem::take(&mut self.user_files);
-        for path in files {
-            let name = path
-                .strip_prefix(&self.root)
-                .unwrap_or(&path)
-                .to_string_lossy()
-                .into_owned();
-            let before = last.remove(&name);
-            let file = self.read_user(&name, &path, before);
+        let kept = if files.is_empty() && self.is_emptied() {
+            problems.push(emptied(&self.root));
+            objects.incomplete = true;
+            let mut kept: Vec<_> = std::mem::take(&mut self.user_files).into_iter().collect();
+            kept.sort_by(|one, other| Path::new(&one.0).cmp(Path::new(&other.0)));
+            kept
+        } else {
+            self.read_user_files(files)
+        };
+        for (name, file) in kept {
             for (key, document) in &file.documents {
                 match objects.by_key.entry(key.clone()).or_default().user {
                     Some(ref first) => problems.push(duplicate(key, document, first)),
@@ -278,9 +293,25 @@ impl Directory {
             objects.incomplete |= file.incomplete;
             self.user_files.insert(name, file);
         }
+    }
+
+    fn read_user_files(&mut self, files: Vec<PathBuf>) -> Vec<(String, UserFile)> {
+        let mut last = std::mem::take(&mut self.user_files);
+        let mut read = Vec::new();
+        for path in files {
+            let name = path
+                .strip_prefix(&self.root)
+                .unwrap_or(&path)
+                .to_string_lossy()
+                .into_owned();
+            let before = last.remove(&name);
+            let file = self.read_user(&name, &path, before);
+            read.push((name, file));
+        }
         for name in last.keys() {
             let _: io::Result<()> = files::remove(&self.last_good(name), &self.root.join(OWNED));
         }
+        read
     }
 
     fn read_user(&self, name: &str, path: &Path, before: Option<UserFile>) -> UserFile {
@@ -424,55 +455,6 @@ const fn layer_directory(layer: &Layer) -> &'static str {
         Layer::Owned(_) => OWNED,
         Layer::Status => STATUS,
     }
-}
-
-fn duplicate(key: &ObjectKey, document: &UserDocument, first: &UserDocument) -> Problem {
-    Problem::new(
-        Code::CapiObjectInvalid,
-        format!(
-            "{}: {key} is already written at {}",
-            document.origin, first.origin
-        ),
-    )
-    .object(document.origin.clone())
-    .consequence("the first one is in force")
-    .fix(Fix::text("remove one of the two"))
-}
-
-fn unusable(path: &Path, error: &io::Error) -> Problem {
-    Problem::new(
-        Code::HostStateNotPersisted,
-        format!("the directory store cannot use {}", path.display()),
-    )
-    .caused_by(error)
-    .consequence("the manager does not start")
-    .fix(Fix::text(
-        "create the directory and let the manager write there",
-    ))
-}
-
-fn unlisted(path: &Path, error: &io::Error) -> Problem {
-    Problem::new(
-        Code::HostStateCorrupt,
-        format!("{} cannot be listed", path.display()),
-    )
-    .caused_by(error)
-    .consequence("everything stays as it was last read")
-    .fix(Fix::text(
-        "bring the directory back, or restart the manager without it",
-    ))
-}
-
-fn corrupt(path: &Path, what: &str) -> Problem {
-    Problem::new(
-        Code::HostStateCorrupt,
-        format!("{} is corrupt", path.display()),
-    )
-    .evidence(what)
-    .consequence("what was last read of it stays in force; after a restart it counts as absent")
-    .fix(Fix::text(
-        "restore the file from a backup, or remove it to have it decided again",
-    ))
 }
 
 /// The folder of our documents.

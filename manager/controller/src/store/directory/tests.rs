@@ -183,6 +183,95 @@ fn what_cannot_be_listed_is_not_gone() {
 }
 
 #[test]
+fn a_directory_that_lost_every_file_at_once_has_deleted_nothing() {
+    let (root, mut directory) = directory(&[("a.yaml", &tenant("a", "")), ("b/b.yaml", "")]);
+    fs::remove_file(root.path().join("a.yaml")).unwrap();
+    fs::remove_file(root.path().join("b/b.yaml")).unwrap();
+    let holds = |directory: &Directory| {
+        let objects = directory.objects();
+        assert!(objects.by_key[&key("a")].user.is_some());
+        assert!(objects.incomplete);
+        assert_eq!(objects.problems.len(), 1, "{:?}", objects.problems);
+        let text = format!("{:?}", objects.problems[0]);
+        assert!(text.contains("none.yaml"), "{text}");
+    };
+    assert!(directory.rescan(), "it is told");
+    holds(&directory);
+    assert!(!directory.rescan(), "once");
+    holds(&directory);
+    // A restart in between is no confirmation.
+    drop(directory);
+    let mut directory = Directory::open(root.path()).unwrap();
+    holds(&directory);
+    // One YAML file is, even an empty one; after it, none is needed.
+    fs::write(root.path().join("none.yaml"), "").unwrap();
+    assert!(directory.rescan());
+    assert_eq!(directory.objects(), &Objects::default());
+    fs::remove_file(root.path().join("none.yaml")).unwrap();
+    directory.rescan();
+    assert_eq!(directory.objects(), &Objects::default());
+    drop(directory);
+    let directory = Directory::open(root.path()).unwrap();
+    assert_eq!(directory.objects(), &Objects::default());
+}
+
+#[test]
+fn files_that_come_back_are_in_force_as_they_are_then() {
+    let (root, mut directory) = directory(&[("a.yaml", &tenant("a", ""))]);
+    let away = root.path().join("away");
+    fs::rename(root.path().join("a.yaml"), &away).unwrap();
+    assert!(directory.rescan());
+    fs::rename(&away, root.path().join("b.yaml")).unwrap();
+    assert!(directory.rescan());
+    let user = directory.objects().by_key[&key("a")].user.as_ref();
+    assert_eq!(user.unwrap().origin, "b.yaml:1");
+    assert_eq!(directory.objects().problems, []);
+    assert!(!directory.objects().incomplete);
+}
+
+#[test]
+fn what_went_while_no_manager_looked_is_not_remembered() {
+    let (root, directory) =
+        directory(&[("a.yaml", &tenant("a", "")), ("b.yaml", &tenant("b", ""))]);
+    drop(directory);
+    fs::remove_file(root.path().join("a.yaml")).unwrap();
+    drop(Directory::open(root.path()).unwrap());
+    fs::remove_file(root.path().join("b.yaml")).unwrap();
+    let directory = Directory::open(root.path()).unwrap();
+    let keys: Vec<_> = directory.objects().by_key.keys().collect();
+    assert_eq!(keys, [&key("b")]);
+}
+
+#[test]
+fn another_folder_in_its_place_is_neither_read_nor_written() {
+    let (root, mut directory) = directory(&[("a.yaml", &tenant("a", ""))]);
+    let away = root.path().with_extension("mounted");
+    fs::rename(root.path(), &away).unwrap();
+    fs::create_dir(root.path()).unwrap();
+    fs::write(root.path().join("x.yaml"), tenant("x", "")).unwrap();
+    assert!(directory.rescan(), "it is told");
+    assert!(!directory.rescan(), "once");
+    let keys: Vec<_> = directory.objects().by_key.keys().collect();
+    assert_eq!(keys, [&key("a")]);
+    let text = format!("{:?}", directory.objects().problems);
+    assert!(text.contains("unmounted"), "{text}");
+    let write = Write {
+        key: key("a"),
+        layer: Layer::Status,
+        content: Some(json!({"status": {}})),
+    };
+    let problem = directory.write(std::slice::from_ref(&write)).unwrap_err();
+    assert_eq!(problem.code, Code::HostStateNotPersisted);
+    assert!(!root.path().join("status").exists());
+    fs::remove_file(root.path().join("x.yaml")).unwrap();
+    fs::remove_dir(root.path()).unwrap();
+    fs::rename(&away, root.path()).unwrap();
+    assert!(directory.rescan());
+    assert_eq!(directory.objects().problems, []);
+    directory.write(&[write]).unwrap();
+}
+
+#[test]
 fn a_pipe_is_no_file() {
     let (root, mut directory) = directory(&[]);
     let made = std::process::Command::new("mkfifo")
