@@ -6,15 +6,16 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use kedge_control::{CLI_VERSION, Kind};
 use kedge_core::{Code, Fix, Problem};
-use kedge_host::{Role, Root};
+use kedge_host::{
+    Role, Root,
+    local::{CallError, call},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::{net::UnixStream, runtime, time::timeout};
+use tokio::{runtime, time::timeout};
 
 use crate::exit::Exit;
 
@@ -141,37 +142,18 @@ impl Client {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Value, Failure> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| self.unreachable(&error))?;
-        let broken = |error: &dyn std::error::Error| -> Failure {
-            self.not_running("the connection broke off")
-                .caused_by(error)
-                .into()
-        };
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| broken(&error))?;
-        let driver = tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, "localhost")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::<Bytes>::from(body.unwrap_or_default()))
-            .map_err(|error| Problem::new(Code::SysUsage, error.to_string()))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| broken(&error))?;
-        let status = response.status();
-        let bytes = Limited::new(response.into_body(), ANSWER_AT_MOST)
-            .collect()
-            .await
-            .map_err(|error| broken(error.as_ref()))?
-            .to_bytes();
-        driver.abort();
-        self.read(status, &bytes)
+        let body = body.unwrap_or_default();
+        match call(&self.socket, method, path, body).await {
+            Ok(reply) => self.read(reply.status, &reply.body),
+            Err(CallError::Unreachable(error)) => Err(self.unreachable(&error)),
+            Err(CallError::Request(error)) => {
+                Err(Problem::new(Code::SysUsage, error.to_string()).into())
+            }
+            Err(CallError::Broken(error)) => Err(self
+                .not_running("the connection broke off")
+                .caused_by(error.as_ref())
+                .into()),
+        }
     }
 
     fn read(&self, status: StatusCode, bytes: &[u8]) -> Result<Value, Failure> {
@@ -275,8 +257,6 @@ impl Client {
         }
     }
 }
-
-const ANSWER_AT_MOST: usize = 64 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use kedge_core::{Code, Problem};
 use kedge_gateway_hub::GatewayFile;
 use kedge_host::{
     Role,
-    layers::{self, Loaded, Override, RoleFile},
+    layers::{Live, Override, RoleFile},
     notify::Notifier,
 };
 use kedge_manager_controller::{Lifecycle, ManagerOptions};
@@ -25,8 +25,8 @@ use crate::{
 ///
 /// Its configuration does not hold, or it cannot start.
 pub fn agent(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
-    let loaded: Loaded<AgentFile> = configured(app, &args.set)?;
-    let role = kedge_agent_daemon::run(loaded, app.root.clone(), args.set.clone());
+    let live: Live<AgentFile> = configured(app, args.set.clone())?;
+    let role = kedge_agent_daemon::run(live);
     until_told(&runtime("agent", CONTROL)?, role)
 }
 
@@ -36,8 +36,8 @@ pub fn agent(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
 ///
 /// Its configuration does not hold, or it cannot start.
 pub fn gateway(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
-    let loaded: Loaded<GatewayFile> = configured(app, &args.set)?;
-    let role = kedge_gateway_hub::run(loaded, app.root.clone(), args.set.clone());
+    let live: Live<GatewayFile> = configured(app, args.set.clone())?;
+    let role = kedge_gateway_hub::run(live);
     until_told(&runtime("gateway", PROXIES)?, role)
 }
 
@@ -50,11 +50,11 @@ pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
     let dir = args.dir.as_ref();
     let dir = dir.map(|dir| Override::new("--dir", "dir", dir.display()));
     let overrides: Vec<Override> = args.set.iter().cloned().chain(dir).collect();
-    let loaded: Loaded<ManagerFile> = configured(app, &overrides)?;
-    let config = &loaded.config;
+    let live: Live<ManagerFile> = configured(app, overrides)?;
+    let config = live.config();
     let options = ManagerOptions {
         trust_domain: config.trust_domain.as_str().to_owned(),
-        config: Some(loaded.in_force(1)),
+        config: Some(live.in_force()),
         lifecycle: Box::new(notify),
         ..ManagerOptions::new(
             &app.root.locate(&config.dir),
@@ -82,8 +82,8 @@ fn notify(at: Lifecycle<'_>) {
     }
 }
 
-fn configured<F: RoleFile>(app: &App, set: &[Override]) -> Result<Loaded<F>, Failure> {
-    layers::load(&app.root, set).map_err(|error| app.refused(error))
+fn configured<F: RoleFile>(app: &App, set: Vec<Override>) -> Result<Live<F>, Failure> {
+    Live::load(app.root.clone(), set).map_err(|error| app.refused(error))
 }
 
 fn until_told(

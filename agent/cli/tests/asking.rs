@@ -27,16 +27,16 @@ use kedge_control::{
 use kedge_core::{Code, Problem};
 use kedge_host::{
     Role, Root,
-    local::{Answer, Failure, RequireRoot, Socket},
+    local::{Answer, Failure, RequireRoot, Serving, Socket},
 };
 use serde_json::Value;
-use tokio::{runtime::Runtime, sync::oneshot};
+use tokio::runtime::Runtime;
 
 /// A role that answers from fixed routes.
 struct Served {
     root: tempfile::TempDir,
     runtime: Runtime,
-    stop: Vec<oneshot::Sender<()>>,
+    serving: Vec<Serving>,
 }
 
 impl Served {
@@ -44,18 +44,14 @@ impl Served {
         Self {
             root: tempfile::tempdir().unwrap(),
             runtime: Runtime::new().unwrap(),
-            stop: Vec::new(),
+            serving: Vec::new(),
         }
     }
 
     fn role(mut self, role: Role, routes: Router) -> Self {
         let _inside = self.runtime.enter();
         let socket = Socket::bind(&Root::new(self.root.path()).socket(role)).unwrap();
-        let (stop, stopped) = oneshot::channel();
-        self.runtime.spawn(socket.serve(routes, async {
-            let _: Result<(), _> = stopped.await;
-        }));
-        self.stop.push(stop);
+        self.serving.push(socket.serve(routes));
         drop(_inside);
         self
     }

@@ -8,13 +8,12 @@ use std::{
 };
 
 use kedge_control::{agent::HostConfig, enrol, identity, local::Reloaded, report::HostReport};
-use kedge_core::{Code, Coded as _, Fix, Name, Problem, vip::RouterState};
+use kedge_core::{Coded as _, Name, Problem, vip::RouterState};
 use kedge_host::{
-    Role, Root,
-    changes::changes,
+    Role,
     enrol::{Client, Settings},
     identity::{IdentityKey, TunnelKey, facts},
-    layers::{Loaded, Override, load},
+    layers::Live,
     link::{Link, Patience},
     saver::Saver,
     state::Store,
@@ -33,12 +32,7 @@ use crate::{
 
 /// The agent.
 pub(crate) struct Agent {
-    pub root: Root,
-    pub overrides: Vec<Override>,
-    pub loaded: Loaded<AgentFile>,
-    pub config_generation: u64,
-    /// Why the configuration on the disk is not in force.
-    pub stale: Option<Problem>,
+    pub live: Live<AgentFile>,
     pub started: SystemTime,
     pub up_since: Uptime,
     /// What the host says of itself.
@@ -68,26 +62,19 @@ pub(crate) struct Claims {
 
 impl Agent {
     /// An agent that does what its configuration and the disk say.
-    pub fn new(
-        loaded: Loaded<AgentFile>,
-        root: Root,
-        overrides: Vec<Override>,
-        speaker: Speaker,
-        network: Facts,
-    ) -> Self {
+    pub fn new(live: Live<AgentFile>, speaker: Speaker, network: Facts) -> Self {
+        let root = live.root().clone();
         let store = Store::new(root.state_dir(Role::Agent));
         let claimed = store.load::<Claimed>(CLAIMS);
         let host = facts(&root);
         let mut agent = Self {
-            gates: Gates::new(root.clone(), store.clone(), host.boot_id.clone()),
+            gates: Gates::new(root, store.clone(), host.boot_id.clone()),
             claims: Claims {
                 at_start: claimed.value.clone().unwrap_or_default(),
                 now: claimed.value.unwrap_or_default(),
                 saver: Saver::start(store.clone(), CLAIMS),
             },
             standing: claimed.problems,
-            config_generation: 1,
-            stale: None,
             started: SystemTime::now(),
             up_since: Uptime::now(),
             manager: None,
@@ -95,16 +82,14 @@ impl Agent {
             tunnel: None,
             link: None,
             refused_commands: 0,
-            root,
-            overrides,
-            loaded,
+            live,
             facts: network,
             host,
             speaker,
             store,
         };
         // Before anything slow: the VIPs of the last desired state, manager or not.
-        if agent.loaded.config.manager.is_some() {
+        if agent.live.config().manager.is_some() {
             let restored = agent.store.load::<HostConfig>("desired");
             agent.manager = restored.value.map(Arc::new);
         }
@@ -116,11 +101,11 @@ impl Agent {
     /// Starts the link to the configured manager.
     fn connect(&mut self) {
         self.link = None;
-        let Some(manager) = self.loaded.config.manager.clone() else {
+        let Some(manager) = self.live.config().manager.clone() else {
             return;
         };
         let Some(key) = self.tunnel_key() else { return };
-        let identity = match IdentityKey::load_or_create(&self.root, Role::Agent) {
+        let identity = match IdentityKey::load_or_create(self.live.root(), Role::Agent) {
             Ok(identity) => identity,
             Err(error) => {
                 self.stand(error.problem());
@@ -129,7 +114,9 @@ impl Agent {
         };
         let settings = Settings {
             url: manager.url,
-            token_file: manager.token_file.map(|file| self.root.locate(&file)),
+            token_file: manager
+                .token_file
+                .map(|file| self.live.root().locate(&file)),
             name: self.node_name(),
             role: identity::Role::Host,
             host_ref: manager.host_ref,
@@ -144,7 +131,7 @@ impl Agent {
 
     /// The host's name: configured, or the first label of the kernel's.
     pub fn node_name(&self) -> String {
-        match &self.loaded.config.node_name {
+        match &self.live.config().node_name {
             Some(name) => name.to_string(),
             None => {
                 let label = self.host.hostname.split('.').next().unwrap_or_default();
@@ -155,7 +142,7 @@ impl Agent {
 
     /// The host's name as people know it: configured, or the kernel's in full.
     pub fn hostname(&self) -> &str {
-        let configured = self.loaded.config.node_name.as_ref();
+        let configured = self.live.config().node_name.as_ref();
         configured.map_or(&self.host.hostname, Name::as_str)
     }
 
@@ -231,28 +218,10 @@ impl Agent {
     ///
     /// The configuration on the disk has an error.
     pub fn reload(&mut self) -> Result<Reloaded, Problem> {
-        let fresh = match load::<AgentFile>(&self.root, &self.overrides) {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                let problem = stale(error.problems());
-                warn!(KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "reload refused");
-                self.stale = Some(problem);
-                return Err(error.problem());
-            }
-        };
-        self.stale = None;
-        self.host = facts(&self.root);
-        let before = self.loaded.in_force(0).values;
-        let changes = changes(&before, &fresh.in_force(0).values);
-        let old = std::mem::replace(&mut self.loaded, fresh);
-        self.config_generation += 1;
-        info!(
-            generation = self.config_generation,
-            ?changes,
-            "configuration loaded"
-        );
-        let new = &self.loaded.config;
-        let reconnect = old.config.manager != new.manager || old.config.node_name != new.node_name;
+        let change = self.live.reload()?;
+        self.host = facts(self.live.root());
+        let (old, new) = (&change.before, self.live.config());
+        let reconnect = old.manager != new.manager || old.node_name != new.node_name;
         if new.manager.is_none() {
             self.manager = None;
         }
@@ -261,10 +230,7 @@ impl Agent {
             self.connect();
         }
         self.report();
-        Ok(Reloaded {
-            generation: self.config_generation,
-            changes,
-        })
+        Ok(change.told)
     }
 
     /// The VIP of that name, as the speaker knows it.
@@ -284,7 +250,7 @@ impl Agent {
     fn replan(&mut self, because: &str) {
         let manager = self.manager.as_deref();
         let desired = plan(
-            &self.loaded.config,
+            self.live.config(),
             manager,
             &self.facts,
             &self.claims.at_start,
@@ -329,7 +295,7 @@ impl Agent {
     }
 
     fn tunnel_key(&mut self) -> Option<TunnelKey> {
-        match TunnelKey::load_or_create(&self.root, Role::Agent) {
+        match TunnelKey::load_or_create(self.live.root(), Role::Agent) {
             Ok(key) => Some(key),
             Err(error) => {
                 self.stand(error.problem());
@@ -355,20 +321,6 @@ impl Agent {
             self.standing.push(problem);
         }
     }
-}
-
-fn stale(problems: &[Problem]) -> Problem {
-    let mut stale = Problem::warning(
-        Code::ConfigStale,
-        "the configuration on the disk has an error and is not in force",
-    )
-    .consequence("the last good configuration keeps running; a restart would fail")
-    .fix(Fix::text("correct it and reload").command("kedge config check"));
-    for problem in problems {
-        stale = stale.evidence(problem.to_string());
-        stale.evidence.extend(problem.evidence.iter().cloned());
-    }
-    stale
 }
 
 const CLAIMS: &str = "claims";

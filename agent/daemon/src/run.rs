@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use kedge_core::{Code, Coded as _, Problem};
 use kedge_host::{
-    Role, Root,
-    layers::{Loaded, Override},
+    Role,
+    layers::Live,
     link::Following,
-    local::Socket,
+    local::{Socket, questions},
     notify::Notifier,
     orders::{Order, until_told},
 };
 use kedge_vip_speaker::{Settings, Speaker};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     time::{MissedTickBehavior, interval, timeout},
 };
 use tracing::{error, info, warn};
@@ -26,17 +26,13 @@ use crate::{
 };
 
 /// Runs the agent until SIGTERM or SIGINT, then hands its VIPs over. SIGHUP reloads the
-/// configuration, read with the same `overrides` as the first time.
+/// configuration.
 ///
 /// # Errors
 ///
 /// It cannot start: no privilege, or another process serves its control socket.
-pub async fn run(
-    loaded: Loaded<AgentFile>,
-    root: Root,
-    overrides: Vec<Override>,
-) -> Result<(), Problem> {
-    until_told(|orders| serve(loaded, root, overrides, orders)).await
+pub async fn run(live: Live<AgentFile>) -> Result<(), Problem> {
+    until_told(|orders| serve(live, orders)).await
 }
 
 /// Runs the agent until it is ordered to leave, or nobody is left to order it.
@@ -45,25 +41,21 @@ pub async fn run(
 ///
 /// As [`run`].
 pub async fn serve(
-    loaded: Loaded<AgentFile>,
-    root: Root,
-    overrides: Vec<Override>,
+    live: Live<AgentFile>,
     mut orders: mpsc::Receiver<Order>,
 ) -> Result<(), Problem> {
     let notifier = Notifier::new();
-    let socket = Socket::bind(&root.socket(Role::Agent)).map_err(|error| error.problem())?;
+    let socket = live.root().socket(Role::Agent);
+    let socket = Socket::bind(&socket).map_err(|error| error.problem())?;
     let speaker = Speaker::start(Settings::default()).map_err(|error| error.problem())?;
     let mut events = speaker.events();
     let observer = Observer::start();
     let mut facts = observer.subscribe();
     let first = facts.borrow_and_update().clone();
-    let mut agent = Agent::new(loaded, root, overrides, speaker, first);
+    let mut agent = Agent::new(live, speaker, first);
     let mut desired = Following::link(agent.link.as_ref());
-    let (asks, mut asked) = mpsc::channel(ASKS);
-    let (leave, left) = oneshot::channel::<()>();
-    let server = tokio::spawn(socket.serve(routes(asks), async {
-        let _ = left.await;
-    }));
+    let (asks, mut asked) = questions();
+    let mut serving = socket.serve(routes(asks));
     info!(
         vips = agent.desired.vips.len(),
         scheduling = ?agent.speaker.scheduling(),
@@ -111,7 +103,7 @@ pub async fn serve(
                 notifier.status(&agent.line());
             }
             Some(ask) = asked.recv() => {
-                if agent.answer(ask) {
+                if ask.answer(&mut agent) {
                     desired = Following::link(agent.link.as_ref());
                 }
             }
@@ -122,10 +114,9 @@ pub async fn serve(
         Err(problem) => error!(KEDGE_CODE = %problem.code, what = problem.what, "agent ends"),
     }
     notifier.stopping("handing over the VIPs");
-    drop(leave);
+    serving.close();
     leave_gracefully(agent).await;
-    // The socket file goes with the server.
-    let _ = timeout(Duration::from_millis(500), server).await;
+    serving.end(ANSWER).await;
     outcome.map(drop)
 }
 
@@ -176,8 +167,9 @@ fn speaker_died() -> Problem {
     .consequence("the agent ends, so that it is started again")
 }
 
-const ASKS: usize = 16;
 const TICK: Duration = Duration::from_secs(1);
+/// How long answers under way may take when the agent leaves.
+const ANSWER: Duration = Duration::from_millis(500);
 /// How long a successor may take before the addresses go anyway.
 const HAND_OVER: Duration = Duration::from_secs(3);
 const SAVE: Duration = Duration::from_secs(2);

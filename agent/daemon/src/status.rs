@@ -27,8 +27,8 @@ impl Agent {
                 started: wall::rfc3339(self.started),
                 uptime_seconds: self.up_since.elapsed().as_secs_f64(),
                 pid: std::process::id(),
-                config_generation: self.config_generation,
-                config_stale: self.stale.is_some(),
+                config_generation: self.live.generation(),
+                config_stale: self.live.stale().is_some(),
             },
             vips: self.vips().items,
             health: self.gates.status(),
@@ -62,7 +62,7 @@ impl Agent {
             .link
             .as_ref()
             .map(|link| link.standing().borrow().problems.clone());
-        vips.chain(self.stale.clone())
+        vips.chain(self.live.stale().cloned())
             .chain(self.standing.iter().cloned())
             .chain(self.facts.problem.clone())
             .chain(self.desired.problems.iter().cloned())
@@ -149,10 +149,10 @@ impl Agent {
             })
             .collect();
         let rules = report::Rules {
-            config: Some(&self.loaded.config.report),
+            config: Some(&self.live.config().report),
             hostname: self.hostname(),
             vips: &vips,
-            tunnel: &self.loaded.config.tunnel.interface,
+            tunnel: &self.live.config().tunnel.interface,
         };
         report::build(&self.facts, &rules)
     }

@@ -6,6 +6,7 @@
 
 mod auto;
 mod file;
+mod live;
 mod located;
 mod merge;
 mod origins;
@@ -25,6 +26,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
     auto::Auto,
+    live::{Change, Live},
     origins::Origins,
     settings::{ENV_PREFIX, Override},
 };

@@ -2,8 +2,10 @@
 //! read; changing needs a peer that is root ([`RequireRoot`]).
 
 mod bounded;
-
+mod call;
 mod question;
+mod routes;
+mod serving;
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -17,10 +19,9 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{ConnectInfo, FromRequestParts, connect_info::Connected},
     http::{HeaderMap, StatusCode, header, request::Parts},
-    middleware::map_response,
     response::{IntoResponse, Response},
     serve::IncomingStream,
 };
@@ -30,8 +31,12 @@ use serde::Serialize;
 use tokio::net::UnixListener;
 
 use self::bounded::Bounded;
-
-pub use question::{ask, unknown};
+pub use self::{
+    call::{CallError, Reply, call},
+    question::{Answers, Ask, Asks, questions, unknown},
+    routes::routes,
+    serving::Serving,
+};
 
 /// A bound control socket. The lock beside it is held as long as this lives; the socket file is
 /// removed when it is dropped.
@@ -120,30 +125,6 @@ impl Socket {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Serves the routes until `shutdown` ends. Handlers may take [`Peer`] and [`RequireRoot`];
-    /// a path without a route is a `Document<Problem>`, too.
-    ///
-    /// # Errors
-    ///
-    /// The listener failed.
-    pub async fn serve(
-        mut self,
-        routes: Router,
-        shutdown: impl Future<Output = ()> + Send + 'static,
-    ) -> io::Result<()> {
-        let Some(listener) = self.listener.take() else {
-            return Ok(());
-        };
-        let routes = routes
-            .fallback(no_such_route)
-            .method_not_allowed_fallback(no_such_route)
-            .layer(map_response(as_document))
-            .into_make_service_with_connect_info::<Peer>();
-        axum::serve(Bounded::new(listener, PLACES, IDLE), routes)
-            .with_graceful_shutdown(shutdown)
-            .await
-    }
 }
 
 impl Drop for Socket {
@@ -227,7 +208,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RequireRoot {
         Err(Failure(
             Problem::new(
                 Code::HostSocketPermission,
-                "only root may change a running role",
+                "only root may do this to a running role",
             )
             .evidence(format!("the request {} came from {who}", parts.uri.path()))
             .consequence("nothing was changed")

@@ -11,14 +11,13 @@ use kedge_control::{
     local::Reloaded,
     report::{GatewayReport, ReportedPeer},
 };
-use kedge_core::{Code, Coded as _, Fix, Problem};
+use kedge_core::{Coded as _, Problem};
 use kedge_gateway_dataplane::{DataPlane, Limits};
 use kedge_host::{
-    Role, Root,
-    changes::changes,
+    Role,
     enrol::{Client, Settings},
     identity::{IdentityKey, TunnelKey, facts},
-    layers::{Loaded, Override, load},
+    layers::Live,
     link::{Link, Patience},
     state::Store,
     wall,
@@ -26,7 +25,7 @@ use kedge_host::{
 use kedge_net::clock;
 use kedge_tunnel_device::{echo::Responder, keeper::Keeper};
 use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::{
     bounds::{Plan, plan},
@@ -36,12 +35,7 @@ use crate::{
 
 /// The gateway.
 pub(crate) struct Hub {
-    pub root: Root,
-    pub overrides: Vec<Override>,
-    pub loaded: Loaded<GatewayFile>,
-    pub config_generation: u64,
-    /// Why the configuration on the disk is not in force.
-    pub stale: Option<Problem>,
+    pub live: Live<GatewayFile>,
     pub started: SystemTime,
     pub up_since: Uptime,
     /// What the machine says of itself.
@@ -74,12 +68,9 @@ impl Hub {
     /// # Errors
     ///
     /// There is no WireGuard key, hence no hub.
-    pub fn new(
-        loaded: Loaded<GatewayFile>,
-        root: Root,
-        overrides: Vec<Override>,
-    ) -> Result<Self, Problem> {
-        let key = TunnelKey::load_or_create(&root, Role::Gateway).map_err(|e| e.problem())?;
+    pub fn new(live: Live<GatewayFile>) -> Result<Self, Problem> {
+        let root = live.root();
+        let key = TunnelKey::load_or_create(root, Role::Gateway).map_err(|e| e.problem())?;
         let private = PrivateKey::from_bytes(*key.expose()).map_err(|e| e.problem())?;
         let store = Store::new(root.state_dir(Role::Gateway));
         let mut hub = Self {
@@ -91,16 +82,12 @@ impl Hub {
             applied: 0,
             link: None,
             standing: Vec::new(),
-            config_generation: 1,
-            stale: None,
             started: SystemTime::now(),
             up_since: Uptime::now(),
             responder: None,
             echo_problem: None,
-            host: facts(&root),
-            root,
-            overrides,
-            loaded,
+            host: facts(root),
+            live,
             store,
             key,
         };
@@ -118,11 +105,11 @@ impl Hub {
     /// Starts the link to the configured manager.
     fn connect(&mut self) {
         self.link = None;
-        let config = &self.loaded.config;
+        let config = self.live.config();
         let Some(manager) = &config.manager else {
             return;
         };
-        let identity = match IdentityKey::load_or_create(&self.root, Role::Gateway) {
+        let identity = match IdentityKey::load_or_create(self.live.root(), Role::Gateway) {
             Ok(identity) => identity,
             Err(error) => {
                 self.standing.push(error.problem());
@@ -135,7 +122,7 @@ impl Hub {
             token_file: manager
                 .token_file
                 .as_ref()
-                .map(|file| self.root.locate(file)),
+                .map(|file| self.live.root().locate(file)),
             name: name.unwrap_or_else(|| label(&self.host.hostname)),
             role: identity::Role::Gateway,
             host_ref: None,
@@ -149,7 +136,7 @@ impl Hub {
 
     /// Takes up a desired state.
     pub fn apply(&mut self, wished: &Wished) {
-        self.plan = plan(&self.loaded.config.tunnel, &self.public_key, wished);
+        self.plan = plan(&self.live.config().tunnel, &self.public_key, wished);
         self.applied = wished.generation;
         info!(
             generation = wished.generation,
@@ -214,39 +201,17 @@ impl Hub {
     ///
     /// The configuration on the disk has an error.
     pub fn reload(&mut self) -> Result<Reloaded, Problem> {
-        let fresh = match load::<GatewayFile>(&self.root, &self.overrides) {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                let problem = stale(error.problems());
-                warn!(KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "reload refused");
-                self.stale = Some(problem);
-                return Err(error.problem());
-            }
-        };
-        self.stale = None;
-        let before = self.loaded.in_force(0).values;
-        let changes = changes(&before, &fresh.in_force(0).values);
-        let old = std::mem::replace(&mut self.loaded, fresh);
-        self.config_generation += 1;
-        info!(
-            generation = self.config_generation,
-            ?changes,
-            "configuration loaded"
-        );
-        let new = &self.loaded.config;
-        let reconnect = old.config.manager != new.manager || old.config.name != new.name;
+        let change = self.live.reload()?;
+        let (old, new) = (&change.before, self.live.config());
+        let reconnect = old.manager != new.manager || old.name != new.name;
+        let other_tunnel = old.tunnel != new.tunnel;
         if reconnect {
             self.connect();
         }
-        if old.config.tunnel != self.loaded.config.tunnel
-            && let Some(wished) = self.wished()
-        {
+        if other_tunnel && let Some(wished) = self.wished() {
             self.apply(&wished);
         }
-        Ok(Reloaded {
-            generation: self.config_generation,
-            changes,
-        })
+        Ok(change.told)
     }
 
     /// Everything that is wrong.
@@ -255,8 +220,9 @@ impl Hub {
             .link
             .as_ref()
             .map(|link| link.standing().borrow().problems.clone());
-        self.stale
-            .iter()
+        self.live
+            .stale()
+            .into_iter()
             .chain(&self.standing)
             .chain(self.keeper.problem())
             .chain(&self.echo_problem)
@@ -346,7 +312,7 @@ impl Hub {
             listen_port: self
                 .keeper
                 .device()
-                .map_or(self.loaded.config.tunnel.listen_port, |device| {
+                .map_or(self.live.config().tunnel.listen_port, |device| {
                     device.local_port()
                 }),
             peers: self.hosts.iter().map(peer).collect(),
@@ -359,20 +325,6 @@ impl Hub {
 fn label(hostname: &str) -> String {
     let first = hostname.split('.').next().unwrap_or_default();
     first.to_ascii_lowercase()
-}
-
-fn stale(problems: &[Problem]) -> Problem {
-    let mut stale = Problem::warning(
-        Code::ConfigStale,
-        "the configuration on the disk has an error and is not in force",
-    )
-    .consequence("the last good configuration keeps running; a restart would fail")
-    .fix(Fix::text("correct it and reload").command("kedge config check gateway"));
-    for problem in problems {
-        stale = stale.evidence(problem.to_string());
-        stale.evidence.extend(problem.evidence.iter().cloned());
-    }
-    stale
 }
 
 const PATIENCE: Patience = Patience {

@@ -4,38 +4,29 @@ use std::time::Duration;
 
 use kedge_core::{Coded as _, Problem};
 use kedge_host::{
-    Role, Root,
-    layers::{Loaded, Override},
+    Role,
+    layers::Live,
     link::Following,
-    local::Socket,
+    local::{Socket, questions, routes},
     notify::Notifier,
     orders::{Order, until_told},
 };
 use kedge_net::limits;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{MissedTickBehavior, interval},
 };
 use tracing::{info, warn};
 
-use crate::{
-    config::GatewayFile,
-    hub::Hub,
-    socket::{Ask, routes},
-};
+use crate::{config::GatewayFile, hub::Hub};
 
-/// Runs the gateway until SIGTERM or SIGINT. SIGHUP reloads the configuration, read with the same
-/// `overrides` as the first time.
+/// Runs the gateway until SIGTERM or SIGINT. SIGHUP reloads the configuration.
 ///
 /// # Errors
 ///
 /// It cannot start: no key, or another process serves its control socket.
-pub async fn run(
-    loaded: Loaded<GatewayFile>,
-    root: Root,
-    overrides: Vec<Override>,
-) -> Result<(), Problem> {
-    until_told(|orders| serve(loaded, root, overrides, orders)).await
+pub async fn run(live: Live<GatewayFile>) -> Result<(), Problem> {
+    until_told(|orders| serve(live, orders)).await
 }
 
 /// Runs the gateway until it is ordered to leave, or nobody is left to order it.
@@ -44,9 +35,7 @@ pub async fn run(
 ///
 /// As [`run`].
 pub async fn serve(
-    loaded: Loaded<GatewayFile>,
-    root: Root,
-    overrides: Vec<Override>,
+    live: Live<GatewayFile>,
     mut orders: mpsc::Receiver<Order>,
 ) -> Result<(), Problem> {
     let notifier = Notifier::new();
@@ -54,13 +43,11 @@ pub async fn serve(
         let error = &err as &dyn std::error::Error;
         warn!(error, "the number of descriptors stays low");
     }
-    let socket = Socket::bind(&root.socket(Role::Gateway)).map_err(|error| error.problem())?;
-    let mut hub = Hub::new(loaded, root, overrides)?;
-    let (asks, mut asked) = mpsc::channel(ASKS);
-    let (leave, left) = oneshot::channel::<()>();
-    let server = tokio::spawn(socket.serve(routes(asks), async {
-        let _ = left.await;
-    }));
+    let socket = live.root().socket(Role::Gateway);
+    let socket = Socket::bind(&socket).map_err(|error| error.problem())?;
+    let mut hub = Hub::new(live)?;
+    let (asks, mut asked) = questions();
+    let mut serving = socket.serve(routes().with_state(asks));
     let mut desired = Following::link(hub.link.as_ref());
     if let Some(wished) = desired.known() {
         hub.apply(&wished);
@@ -86,7 +73,7 @@ pub async fn serve(
                 None => break "nobody is left to ask",
             },
             Some(ask) = asked.recv() => {
-                if answer(&mut hub, ask) {
+                if ask.answer(&mut hub) {
                     desired = Following::link(hub.link.as_ref());
                 }
             }
@@ -105,35 +92,16 @@ pub async fn serve(
     };
     info!(because, "gateway leaves");
     notifier.stopping("draining connections");
-    drop(leave);
+    serving.close();
     let Hub {
         plane, mut keeper, ..
     } = hub;
     plane.shutdown(DRAIN).await;
     keeper.close();
-    // The socket file goes with the server.
-    let _ = tokio::time::timeout(DRAIN, server).await;
+    serving.end(DRAIN).await;
     Ok(())
 }
 
-/// Answers a question; whether the link may be another one.
-fn answer(hub: &mut Hub, ask: Ask) -> bool {
-    // Whoever asked may have left: that is theirs.
-    match ask {
-        Ask::Status(answer) => drop(answer.send(hub.status())),
-        Ask::Tunnels(answer) => drop(answer.send(hub.tunnels())),
-        Ask::Config(answer) => {
-            drop(answer.send(hub.loaded.in_force(hub.config_generation)));
-        }
-        Ask::Reload(answer) => {
-            drop(answer.send(hub.reload()));
-            return true;
-        }
-    }
-    false
-}
-
-const ASKS: usize = 16;
 /// Members must be dead soon after their three seconds are over.
 const FAST_TICK: Duration = Duration::from_millis(250);
 const SLOW_TICK: Duration = Duration::from_secs(1);

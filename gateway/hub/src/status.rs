@@ -16,16 +16,16 @@ impl Hub {
             role: RoleInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 hostname: self
-                    .loaded
-                    .config
+                    .live
+                    .config()
                     .name
                     .as_ref()
                     .map_or_else(|| self.host.hostname.clone(), ToString::to_string),
                 started: wall::rfc3339(self.started),
                 uptime_seconds: self.up_since.elapsed().as_secs_f64(),
                 pid: std::process::id(),
-                config_generation: self.config_generation,
-                config_stale: self.stale.is_some(),
+                config_generation: self.live.generation(),
+                config_stale: self.live.stale().is_some(),
             },
             tunnels: self.tunnels().items,
             listeners: self.plane.status(),
@@ -39,9 +39,9 @@ impl Hub {
         let wish = self.plan.tunnel.as_ref();
         let device = self.keeper.device();
         let mut list = TunnelList {
-            device: self.loaded.config.tunnel.interface.clone(),
+            device: self.live.config().tunnel.interface.clone(),
             public_key: self.public_key.to_string(),
-            listen_port: self.loaded.config.tunnel.listen_port,
+            listen_port: self.live.config().tunnel.listen_port,
             problems: self.keeper.problem().cloned().into_iter().collect(),
             ..TunnelList::default()
         };

@@ -12,22 +12,20 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    path::PathBuf,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use http_body_util::{BodyExt, Empty};
-use hyper::{Method, Request, StatusCode, body::Bytes};
-use hyper_util::rt::TokioIo;
+use axum::http::{Method, StatusCode};
 use kedge_control::{
     agent::{GatewayConfig, PeerConfig, TunnelConfig},
     balance::{Listener, Member},
 };
 use kedge_core::Problem;
 use kedge_gateway_hub::{GatewayFile, serve};
-use kedge_host::orders::Order;
-use kedge_host::{Role, Root, identity::TunnelKey, layers::load, state::Store};
+use kedge_host::{
+    Role, Root, identity::TunnelKey, layers::Live, local::call, orders::Order, state::Store,
+};
 use kedge_net::{
     link::Links,
     netns::{Lease, Namespace, Worker},
@@ -36,7 +34,6 @@ use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, echo};
 use kedge_tunnel_proto::keys::PrivateKey;
 use serde_json::Value;
 use tokio::{
-    net::UnixStream,
     runtime::{Builder, Runtime},
     sync::{mpsc, oneshot},
 };
@@ -235,8 +232,8 @@ impl Site {
         let (orders, received) = mpsc::channel(4);
         let root = self.root.clone();
         let run = move || {
-            let loaded = load::<GatewayFile>(&root, &[]).unwrap();
-            runtime().block_on(serve(loaded, root, Vec::new(), received))
+            let live = Live::<GatewayFile>::load(root, Vec::new()).unwrap();
+            runtime().block_on(serve(live, received))
         };
         let thread = self
             .gateway_space
@@ -331,7 +328,11 @@ impl Site {
     }
 
     fn ask(&self, method: Method, route: &str) -> (StatusCode, Value) {
-        runtime().block_on(request(self.root.socket(Role::Gateway), method, route))
+        let socket = self.root.socket(Role::Gateway);
+        let reply = runtime()
+            .block_on(call(&socket, method, route, Vec::new()))
+            .unwrap();
+        (reply.status, reply.json().unwrap())
     }
 
     fn state(&self) -> String {
@@ -369,24 +370,6 @@ fn answer_all(server: &TcpListener) {
             let _ = stream.write_all(format!("pong {question}").as_bytes());
         }
     }
-}
-
-async fn request(socket: PathBuf, method: Method, route: &str) -> (StatusCode, Value) {
-    let stream = UnixStream::connect(socket).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .unwrap();
-    let _driver = tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(route)
-        .header("host", "localhost")
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let response = sender.send_request(request).await.unwrap();
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&body).unwrap())
 }
 
 fn runtime() -> Runtime {

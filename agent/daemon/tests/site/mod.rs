@@ -2,24 +2,20 @@
 //! the whole agent.
 
 use std::{
-    path::PathBuf,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use http_body_util::{BodyExt, Empty};
-use hyper::{Method, Request, StatusCode, body::Bytes};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use kedge_agent_daemon::AgentFile;
 use kedge_core::Problem;
-use kedge_host::orders::Order;
-use kedge_host::{Role, Root, layers::load};
+use kedge_host::{Role, Root, layers::Live, local::call, orders::Order};
 use kedge_net::{
     link::Links,
     netns::{Lease, Namespace, Worker},
 };
 use serde_json::Value;
-use tokio::{net::UnixStream, runtime::Builder, sync::mpsc};
+use tokio::{runtime::Builder, sync::mpsc};
 
 /// Whether the tests of this tier can run; says why not, and fails where CI requires the tier.
 pub fn ready() -> bool {
@@ -125,13 +121,8 @@ impl Host {
         let thread = self.run(move || {
             std::thread::spawn(move || {
                 let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-                let loaded = load::<AgentFile>(&root, &[]).unwrap();
-                runtime.block_on(kedge_agent_daemon::serve(
-                    loaded,
-                    root,
-                    Vec::new(),
-                    received,
-                ))
+                let live = Live::<AgentFile>::load(root, Vec::new()).unwrap();
+                runtime.block_on(kedge_agent_daemon::serve(live, received))
             })
         });
         self.agent = Some(Agent { orders, thread });
@@ -167,7 +158,10 @@ impl Host {
     pub fn ask(&self, method: Method, route: &str) -> (StatusCode, Value) {
         let socket = self.root.socket(Role::Agent);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(request(socket, method, route))
+        let reply = runtime
+            .block_on(call(&socket, method, route, Vec::new()))
+            .unwrap();
+        (reply.status, reply.json().unwrap())
     }
 
     /// The state of the VIP `api`, as the socket tells.
@@ -204,22 +198,4 @@ impl Drop for Host {
             let _ = agent.thread.join();
         }
     }
-}
-
-async fn request(socket: PathBuf, method: Method, route: &str) -> (StatusCode, Value) {
-    let stream = UnixStream::connect(socket).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .unwrap();
-    let _driver = tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(route)
-        .header("host", "localhost")
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let response = sender.send_request(request).await.unwrap();
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&body).unwrap())
 }

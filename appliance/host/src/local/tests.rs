@@ -1,30 +1,15 @@
 use axum::{
+    Router,
     extract::Path as UriPath,
     routing::{get, post},
 };
-use http_body_util::{BodyExt as _, Empty};
-use hyper::{Request, body::Bytes};
-use hyper_util::rt::TokioIo;
-use tokio::sync::oneshot;
+use hyper::{Method, Request};
 
 use super::*;
 
-async fn ask(path: &Path, method: &str, uri: &str) -> (StatusCode, serde_json::Value) {
-    let stream = tokio::net::UnixStream::connect(path).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .unwrap();
-    let _task = tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(uri)
-        .header("host", "localhost")
-        .body(Empty::<Bytes>::new())
-        .unwrap();
-    let response = sender.send_request(request).await.unwrap();
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&body).unwrap())
+async fn ask(path: &Path, method: Method, uri: &str) -> (StatusCode, serde_json::Value) {
+    let reply = call(path, method, uri, Vec::new()).await.unwrap();
+    (reply.status, reply.json().unwrap())
 }
 
 #[tokio::test]
@@ -49,29 +34,25 @@ async fn routes_answer_documents_and_the_file_is_closed_to_others() {
                 ))
             }),
         );
-    let (stop, stopped) = oneshot::channel::<()>();
-    let server = tokio::spawn(socket.serve(routes, async {
-        let _ = stopped.await;
-    }));
+    let serving = socket.serve(routes);
 
-    let (status, body) = ask(&path, "GET", "/v1/tunnels").await;
+    let (status, body) = ask(&path, Method::GET, "/v1/tunnels").await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(body["kind"], "TunnelList");
-    let (status, body) = ask(&path, "POST", "/v1/reload").await;
+    let (status, body) = ask(&path, Method::POST, "/v1/reload").await;
     assert_eq!(status, StatusCode::NOT_FOUND, "tests run as root");
     assert_eq!(body["what"], format!("pid {}", std::process::id()));
-    let (status, body) = ask(&path, "GET", "/v1/nothing").await;
+    let (status, body) = ask(&path, Method::GET, "/v1/nothing").await;
     assert_eq!(
         (status, body["kind"].as_str()),
         (StatusCode::NOT_FOUND, Some("Problem"))
     );
-    let (status, _) = ask(&path, "DELETE", "/v1/tunnels").await;
+    let (status, _) = ask(&path, Method::DELETE, "/v1/tunnels").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
 
     let error = Socket::bind(&path).unwrap_err();
     assert_eq!(error.problem().code, Code::HostSocketInUse);
-    stop.send(()).unwrap();
-    server.await.unwrap().unwrap();
+    serving.end(Duration::from_secs(20)).await;
     assert!(!path.exists());
 }
 
@@ -126,15 +107,17 @@ async fn what_no_handler_sees_is_refused_as_a_problem() {
     let routes = Router::new()
         .route("/v1/vips/{name}", get(named))
         .route("/v1/things", post(body));
-    let server = tokio::spawn(socket.serve(routes, std::future::pending()));
-    for (method, uri) in [("GET", "/v1/vips/%ff%fe"), ("POST", "/v1/things")] {
+    let _serving = socket.serve(routes);
+    for (method, uri) in [
+        (Method::GET, "/v1/vips/%ff%fe"),
+        (Method::POST, "/v1/things"),
+    ] {
         let (status, body) = ask(&path, method, uri).await;
         assert!(status.is_client_error(), "{uri}: {status}");
         assert_eq!(body["kind"], "Problem", "{uri}: {body}");
         assert_eq!(body["code"], "KEDGE-API-0001");
         assert!(!body["evidence"][0].as_str().unwrap().is_empty(), "{body}");
     }
-    server.abort();
 }
 
 /// What is thrown at the socket and the beginning of what it may answer.
@@ -171,7 +154,7 @@ async fn garbage_is_refused_and_the_next_question_is_answered() {
     let socket = Socket::bind(&path).unwrap();
     let tunnels = get(async || Answer(kedge_control::local::TunnelList::default()));
     let routes = Router::new().route("/v1/tunnels", tunnels);
-    let server = tokio::spawn(socket.serve(routes, std::future::pending()));
+    let _serving = socket.serve(routes);
     let long_line = [b"GET /", &[b'a'; 1_000_000][..], b" HTTP/1.1\r\n\r\n"].concat();
     let headers: String = (0..5_000).map(|n| format!("x{n}: y\r\n")).collect();
     let headers = format!("GET / HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
@@ -190,9 +173,8 @@ async fn garbage_is_refused_and_the_next_question_is_answered() {
         assert!(said.starts_with(answer), "{shown}: {said}");
         assert!(!said.starts_with("HTTP/1.1 2"), "{shown}: {said}");
     }
-    let (status, _) = ask(&path, "GET", "/v1/tunnels").await;
+    let (status, _) = ask(&path, Method::GET, "/v1/tunnels").await;
     assert_eq!(status, StatusCode::OK);
-    server.abort();
 }
 
 #[tokio::test]
@@ -210,9 +192,10 @@ async fn a_crowd_that_says_nothing_is_shown_out() {
     for _ in 0..4 {
         crowd.push(tokio::net::UnixStream::connect(&path).await.unwrap());
     }
-    let (status, _) = tokio::time::timeout(Duration::from_secs(20), ask(&path, "GET", "/v1/x"))
-        .await
-        .unwrap();
+    let (status, _) =
+        tokio::time::timeout(Duration::from_secs(20), ask(&path, Method::GET, "/v1/x"))
+            .await
+            .unwrap();
     assert_eq!(status, StatusCode::OK, "after those in front have gone");
     for silent in &mut crowd {
         let mut byte = [0; 8];
