@@ -7,7 +7,7 @@ use aws_lc_rs::{
     signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kedge_control::{
     enrol::{HostRef, TOKEN_KEY_INFO},
     identity::Role,
@@ -27,6 +27,9 @@ use crate::{
 pub const MAX_TTL_SECONDS: u64 = 30 * 86_400;
 /// The life of a token when nobody says.
 pub const DEFAULT_TTL_SECONDS: u64 = 3600;
+
+/// How long an expired token is still known, so that whoever brings it is told why it is refused.
+pub const GRACE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What is kept of a token: enough to check a proof, not to make one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +126,14 @@ impl Record {
         !expires.is_ok_and(|expires: Timestamp| now < expires)
     }
 
+    /// Whether it expired so long ago that nobody asks any more. A record that does not say when
+    /// stays for a person to look at.
+    #[must_use]
+    pub fn is_outdated(&self, now: Timestamp) -> bool {
+        let expires = self.expires.parse();
+        expires.is_ok_and(|expires: Timestamp| now.duration_since(expires) >= GRACE)
+    }
+
     /// Whether it was used as often as it may be.
     #[must_use]
     pub fn is_used_up(&self) -> bool {
@@ -191,6 +202,21 @@ pub fn find(objects: &Objects, id: &str) -> Option<Record> {
     let secrets = objects.of_kind("", "Secret");
     let mut named = secrets.filter(|(key, _)| key.name.name == name);
     named.find_map(|(_, layers)| read(layers).filter(|record| record.id == id))
+}
+
+/// The writes that remove the outdated ones.
+#[must_use]
+pub fn removals(objects: &Objects, now: Timestamp) -> Vec<Write> {
+    let secrets = objects.of_kind("", "Secret");
+    let outdated =
+        secrets.filter(|(_, layers)| read(layers).is_some_and(|record| record.is_outdated(now)));
+    outdated
+        .map(|(key, _)| Write {
+            key: key.clone(),
+            layer: Layer::Owned(managers::TOKEN.to_owned()),
+            content: None,
+        })
+        .collect()
 }
 
 fn read(layers: &Layers) -> Option<Record> {

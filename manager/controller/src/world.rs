@@ -28,6 +28,7 @@ use crate::{
     sampled::Sampled,
     snapshot::{Live, Snapshot, key},
     store::{Name, directory::Directory},
+    token,
 };
 
 /// What the manager's tasks share.
@@ -202,6 +203,26 @@ impl World {
         tell(&state.plan, &planned);
         state.plan = planned;
         self.nudge();
+        self.drop_tokens(state);
+    }
+
+    /// Forgets the tokens that expired long ago. They admit nobody: what fails is tried at the next
+    /// plan.
+    fn drop_tokens(&self, state: &mut State) {
+        let removals = token::removals(state.store.objects(), self.clock.timestamp());
+        if removals.is_empty() {
+            return;
+        }
+        match state.store.write(&removals) {
+            Ok(()) => info!(
+                tokens = removals.len(),
+                because = "they expired long ago",
+                "tokens removed"
+            ),
+            Err(problem) => {
+                warn!(KEDGE_CODE = %problem.code, %problem, "an expired token cannot be removed");
+            }
+        }
     }
 }
 
@@ -323,3 +344,53 @@ fn problems(plan: &Plan) -> impl Iterator<Item = &Problem> {
 
 const TICK: Duration = Duration::from_millis(500);
 const SETTLE: Duration = Duration::from_millis(30);
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use kedge_control::identity::Role;
+
+    use super::*;
+    use crate::token::{GRACE, Record};
+
+    #[test]
+    fn an_expired_token_is_told_for_a_while_and_then_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let mut store = Directory::open(root.path()).unwrap();
+        let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
+        let clock = Clock::new(move || now.into());
+        let authority = Arc::new(Authority::load_or_create(&mut store, &clock).unwrap());
+        let second = jiff::SignedDuration::from_secs(1);
+        let record = |expires| {
+            let scope = ("ns", "t");
+            let made = Record::create(Role::Host, scope, None, (expires, 1), authority.pin());
+            made.unwrap().1
+        };
+        let usable = record(now + second);
+        let told = record(now - GRACE + second);
+        let outdated = record(now - GRACE);
+        let unreadable = Record {
+            expires: "never".to_owned(),
+            ..record(now)
+        };
+        let records = [&usable, &told, &outdated, &unreadable];
+        let writes: Vec<_> = records.iter().map(|record| record.write()).collect();
+        store.write(&writes).unwrap();
+        let secrets = || walk(&root.path().join("owned/core/Secret/ns"));
+        assert_eq!(secrets(), 4);
+
+        let life = Duration::from_secs(60);
+        let world = World::new(store, authority, clock, ("kedge.local", life));
+        let state = world.state.try_lock().unwrap();
+        let left = token::all(state.store.objects());
+        assert_eq!(left.len(), 3);
+        assert!(!left.contains_key(&outdated.id));
+        assert_eq!(left[&told.id].summary(now).state, "expired");
+        assert_eq!(secrets(), 3, "on the disk as well");
+        assert!(state.plan.problems.is_empty());
+    }
+
+    fn walk(folder: &std::path::Path) -> usize {
+        std::fs::read_dir(folder).unwrap().count()
+    }
+}
