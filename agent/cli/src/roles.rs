@@ -1,11 +1,12 @@
 //! Running a role in the foreground: this is what the units start.
 
 use kedge_agent_daemon::AgentFile;
-use kedge_core::{Code, Problem};
+use kedge_core::{Code, Coded as _, Problem};
 use kedge_gateway_hub::GatewayFile;
 use kedge_host::{
     Role,
     layers::{Live, Override, RoleFile},
+    local::{RequireRoot, Socket},
     notify::Notifier,
 };
 use kedge_manager_controller::{Lifecycle, ManagerOptions};
@@ -56,18 +57,21 @@ pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
         trust_domain: config.trust_domain.as_str().to_owned(),
         config: Some(live.in_force()),
         lifecycle: Box::new(notify),
-        ..ManagerOptions::new(
-            &app.root.locate(&config.dir),
-            config.listen,
-            &app.root.socket(Role::Manager),
-        )
+        ..ManagerOptions::new(&app.root.locate(&config.dir), config.listen)
     };
     // Every host keeps connections open, and the store needs descriptors besides.
     if let Err(error) = kedge_net::limits::raise_descriptors() {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, "the number of descriptors stays low");
     }
-    let role = kedge_manager_controller::run(options);
+    // The manager knows no host: it has the routes, and here they get the socket of every role.
+    let role = async {
+        let socket = Socket::bind(&app.root.socket(Role::Manager)).map_err(|e| e.problem())?;
+        kedge_manager_controller::run(options, |manager| {
+            socket.serve(manager.routes::<RequireRoot>())
+        })
+        .await
+    };
     until_told(&runtime("manager", PLANNING)?, role)
 }
 

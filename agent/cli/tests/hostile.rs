@@ -11,7 +11,7 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{ErrorKind, Read as _, Write as _},
     net::TcpListener,
     os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
@@ -74,6 +74,21 @@ impl Site {
         Role(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 
+    /// A manager over `objects` that runs until dropped, and its socket.
+    fn manager(&self) -> (Role, PathBuf) {
+        let objects = self.path("objects").display().to_string();
+        let listen = "--set listen=[::]:0";
+        let manager = self.start(OWN_NETWORK, &format!("manager --dir {objects} {listen}"));
+        let socket = self.path("root/run/kedge/manager.sock");
+        let start = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            let log = fs::read_to_string(self.path("log")).unwrap();
+            assert!(start.elapsed() < LIMIT, "{log}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        (manager, socket)
+    }
+
     /// Waits until the status of what runs says `code`, and that it goes on running.
     fn told(&self, role: &mut Role, code: &str) -> String {
         let start = Instant::now();
@@ -116,6 +131,8 @@ fn root() -> bool {
 }
 
 const LIMIT: Duration = Duration::from_secs(20);
+/// How many connections a control socket has at a time.
+const PLACES: usize = 128;
 const OWN_NETWORK: &str = "unshare -n";
 const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
 const NO_CAPABILITIES: &str =
@@ -395,18 +412,7 @@ fn only_root_makes_tokens_whoever_may_open_the_socket() {
         "objects/tenant.yaml",
         "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {name: t}\nspec: {namespace: t}\n",
     );
-    let objects = site.path("objects").display().to_string();
-    let _manager = site.start(
-        OWN_NETWORK,
-        &format!("manager --dir {objects} --set listen=[::]:0"),
-    );
-    let socket = site.path("root/run/kedge/manager.sock");
-    let start = Instant::now();
-    while UnixStream::connect(&socket).is_err() {
-        let log = fs::read_to_string(site.path("log")).unwrap();
-        assert!(start.elapsed() < LIMIT, "{log}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let (_manager, socket) = site.manager();
     let (code, text) = site.run(NOBODY, "token list");
     assert_eq!(code, 6, "{text}");
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
@@ -420,4 +426,37 @@ fn only_root_makes_tokens_whoever_may_open_the_socket() {
     let (code, text) = site.run("", "token create --tenant t --ttl 60d");
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("--ttl 1h"), "{text}");
+}
+
+#[test]
+fn the_managers_socket_is_one_process_alone_and_has_so_many_places() {
+    if !root() {
+        return;
+    }
+    let site = Site::new();
+    site.write("objects/readme.txt", "");
+    let (_manager, socket) = site.manager();
+    let other = site.write("other/readme.txt", "");
+    let other = other.parent().unwrap().display().to_string();
+    let second = format!("manager --dir {other} --set listen=[::]:0");
+    let (code, text) = site.run(OWN_NETWORK, &second);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("KEDGE-HOST-0003"), "{text}");
+    assert!(text.contains("manager.sock"), "{text}");
+
+    let mut silent: Vec<UnixStream> = (0..PLACES)
+        .map(|_| UnixStream::connect(&socket).unwrap())
+        .collect();
+    let mut late = UnixStream::connect(&socket).unwrap();
+    late.write_all(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    late.set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let mut answer = [0; 15];
+    let waits = late.read(&mut answer).unwrap_err();
+    assert_eq!(waits.kind(), ErrorKind::WouldBlock, "{answer:?}");
+    drop(silent.pop());
+    late.set_read_timeout(Some(LIMIT)).unwrap();
+    late.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
 }

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::{Router, extract::FromRequestParts};
 use kedge_control::{identity::DEFAULT_TRUST_DOMAIN, local::ConfigInForce};
 use kedge_core::{Code, Problem};
 use tokio::{
@@ -33,8 +34,6 @@ pub struct ManagerOptions {
     pub dir: PathBuf,
     /// Where the agent API listens.
     pub listen: SocketAddr,
-    /// The control socket, such as `/run/kedge/manager.sock`.
-    pub socket: PathBuf,
     /// The trust domain of identities.
     pub trust_domain: String,
     /// How often everything is read again, whatever the watch says.
@@ -65,11 +64,10 @@ pub enum Lifecycle<'a> {
 impl ManagerOptions {
     /// Options with every default.
     #[must_use]
-    pub fn new(dir: &Path, listen: SocketAddr, socket: &Path) -> Self {
+    pub fn new(dir: &Path, listen: SocketAddr) -> Self {
         Self {
             dir: dir.to_owned(),
             listen,
-            socket: socket.to_owned(),
             trust_domain: DEFAULT_TRUST_DOMAIN.to_owned(),
             rescan: Duration::from_secs(10),
             certificate_life: Duration::from_secs(86_400),
@@ -85,7 +83,6 @@ impl fmt::Debug for ManagerOptions {
         f.debug_struct("ManagerOptions")
             .field("dir", &self.dir)
             .field("listen", &self.listen)
-            .field("socket", &self.socket)
             .finish_non_exhaustive()
     }
 }
@@ -98,7 +95,7 @@ pub struct Manager {
     /// The world.
     pub world: Arc<World>,
     tasks: JoinSet<()>,
-    socket: PathBuf,
+    control: Arc<socket::Context>,
     _watch: Option<Watch>,
 }
 
@@ -107,7 +104,7 @@ impl Manager {
     ///
     /// # Errors
     ///
-    /// The store, the port or the socket cannot be used.
+    /// The store or the port cannot be used.
     pub async fn start(options: &ManagerOptions) -> Result<Self, Problem> {
         let started = (Instant::now(), options.clock.text());
         let mut store = Directory::open(&options.dir)?;
@@ -115,7 +112,6 @@ impl Manager {
         let tls = authority.server(&options.clock)?;
         let listener = api::serve::listen(options.listen).await?;
         let address = listener.local_addr().unwrap_or(options.listen);
-        let control = socket::bind(&options.socket)?;
         let root = store.root().to_owned();
         let terms = (options.trust_domain.as_str(), options.certificate_life);
         let world = Arc::new(World::new(store, authority, options.clock.clone(), terms));
@@ -127,7 +123,7 @@ impl Manager {
                 "changes of files are found by reading them again only"
             );
         }
-        let context = Arc::new(socket::Context {
+        let control = Arc::new(socket::Context {
             world: Arc::clone(&world),
             agent_api: address.to_string(),
             started,
@@ -139,24 +135,23 @@ impl Manager {
         tasks.spawn(async move { planner.run(rescan).await });
         let routes = api::routes(Arc::clone(&world));
         tasks.spawn(api::serve::serve(listener, tls, routes));
-        tasks.spawn(async move {
-            let routes =
-                socket::routes(context).into_make_service_with_connect_info::<socket::Peer>();
-            if let Err(error) = axum::serve(control, routes).await {
-                warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the control socket ended"
-                );
-            }
-        });
         info!(dir = %root.display(), agent_api = %address, "the manager serves");
         Ok(Self {
             address,
             world,
             tasks,
-            socket: options.socket.clone(),
+            control,
             _watch: watch.ok(),
         })
+    }
+
+    /// The routes of the control socket. Whoever serves it knows who asks: `Root` is what lets only
+    /// root through.
+    pub fn routes<Root>(&self) -> Router
+    where
+        Root: FromRequestParts<Arc<socket::Context>> + Send + 'static,
+    {
+        socket::routes::<Root>(Arc::clone(&self.control))
     }
 
     /// Ends every task; the store is free afterwards.
@@ -192,22 +187,21 @@ impl Manager {
     }
 }
 
-impl Drop for Manager {
-    fn drop(&mut self) {
-        let _: std::io::Result<()> = std::fs::remove_file(&self.socket);
-    }
-}
-
-/// Runs the manager until SIGTERM or SIGINT.
+/// Runs the manager until SIGTERM or SIGINT. `control` serves its control socket for as long as
+/// what it gives back lives.
 ///
 /// # Errors
 ///
 /// It cannot start, or a part of it ends.
-pub async fn run(options: ManagerOptions) -> Result<(), Problem> {
+pub async fn run<S>(
+    options: ManagerOptions,
+    control: impl FnOnce(&Manager) -> S,
+) -> Result<(), Problem> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut hangup = listen(SignalKind::hangup())?;
     let mut manager = Manager::start(&options).await?;
+    let serving = control(&manager);
     let tell = &options.lifecycle;
     tell(Lifecycle::Ready);
     let mut beat = interval(BEAT);
@@ -230,6 +224,7 @@ pub async fn run(options: ManagerOptions) -> Result<(), Problem> {
         }
     };
     tell(Lifecycle::Stopping);
+    drop(serving);
     manager.stop().await;
     info!("the manager stopped");
     ended

@@ -1,6 +1,6 @@
-//! The local control socket: `GET` for whoever may open it, changes for root.
+//! The routes of the local control socket: what runs here is for whoever may open it, tokens are
+//! for root.
 
-mod bind;
 mod fleet;
 mod tokens;
 
@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, FromRequestParts, State, connect_info::Connected},
-    http::{StatusCode, request::Parts},
+    extract::{FromRequestParts, State},
+    http::StatusCode,
     response::{IntoResponse, Response},
     routing::get,
-    serve::IncomingStream,
 };
 use kedge_control::{
     Document, Kind,
@@ -20,9 +19,6 @@ use kedge_control::{
 };
 use kedge_core::{Code, Fix, Problem};
 use serde::Serialize;
-use tokio::net::UnixListener;
-
-pub use bind::bind;
 
 use crate::world::{Party, World};
 
@@ -39,16 +35,18 @@ pub struct Context {
     pub config: Option<ConfigInForce>,
 }
 
-/// The routes.
-pub fn routes(context: Arc<Context>) -> Router {
+/// The routes. `Root` lets only root through.
+pub fn routes<Root>(context: Arc<Context>) -> Router
+where
+    Root: FromRequestParts<Arc<Context>> + Send + 'static,
+{
+    let tokens = get(tokens::list::<Root>).post(tokens::create::<Root>);
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/config", get(config))
         .route("/v1/fleet/endpoints", get(endpoints))
         .route("/v1/fleet/hosts", get(fleet::hosts))
-        .route("/v1/tokens", get(tokens::list).post(tokens::create))
-        .fallback(|| async { Refusal::not_found() })
-        .method_not_allowed_fallback(|| async { Refusal::not_found() })
+        .route("/v1/tokens", tokens)
         .with_state(context)
 }
 
@@ -82,36 +80,6 @@ pub struct Answer<T>(pub StatusCode, pub T);
 impl<T: Kind + Serialize> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
         (self.0, Json(Document::new(self.1))).into_response()
-    }
-}
-
-/// The user at the other end.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(Option<u32>);
-
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self(stream.io().peer_cred().ok().map(|peer| peer.uid()))
-    }
-}
-
-/// Proof that root asks.
-pub struct Root;
-
-impl<S: Send + Sync> FromRequestParts<S> for Root {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
-        let peer = ConnectInfo::<Peer>::from_request_parts(parts, state).await;
-        match peer {
-            Ok(ConnectInfo(Peer(Some(0)))) => Ok(Self),
-            _ => {
-                let problem = Problem::new(Code::HostSocketPermission, "only root may do this")
-                    .consequence("nothing was changed")
-                    .fix(Fix::text("run the command as root").command("sudo !!"));
-                Err(Refusal(StatusCode::FORBIDDEN, problem))
-            }
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{EdgeGatewaySpec, Tenant, TenantSpec, tenant};
 use tracing::info;
 
-use super::{Answer, Context, Refusal, Root};
+use super::{Answer, Context, Refusal};
 use crate::{
     api::gateway_named,
     snapshot::key,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// `GET /v1/tokens`.
-pub async fn list(_: Root, State(context): State<Arc<Context>>) -> Answer<TokenList> {
+pub async fn list<Root>(_: Root, State(context): State<Arc<Context>>) -> Answer<TokenList> {
     let now = context.world.clock.timestamp();
     let state = context.world.state().await;
     let tokens = token::all(state.store.objects());
@@ -30,7 +30,7 @@ pub async fn list(_: Root, State(context): State<Arc<Context>>) -> Answer<TokenL
 }
 
 /// `POST /v1/tokens`. The secret is in the answer and nowhere else.
-pub async fn create(
+pub async fn create<Root>(
     _: Root,
     State(context): State<Arc<Context>>,
     request: Result<Json<TokenRequest>, JsonRejection>,

@@ -12,9 +12,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use http_body_util::{BodyExt as _, Full};
-use hyper::{Method, Request, StatusCode, body::Bytes};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use kedge_control::{
     enrol::{Facts, HostRef},
     identity::Role,
@@ -26,17 +24,18 @@ use kedge_host::{
     Root,
     enrol::{Client, Settings},
     identity::IdentityKey,
+    local::{RequireRoot, Serving, Socket, call},
     state::Store,
 };
 use kedge_manager_controller::{Manager, ManagerOptions, clock::Clock};
 use serde_json::Value;
-use tokio::net::UnixStream;
 
 pub const NS: &str = "store-014";
 
 pub struct Site {
     pub dir: tempfile::TempDir,
     pub manager: Option<Manager>,
+    serving: Option<Serving>,
     /// Seconds by which the manager's clock is ahead.
     pub ahead: Arc<AtomicU64>,
     pub certificate_life: Duration,
@@ -59,6 +58,7 @@ impl Site {
         let mut site = Self {
             dir,
             manager: None,
+            serving: None,
             ahead: Arc::default(),
             certificate_life,
         };
@@ -70,17 +70,23 @@ impl Site {
     pub async fn boot(&mut self) {
         self.halt().await;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut options = ManagerOptions::new(&self.objects(), any, &self.socket());
+        let mut options = ManagerOptions::new(&self.objects(), any);
         let ahead = Arc::clone(&self.ahead);
         options.clock = Clock::new(move || {
             SystemTime::now() + Duration::from_secs(ahead.load(Ordering::SeqCst))
         });
         options.certificate_life = self.certificate_life;
-        self.manager = Some(Manager::start(&options).await.unwrap());
+        let socket = Socket::bind(&self.socket()).unwrap();
+        let manager = Manager::start(&options).await.unwrap();
+        self.serving = Some(socket.serve(manager.routes::<RequireRoot>()));
+        self.manager = Some(manager);
     }
 
     /// Ends the manager and waits until its directory is free.
     pub async fn halt(&mut self) {
+        if let Some(serving) = self.serving.take() {
+            serving.end(Duration::from_secs(10)).await;
+        }
         if let Some(manager) = self.manager.take() {
             manager.stop().await;
         }
@@ -90,7 +96,7 @@ impl Site {
         self.dir.path().join("objects")
     }
 
-    pub fn socket(&self) -> PathBuf {
+    fn socket(&self) -> PathBuf {
         self.dir.path().join("run/manager.sock")
     }
 
@@ -104,27 +110,13 @@ impl Site {
 
     /// Asks the control socket.
     pub async fn ask(&self, method: Method, path: &str, body: Value) -> (StatusCode, Value) {
-        let stream = UnixStream::connect(self.socket()).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
         let body = if body.is_null() {
             Vec::new()
         } else {
             body.to_string().into_bytes()
         };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "manager")
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .unwrap();
-        let answer = sender.send_request(request).await.unwrap();
-        let status = answer.status();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&body).unwrap())
+        let reply = call(&self.socket(), method, path, body).await.unwrap();
+        (reply.status, reply.json().unwrap())
     }
 
     pub async fn get(&self, path: &str) -> Value {
