@@ -16,6 +16,7 @@ use kedge_core::{Problem, Severity};
 use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, host::Identity};
 use tokio::{
     sync::{Mutex, MutexGuard, Notify, watch},
+    task::spawn_blocking,
     time::{Instant as TokioInstant, sleep, timeout_at},
 };
 use tracing::{info, warn};
@@ -145,7 +146,7 @@ impl World {
     }
 
     /// Plans whenever something changed, for good.
-    pub async fn run(&self, rescan: Duration) {
+    pub async fn run(self: Arc<Self>, rescan: Duration) {
         let mut next_rescan = TokioInstant::now() + rescan;
         loop {
             let tick = TokioInstant::now() + TICK;
@@ -163,19 +164,35 @@ impl World {
                 sleep(SETTLE).await;
             }
             let began = TokioInstant::now();
-            let mut state = self.state.lock().await;
-            let mut due = woken == Ok(false) || state.stuck.is_some();
             if files {
-                next_rescan = TokioInstant::now() + rescan;
-                due |= state.store.rescan();
+                next_rescan = began + rescan;
             }
-            due |= state.live_now() != state.live;
-            if due {
-                self.settle(&mut state);
+            // The disk is waited for on a thread of its own: connections and timers go on.
+            let (world, dirty) = (Arc::clone(&self), woken == Ok(false));
+            if let Err(error) = spawn_blocking(move || world.turn(files, dirty)).await {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+                return;
             }
-            drop(state);
             // A large fleet's requests get as much time as its plans.
             sleep(began.elapsed().min(TICK)).await;
+        }
+    }
+
+    fn turn(&self, files: bool, dirty: bool) {
+        let mut state = self.state.blocking_lock();
+        // It may have come late: then the directory is another manager's.
+        if state.store.is_closed() {
+            return;
+        }
+        let mut due = dirty || state.stuck.is_some();
+        if files {
+            due |= state.store.rescan();
+        }
+        due |= state.live_now() != state.live;
+        if due {
+            self.settle(&mut state);
         }
     }
 
@@ -347,6 +364,11 @@ const SETTLE: Duration = Duration::from_millis(30);
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        time::SystemTime,
+    };
+
     use jiff::Timestamp;
     use kedge_control::identity::Role;
 
@@ -388,6 +410,43 @@ mod tests {
         assert_eq!(left[&told.id].summary(now).state, "expired");
         assert_eq!(secrets(), 3, "on the disk as well");
         assert!(state.plan.problems.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_waits_leaves_connections_and_timers_alone() {
+        // The clock stands for the disk: it is asked in the middle of a plan, and here it takes
+        // its time. The runtime has one thread.
+        let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let (gate, slow) = (
+            std::sync::Mutex::new(gate),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let is_slow = Arc::clone(&slow);
+        let clock = Clock::new(move || {
+            if is_slow.swap(false, Ordering::SeqCst) {
+                let waited = gate.lock().unwrap();
+                entered.send(None).unwrap();
+                let opened = waited.recv_timeout(Duration::from_secs(5)).is_ok();
+                entered.send(Some(opened)).unwrap();
+            }
+            SystemTime::UNIX_EPOCH
+        });
+        let root = tempfile::tempdir().unwrap();
+        let mut store = Directory::open(root.path()).unwrap();
+        let authority = Arc::new(Authority::load_or_create(&mut store, &clock).unwrap());
+        let life = Duration::from_secs(60);
+        let world = Arc::new(World::new(store, authority, clock, ("kedge.local", life)));
+        let mut version = world.follow();
+        slow.store(true, Ordering::SeqCst);
+        world.touch();
+        let planner = tokio::spawn(Arc::clone(&world).run(life));
+        assert_eq!(inside.recv().await, Some(None));
+        assert!(world.state.try_lock().is_err(), "the plan is under way");
+        open.send(()).unwrap();
+        assert_eq!(inside.recv().await, Some(Some(true)), "we ran meanwhile");
+        version.changed().await.unwrap();
+        planner.abort();
     }
 
     fn walk(folder: &std::path::Path) -> usize {

@@ -166,6 +166,12 @@ impl Directory {
         self.lock = None;
     }
 
+    /// Whether it was let go.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.lock.is_none()
+    }
+
     /// Creates an owned document unless there is one; answers with the one that is there.
     ///
     /// # Errors
