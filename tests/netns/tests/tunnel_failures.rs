@@ -19,7 +19,10 @@ use std::{
 };
 
 use kedge_core::{Code, Coded as _};
-use kedge_tunnel_device::{ApplyError, Device, DropReason, PeerSpec};
+use kedge_tunnel_device::{
+    ApplyError, Device, DropReason, PeerSpec,
+    keeper::{self, Keeper, Wish},
+};
 use tunnel::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -219,6 +222,78 @@ fn garbage_is_counted_by_reason_and_the_session_lives() {
     let endpoint = peer(&gateway).endpoint.unwrap();
     assert_ne!(endpoint, stranger.local_addr().unwrap());
     drop(host);
+}
+
+#[test]
+fn what_a_killed_process_left_is_cleared_when_no_tunnel_is_wanted() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let routes = || {
+        let of = |family| run(&site.host, "ip", &[family, "route", "show", "proto", "107"]);
+        of("-4") + &of("-6")
+    };
+    let clear = |ifname| site.host.run(|| keeper::clear_leftovers(ifname)).unwrap();
+    // Not this tunnel's: another one's, and one that a person made.
+    for other in [
+        &["198.18.9.0/24", "metric", "1879048193", "proto", "107"][..],
+        &["198.18.0.1/32", "metric", "77"],
+    ] {
+        let add = [&["route", "add", "unreachable"], other].concat();
+        run(&site.host, "ip", &add);
+    }
+    let host = site.open_host();
+    host.apply(vec![gateway_peer()]).unwrap();
+    let before = routes();
+    clear("kedge0");
+    assert_eq!(routes(), before, "they are in use");
+
+    // As after a kill: the interface goes, the routes stay.
+    drop(host);
+    assert!(routes().contains("unreachable fd6b:6564:6765::1"));
+    clear("kedge1");
+    assert!(routes().contains("unreachable fd6b:6564:6765::1"));
+    clear("kedge0");
+    let left = routes();
+    assert!(left.contains("198.18.9.0/24"), "{left}");
+    assert_eq!(left.lines().count(), 1, "{left}");
+    let all = run(&site.host, "ip", &["route"]);
+    assert!(all.contains("198.18.0.1 metric 77"), "{all}");
+}
+
+#[test]
+fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
+    if !ready() {
+        return;
+    }
+    EXPECTED_ERRORS.fetch_add(1, Ordering::Relaxed);
+    let site = Site::new();
+    let routes = || run(&site.host, "ip", &["-6", "route", "show", "proto", "107"]);
+    let wish = Wish {
+        ifname: "kedge0".to_owned(),
+        listen_port: PORT,
+        mtu: 1_420,
+        addresses: vec![HOST.parse::<std::net::IpAddr>().unwrap().into()],
+        peers: vec![gateway_peer()],
+    };
+    let mut keeper = Keeper::new(key(1));
+    site.host.run(|| keeper.want(Some(wish.clone()))).unwrap();
+    assert!(routes().contains("dev kedge0"));
+    run(&site.host, "ip", &["link", "delete", "kedge0"]);
+    let mut taken = None;
+    let bind = || UdpSocket::bind(("::", PORT));
+    eventually("its port is free", LIMIT, || {
+        let running = keeper.device().unwrap().device_stats().running;
+        taken = site.host.run(bind).unwrap().ok();
+        !running && taken.is_some()
+    });
+    site.host.run(|| keeper.want(Some(wish.clone()))).unwrap();
+    assert!(keeper.device().is_none() && keeper.problem().is_some());
+    assert!(routes().contains("unreachable"), "still wanted");
+    site.host.run(|| keeper.want(None)).unwrap();
+    assert_eq!(routes(), "");
+    drop(taken);
 }
 
 #[test]
