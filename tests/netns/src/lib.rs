@@ -12,8 +12,11 @@ pub mod capture;
 pub mod keepalived;
 pub mod lan;
 pub mod speaking;
+mod steady;
 
 use std::time::{Duration, Instant};
+
+pub use steady::on_a_steady_machine;
 
 /// Whether the tests of this tier can run. Says why not, and fails where CI requires the tier.
 #[must_use]

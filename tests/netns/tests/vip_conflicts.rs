@@ -14,7 +14,7 @@ use kedge_net::{arp::ArpSocket, link::Links, monitor::MacText, station::StationL
 use kedge_tests_netns::{
     eventually,
     lan::{Host, Lan},
-    millis, ready, secs,
+    millis, on_a_steady_machine, secs,
     speaking::{Speaking, vip},
     throughout,
 };
@@ -64,183 +64,178 @@ fn look_up(client: &Host) {
 
 #[test]
 fn an_address_another_host_answers_for_is_not_claimed_until_it_is_free() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::new();
-    let (a, squatter) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("b", "10.20.14.10/24"),
-    );
-    let first = VipSpec {
-        first_claim: true,
-        ..vip(51, 200, VIP)
-    };
-    let kedge = Speaking::start(&a, first);
-    kedge.becomes(RouterState::Fault, secs(5));
-    assert!(!a.holds(VIP));
-    let vip = kedge.vip();
-    let problem = vip
-        .problems
-        .iter()
-        .find(|problem| problem.code == Code::VipAddressInUse);
-    let problem = problem.unwrap();
-    let mac = MacText(squatter.mac()).to_string();
-    println!("{problem}: {:?}", problem.evidence);
-    assert!(
-        problem
-            .evidence
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let (a, squatter) = (
+            lan.host("a", "10.20.14.11/24"),
+            lan.host("b", "10.20.14.10/24"),
+        );
+        let first = VipSpec {
+            first_claim: true,
+            ..vip(51, 200, VIP)
+        };
+        let kedge = Speaking::start(&a, first);
+        kedge.becomes(RouterState::Fault, secs(5));
+        assert!(!a.holds(VIP));
+        let vip = kedge.vip();
+        let problem = vip
+            .problems
             .iter()
-            .any(|evidence| evidence.contains(&mac)),
-        "{problem:?}"
-    );
-    throughout("it is left alone", secs(2), || !a.holds(VIP));
+            .find(|problem| problem.code == Code::VipAddressInUse);
+        let problem = problem.unwrap();
+        let mac = MacText(squatter.mac()).to_string();
+        println!("{problem}: {:?}", problem.evidence);
+        assert!(
+            problem
+                .evidence
+                .iter()
+                .any(|evidence| evidence.contains(&mac)),
+            "{problem:?}"
+        );
+        throughout("it is left alone", secs(2), || !a.holds(VIP));
 
-    squatter.run(|| {
-        let mine: IpNet = "10.20.14.10/24".parse().unwrap();
-        Links::open().unwrap().delete_address("eth0", mine).unwrap();
+        squatter.run(|| {
+            let mine: IpNet = "10.20.14.10/24".parse().unwrap();
+            Links::open().unwrap().delete_address("eth0", mine).unwrap();
+        });
+        eventually("the free address is claimed", secs(12), || a.holds(VIP));
     });
-    eventually("the free address is claimed", secs(12), || a.holds(VIP));
 }
 
 #[test]
 fn a_first_claim_of_a_free_address_waits_for_its_three_probes() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::new();
-    let (a, _b) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("b", "10.20.14.12/24"),
-    );
-    let kedge = Speaking::start(
-        &a,
-        VipSpec {
-            first_claim: true,
-            ..vip(51, 200, VIP)
-        },
-    );
-    let took = kedge.becomes(RouterState::Active, secs(6));
-    assert!(took >= secs(2), "{took:?}");
-    assert_eq!(kedge.counter("probes_sent"), 3);
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let (a, _b) = (
+            lan.host("a", "10.20.14.11/24"),
+            lan.host("b", "10.20.14.12/24"),
+        );
+        let kedge = Speaking::start(
+            &a,
+            VipSpec {
+                first_claim: true,
+                ..vip(51, 200, VIP)
+            },
+        );
+        let took = kedge.becomes(RouterState::Active, secs(6));
+        assert!(took >= secs(2), "{took:?}");
+        assert_eq!(kedge.counter("probes_sent"), 3);
+    });
 }
 
 #[test]
 fn a_foreign_claim_is_answered_at_once_and_the_client_comes_back() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::new();
-    let (a, client) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("c", "10.20.14.13/24"),
-    );
-    let attacker = lan.host("x", "10.20.14.66/24");
-    let kedge = Speaking::start(&a, vip(51, 200, VIP));
-    kedge.becomes(RouterState::Active, secs(5));
-    let (right, wrong) = (
-        MacText(a.mac()).to_string(),
-        MacText(attacker.mac()).to_string(),
-    );
-    look_up(&client);
-    eventually("the client knows where it is", secs(2), || {
-        cached(&client) == right
-    });
-
-    let forms = [Operation::Request, Operation::Reply];
-    for (round, form) in forms.into_iter().cycle().take(5).enumerate() {
-        std::thread::sleep(millis(1100));
-        claim(&attacker, form, 1);
-        let what = format!("after claim {round} the client is back");
-        let answered = u64::try_from(round).unwrap() + 1;
-        eventually(&what, secs(1), || {
-            kedge.counter("foreign_claims") >= answered && cached(&client) == right
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let (a, client) = (
+            lan.host("a", "10.20.14.11/24"),
+            lan.host("c", "10.20.14.13/24"),
+        );
+        let attacker = lan.host("x", "10.20.14.66/24");
+        let kedge = Speaking::start(&a, vip(51, 200, VIP));
+        kedge.becomes(RouterState::Active, secs(5));
+        let (right, wrong) = (
+            MacText(a.mac()).to_string(),
+            MacText(attacker.mac()).to_string(),
+        );
+        look_up(&client);
+        eventually("the client knows where it is", secs(2), || {
+            cached(&client) == right
         });
-    }
-    let vip = kedge.vip();
-    assert_eq!(vip.state, RouterState::Active);
-    assert!(vip.counters["foreign_claims"] >= 5, "{:?}", vip.counters);
-    assert_eq!(MacText(vip.duplicates[0].mac).to_string(), wrong);
-    let problem = vip
-        .problems
-        .iter()
-        .find(|problem| problem.code == Code::VipDuplicateOwner);
-    assert!(problem.unwrap().what.contains(&wrong));
 
-    // Two hosts that insist must not flip every cache on the LAN a hundred times a second.
-    let before = kedge.counter("announcements_sent");
-    claim(&attacker, Operation::Request, 200);
-    std::thread::sleep(millis(200));
-    let answers = kedge.counter("announcements_sent") - before;
-    println!("200 claims in a second: {answers} announcements");
-    assert!(answers <= 30, "{answers}");
-    eventually("it is told that the claimer insists", secs(2), || {
+        let forms = [Operation::Request, Operation::Reply];
+        for (round, form) in forms.into_iter().cycle().take(5).enumerate() {
+            std::thread::sleep(millis(1100));
+            claim(&attacker, form, 1);
+            let what = format!("after claim {round} the client is back");
+            let answered = u64::try_from(round).unwrap() + 1;
+            eventually(&what, secs(1), || {
+                kedge.counter("foreign_claims") >= answered && cached(&client) == right
+            });
+        }
         let vip = kedge.vip();
-        vip.problems
+        assert_eq!(vip.state, RouterState::Active);
+        assert!(vip.counters["foreign_claims"] >= 5, "{:?}", vip.counters);
+        assert_eq!(MacText(vip.duplicates[0].mac).to_string(), wrong);
+        let problem = vip
+            .problems
             .iter()
-            .any(|problem| problem.what.contains("does not give in"))
+            .find(|problem| problem.code == Code::VipDuplicateOwner);
+        assert!(problem.unwrap().what.contains(&wrong));
+
+        // Two hosts that insist must not flip every cache on the LAN a hundred times a second.
+        let before = kedge.counter("announcements_sent");
+        claim(&attacker, Operation::Request, 200);
+        std::thread::sleep(millis(200));
+        let answers = kedge.counter("announcements_sent") - before;
+        println!("200 claims in a second: {answers} announcements");
+        assert!(answers <= 30, "{answers}");
+        eventually("it is told that the claimer insists", secs(2), || {
+            let vip = kedge.vip();
+            vip.problems
+                .iter()
+                .any(|problem| problem.what.contains("does not give in"))
+        });
     });
 }
 
 #[test]
 fn an_address_that_stands_on_the_host_already_is_left_alone() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::new();
-    let a = lan.host("a", "10.20.14.11/24");
-    a.run(|| {
-        let vip: IpNet = "10.20.14.10/24".parse().unwrap();
-        Links::open().unwrap().add_address("eth0", vip).unwrap();
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let a = lan.host("a", "10.20.14.11/24");
+        a.run(|| {
+            let vip: IpNet = "10.20.14.10/24".parse().unwrap();
+            Links::open().unwrap().add_address("eth0", vip).unwrap();
+        });
+        let kedge = Speaking::start(&a, vip(51, 200, VIP));
+        eventually("it is refused", secs(2), || {
+            kedge
+                .snapshot()
+                .first()
+                .is_some_and(|vip| !vip.problems.is_empty())
+        });
+        let vip = kedge.vip();
+        assert_eq!((vip.state, vip.held), (RouterState::Fault, false));
+        assert_eq!(vip.problems[0].code, Code::ConfigRule);
+        kedge.leave(secs(1));
+        assert!(a.holds(VIP), "whoever put it there keeps it");
     });
-    let kedge = Speaking::start(&a, vip(51, 200, VIP));
-    eventually("it is refused", secs(2), || {
-        kedge
-            .snapshot()
-            .first()
-            .is_some_and(|vip| !vip.problems.is_empty())
-    });
-    let vip = kedge.vip();
-    assert_eq!((vip.state, vip.held), (RouterState::Fault, false));
-    assert_eq!(vip.problems[0].code, Code::ConfigRule);
-    kedge.leave(secs(1));
-    assert!(a.holds(VIP), "whoever put it there keeps it");
 }
 
 #[test]
 fn a_host_that_hears_nobody_waits_and_asks_its_router() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::quiet();
-    let settings = Settings {
-        link_up_wait: secs(3),
-        ..Settings::default()
-    };
-    let alone = lan.host("a", "10.20.14.11/24");
-    let (ifindex, own) = (alone.ifindex(), alone.mac());
-    // The bridge leaves a group when snooping is switched off, and IGMP repeats a report after up
-    // to a second: silence is more than that.
-    eventually("two seconds of silence", secs(10), || {
-        alone.run(move || {
-            let listener = StationListener::open(ifindex, own).unwrap();
-            std::thread::sleep(secs(2));
-            !listener.heard().unwrap()
-        })
-    });
-    let kedge = Speaking::start_with(&alone, settings, vec![vip(51, 200, VIP)]);
-    let took = kedge.becomes(RouterState::Active, secs(5));
-    assert!(took >= secs(3), "it did not wait: {took:?}");
-    drop(kedge);
+    on_a_steady_machine(|| {
+        let lan = Lan::quiet();
+        let settings = Settings {
+            link_up_wait: secs(3),
+            ..Settings::default()
+        };
+        let alone = lan.host("a", "10.20.14.11/24");
+        let (ifindex, own) = (alone.ifindex(), alone.mac());
+        // The bridge leaves a group when snooping is switched off, and IGMP repeats a report after up
+        // to a second: silence is more than that.
+        eventually("two seconds of silence", secs(10), || {
+            alone.run(move || {
+                let listener = StationListener::open(ifindex, own).unwrap();
+                std::thread::sleep(secs(2));
+                !listener.heard().unwrap()
+            })
+        });
+        let kedge = Speaking::start_with(&alone, settings, vec![vip(51, 200, VIP)]);
+        let took = kedge.becomes(RouterState::Active, secs(5));
+        assert!(took >= secs(3), "it did not wait: {took:?}");
+        drop(kedge);
 
-    let _router = lan.host("r", "10.20.14.1/24");
-    alone.run(|| {
-        let (all, router) = ("0.0.0.0/0".parse().unwrap(), "10.20.14.1".parse().unwrap());
-        Links::open().unwrap().add_route(all, router).unwrap();
+        let _router = lan.host("r", "10.20.14.1/24");
+        alone.run(|| {
+            let (all, router) = ("0.0.0.0/0".parse().unwrap(), "10.20.14.1".parse().unwrap());
+            Links::open().unwrap().add_route(all, router).unwrap();
+        });
+        let kedge = Speaking::start_with(&alone, settings, vec![vip(51, 200, VIP)]);
+        let took = kedge.becomes(RouterState::Active, secs(5));
+        // It asks each second; one question may be lost on a busy machine, and without any answer the
+        // wait is three seconds.
+        assert!(took < secs(2), "its router's answer is a frame: {took:?}");
     });
-    let kedge = Speaking::start_with(&alone, settings, vec![vip(51, 200, VIP)]);
-    let took = kedge.becomes(RouterState::Active, secs(5));
-    // It asks each second; one question may be lost on a busy machine, and without any answer the
-    // wait is three seconds.
-    assert!(took < secs(2), "its router's answer is a frame: {took:?}");
 }

@@ -19,7 +19,7 @@ use kedge_tests_netns::{
     capture::{Capture, tshark},
     eventually,
     lan::{Host, Lan},
-    millis, ready, secs,
+    millis, on_a_steady_machine, secs,
     speaking::{Speaking, vip},
     throughout,
 };
@@ -32,87 +32,86 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
 
 #[test]
 fn adverts_decode_without_error_in_either_checksum_form() {
-    if !ready() {
-        return;
-    }
-    for (checksum, as_in_v2) in [
-        (ChecksumPolicy::PseudoHeader, false),
-        (ChecksumPolicy::Message, true),
-    ] {
-        let lan = Lan::new();
-        let a = lan.host("a", "10.20.14.11/24");
-        let capture = Capture::start(&lan, "vrrp or arp");
-        let kedge = Speaking::start(
-            &a,
-            VipSpec {
-                checksum,
-                ..vip(51, 200, VIP)
-            },
-        );
-        kedge.becomes(RouterState::Active, secs(5));
-        eventually("ten adverts", secs(5), || {
-            kedge.counter("adverts_sent") >= 10
-        });
-        let sent = kedge.counter("adverts_sent");
-        kedge.leave(millis(300));
-        let file = capture.stop();
+    on_a_steady_machine(|| {
+        for (checksum, as_in_v2) in [
+            (ChecksumPolicy::PseudoHeader, false),
+            (ChecksumPolicy::Message, true),
+        ] {
+            let lan = Lan::new();
+            let a = lan.host("a", "10.20.14.11/24");
+            let capture = Capture::start(&lan, "vrrp or arp");
+            let kedge = Speaking::start(
+                &a,
+                VipSpec {
+                    checksum,
+                    ..vip(51, 200, VIP)
+                },
+            );
+            kedge.becomes(RouterState::Active, secs(5));
+            eventually("ten adverts", secs(5), || {
+                kedge.counter("adverts_sent") >= 10
+            });
+            let sent = kedge.counter("adverts_sent");
+            kedge.leave(millis(300));
+            let file = capture.stop();
 
-        let fields = [
-            "ip.src",
-            "ip.dst",
-            "ip.ttl",
-            "ip.dsfield",
-            "vrrp.version",
-            "vrrp.type",
-            "vrrp.virt_rtr_id",
-            "vrrp.prio",
-            "vrrp.addr_count",
-            "vrrp.short_adver_int",
-            "vrrp.ip_addr",
-            "vrrp.checksum.status",
-            "ip.checksum.status",
-        ];
-        let adverts = tshark(&file, as_in_v2, "vrrp", &fields);
-        println!(
-            "{checksum:?}: {} adverts captured, {sent} counted",
-            adverts.len()
-        );
-        assert!(adverts.len() >= 10);
-        let expected =
-            format!("10.20.14.11\t224.0.0.18\t255\t0xc0\t3\t1\t51\t200\t1\t10\t{VIP}\t1");
-        for advert in adverts.iter().take(10) {
-            assert!(advert.starts_with(&expected), "{advert}\n{expected}");
-        }
-        let goodbye = tshark(&file, as_in_v2, "vrrp.prio == 0", &["vrrp.virt_rtr_id"]);
-        assert!(!goodbye.is_empty(), "a goodbye was sent");
-        let errors = "(vrrp or arp) and (_ws.malformed or _ws.expert.severity >= 0x600000)";
-        assert_eq!(
-            tshark(&file, as_in_v2, errors, &["frame.number"]),
-            Vec::<String>::new()
-        );
-        // The other expectation shows that the check is one.
-        let wrong = tshark(
-            &file,
-            !as_in_v2,
-            "vrrp.checksum.status == 0",
-            &["frame.number"],
-        );
-        assert_eq!(
-            wrong.len(),
-            tshark(&file, as_in_v2, "vrrp", &["frame.number"]).len()
-        );
+            let fields = [
+                "ip.src",
+                "ip.dst",
+                "ip.ttl",
+                "ip.dsfield",
+                "vrrp.version",
+                "vrrp.type",
+                "vrrp.virt_rtr_id",
+                "vrrp.prio",
+                "vrrp.addr_count",
+                "vrrp.short_adver_int",
+                "vrrp.ip_addr",
+                "vrrp.checksum.status",
+                "ip.checksum.status",
+            ];
+            let adverts = tshark(&file, as_in_v2, "vrrp", &fields);
+            println!(
+                "{checksum:?}: {} adverts captured, {sent} counted",
+                adverts.len()
+            );
+            assert!(adverts.len() >= 10);
+            let expected =
+                format!("10.20.14.11\t224.0.0.18\t255\t0xc0\t3\t1\t51\t200\t1\t10\t{VIP}\t1");
+            for advert in adverts.iter().take(10) {
+                assert!(advert.starts_with(&expected), "{advert}\n{expected}");
+            }
+            let goodbye = tshark(&file, as_in_v2, "vrrp.prio == 0", &["vrrp.virt_rtr_id"]);
+            assert!(!goodbye.is_empty(), "a goodbye was sent");
+            let errors = "(vrrp or arp) and (_ws.malformed or _ws.expert.severity >= 0x600000)";
+            assert_eq!(
+                tshark(&file, as_in_v2, errors, &["frame.number"]),
+                Vec::<String>::new()
+            );
+            // The other expectation shows that the check is one.
+            let wrong = tshark(
+                &file,
+                !as_in_v2,
+                "vrrp.checksum.status == 0",
+                &["frame.number"],
+            );
+            assert_eq!(
+                wrong.len(),
+                tshark(&file, as_in_v2, "vrrp", &["frame.number"]).len()
+            );
 
-        let announced = tshark(
-            &file,
-            as_in_v2,
-            &format!("arp.src.proto_ipv4 == {VIP} and arp.dst.proto_ipv4 == {VIP}"),
-            &["arp.opcode", "eth.dst"],
-        );
-        for form in ["1\tff:ff:ff:ff:ff:ff", "2\tff:ff:ff:ff:ff:ff"] {
-            let count = announced.iter().filter(|line| *line == form).count();
-            assert!(count >= 3, "{form}: {count} of {}", announced.len());
+            let announced = tshark(
+                &file,
+                as_in_v2,
+                &format!("arp.src.proto_ipv4 == {VIP} and arp.dst.proto_ipv4 == {VIP}"),
+                &["arp.opcode", "eth.dst"],
+            );
+            for form in ["1\tff:ff:ff:ff:ff:ff", "2\tff:ff:ff:ff:ff:ff"] {
+                let count = announced.iter().filter(|line| *line == form).count();
+                assert!(count >= 3, "{form}: {count} of {}", announced.len());
+            }
         }
-    }
+    });
 }
 
 /// Sends what it is told from a station that is no member.
@@ -159,142 +158,139 @@ impl Forger {
 
 #[test]
 fn forged_and_broken_adverts_are_counted_and_change_nothing() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::new();
-    let a = lan.host("a", "10.20.14.11/24");
-    let forger = Forger::new(&lan);
-    let kedge = Speaking::start(&a, vip(51, 200, VIP));
-    kedge.becomes(RouterState::Active, secs(5));
-    let before = kedge.vip();
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let a = lan.host("a", "10.20.14.11/24");
+        let forger = Forger::new(&lan);
+        let kedge = Speaking::start(&a, vip(51, 200, VIP));
+        kedge.becomes(RouterState::Active, secs(5));
+        let before = kedge.vip();
 
-    let far = {
-        let mut packet = Forger::advert(51, 254);
-        packet[8] = 254;
-        packet
-    };
-    let wrong_sum = {
-        let mut packet = Forger::advert(51, 254);
-        packet[26] ^= 0x55;
-        packet
-    };
-    let short = {
-        let mut packet = Forger::advert(51, 254);
-        packet.truncate(25);
-        packet
-    };
-    let no_address_left = {
-        let mut packet = Forger::advert(51, 254);
-        packet[23] = 20;
-        packet
-    };
-    let version_two = {
-        let mut packet = Forger::advert(51, 254);
-        packet[20] = 0x21;
-        packet
-    };
-    let stranger = Forger::advert(52, 254);
-    for (what, reason, packet) in [
-        ("from beyond a router", "reject_ttl", far),
-        ("with a wrong checksum", "reject_checksum", wrong_sum),
-        ("cut short", "reject_truncated", short),
-        (
-            "that promises more addresses",
-            "reject_truncated",
-            no_address_left,
-        ),
-        ("of version 2", "reject_version_2", version_two),
-        ("for another VRID", "reject_other_vrid", stranger),
-    ] {
-        let counted = kedge.counter(reason);
-        forger.send(packet);
-        eventually(&format!("an advert {what} is counted"), secs(2), || {
-            kedge.counter(reason) == counted + 1
+        let far = {
+            let mut packet = Forger::advert(51, 254);
+            packet[8] = 254;
+            packet
+        };
+        let wrong_sum = {
+            let mut packet = Forger::advert(51, 254);
+            packet[26] ^= 0x55;
+            packet
+        };
+        let short = {
+            let mut packet = Forger::advert(51, 254);
+            packet.truncate(25);
+            packet
+        };
+        let no_address_left = {
+            let mut packet = Forger::advert(51, 254);
+            packet[23] = 20;
+            packet
+        };
+        let version_two = {
+            let mut packet = Forger::advert(51, 254);
+            packet[20] = 0x21;
+            packet
+        };
+        let stranger = Forger::advert(52, 254);
+        for (what, reason, packet) in [
+            ("from beyond a router", "reject_ttl", far),
+            ("with a wrong checksum", "reject_checksum", wrong_sum),
+            ("cut short", "reject_truncated", short),
+            (
+                "that promises more addresses",
+                "reject_truncated",
+                no_address_left,
+            ),
+            ("of version 2", "reject_version_2", version_two),
+            ("for another VRID", "reject_other_vrid", stranger),
+        ] {
+            let counted = kedge.counter(reason);
+            forger.send(packet);
+            eventually(&format!("an advert {what} is counted"), secs(2), || {
+                kedge.counter(reason) == counted + 1
+            });
+            assert_eq!(kedge.vip().transitions, before.transitions, "{what}");
+        }
+        throughout("it stays Active", millis(600), || {
+            kedge.state() == RouterState::Active
         });
-        assert_eq!(kedge.vip().transitions, before.transitions, "{what}");
-    }
-    throughout("it stays Active", millis(600), || {
-        kedge.state() == RouterState::Active
-    });
-    let after = kedge.vip();
-    assert_eq!(after.transitions, before.transitions);
-    assert_eq!(after.counters["adverts_received"], 0);
-    let problem = after
-        .problems
-        .iter()
-        .find(|problem| problem.code == Code::VrrpMalformed);
-    assert!(problem.is_some(), "{:?}", after.problems);
+        let after = kedge.vip();
+        assert_eq!(after.transitions, before.transitions);
+        assert_eq!(after.counters["adverts_received"], 0);
+        let problem = after
+            .problems
+            .iter()
+            .find(|problem| problem.code == Code::VrrpMalformed);
+        assert!(problem.is_some(), "{:?}", after.problems);
 
-    // The same packet unforged is believed: the test could have failed.
-    forger.send(Forger::advert(51, 254));
-    kedge.becomes(RouterState::Backup, secs(1));
+        // The same packet unforged is believed: the test could have failed.
+        forger.send(Forger::advert(51, 254));
+        kedge.becomes(RouterState::Backup, secs(1));
+    });
 }
 
 #[test]
 fn a_flood_of_garbage_does_not_stop_our_own_adverts() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::new();
-    let (a, b) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("b", "10.20.14.12/24"),
-    );
-    let forger = Forger::new(&lan);
-    let active = Speaking::start(&a, vip(51, 200, VIP));
-    active.becomes(RouterState::Active, secs(5));
-    let backup = Speaking::start(&b, vip(51, 100, VIP));
-    backup.becomes(RouterState::Backup, secs(5));
-    eventually("the Backup hears the Active", secs(2), || {
-        backup.vip().active.is_some()
-    });
-    forger.host.run(|| {
-        let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(112))).unwrap();
-        socket.set_header_included_v4(true).unwrap();
-        socket.bind_device(Some(b"eth0")).unwrap();
-        let mut packet = Forger::advert(51, 254);
-        packet[26] ^= 0x55;
-        let start = std::time::Instant::now();
-        let mut sent = 0_u32;
-        while start.elapsed() < secs(2) {
-            // 20 000 a second, in bursts.
-            for _ in 0..100 {
-                _ = socket.send_to(&packet, &SocketAddrV4::new(GROUP, 0).into());
-                sent += 1;
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let (a, b) = (
+            lan.host("a", "10.20.14.11/24"),
+            lan.host("b", "10.20.14.12/24"),
+        );
+        let forger = Forger::new(&lan);
+        let active = Speaking::start(&a, vip(51, 200, VIP));
+        active.becomes(RouterState::Active, secs(5));
+        let backup = Speaking::start(&b, vip(51, 100, VIP));
+        backup.becomes(RouterState::Backup, secs(5));
+        eventually("the Backup hears the Active", secs(2), || {
+            backup.vip().active.is_some()
+        });
+        forger.host.run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(112))).unwrap();
+            socket.set_header_included_v4(true).unwrap();
+            socket.bind_device(Some(b"eth0")).unwrap();
+            let mut packet = Forger::advert(51, 254);
+            packet[26] ^= 0x55;
+            let start = std::time::Instant::now();
+            let mut sent = 0_u32;
+            while start.elapsed() < secs(2) {
+                // 20 000 a second, in bursts.
+                for _ in 0..100 {
+                    _ = socket.send_to(&packet, &SocketAddrV4::new(GROUP, 0).into());
+                    sent += 1;
+                }
+                std::thread::sleep(millis(5));
             }
-            std::thread::sleep(millis(5));
-        }
-        println!("{sent} forged adverts in 2 s");
+            println!("{sent} forged adverts in 2 s");
+        });
+        assert_eq!(backup.counter("became_active"), 0);
+        assert_eq!(active.vip().transitions.len(), 2, "Backup, Active");
+        println!("dropped: {}", active.counter("reject_checksum"));
+        assert!(active.counter("reject_checksum") > 1000);
     });
-    assert_eq!(backup.counter("became_active"), 0);
-    assert_eq!(active.vip().transitions.len(), 2, "Backup, Active");
-    println!("dropped: {}", active.counter("reject_checksum"));
-    assert!(active.counter("reject_checksum") > 1000);
 }
 
 #[test]
 fn an_input_firewall_does_not_make_a_second_owner() {
-    if !ready() {
-        return;
-    }
-    let lan = Lan::new();
-    let (a, b) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("b", "10.20.14.12/24"),
-    );
-    let status = b.run(|| {
-        let rules =
-            "table inet f { chain in { type filter hook input priority 0; policy drop; }; }";
-        Command::new("nft").arg(rules).status().unwrap()
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let (a, b) = (
+            lan.host("a", "10.20.14.11/24"),
+            lan.host("b", "10.20.14.12/24"),
+        );
+        let status = b.run(|| {
+            let rules =
+                "table inet f { chain in { type filter hook input priority 0; policy drop; }; }";
+            Command::new("nft").arg(rules).status().unwrap()
+        });
+        assert!(status.success());
+        let active = Speaking::start(&a, vip(51, 200, VIP));
+        active.becomes(RouterState::Active, secs(5));
+        let backup = Speaking::start(&b, vip(51, 100, VIP));
+        backup.becomes(RouterState::Backup, secs(5));
+        eventually("the Backup hears through its firewall", secs(2), || {
+            backup.counter("adverts_received") > 10
+        });
+        assert_eq!(backup.counter("became_active"), 0);
     });
-    assert!(status.success());
-    let active = Speaking::start(&a, vip(51, 200, VIP));
-    active.becomes(RouterState::Active, secs(5));
-    let backup = Speaking::start(&b, vip(51, 100, VIP));
-    backup.becomes(RouterState::Backup, secs(5));
-    eventually("the Backup hears through its firewall", secs(2), || {
-        backup.counter("adverts_received") > 10
-    });
-    assert_eq!(backup.counter("became_active"), 0);
 }
