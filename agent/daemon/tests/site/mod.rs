@@ -173,6 +173,16 @@ impl Host {
             .to_owned()
     }
 
+    /// Whether a VIP became Active once, and again only where the machine stood still for longer
+    /// than three adverts.
+    pub fn undisturbed(&self, vip: &str) -> bool {
+        let explained = self.get(&format!("/v1/vips/{vip}/explain"));
+        let counter = |name: &str| explained["counters"][name].as_u64().unwrap();
+        let (active, stalls) = (counter("became_active"), counter("stalls"));
+        // It may be on its way back from the last one.
+        active > 0 && (stalls..=stalls + 1).contains(&active)
+    }
+
     /// Whether `eth0` has an address.
     pub fn holds(&self, address: &str) -> bool {
         let address: std::net::IpAddr = address.parse().unwrap();
