@@ -27,7 +27,7 @@ use tracing::{debug, info, warn};
 use crate::{
     enrol::{Backoff, Client, ClientError},
     saver::Saver,
-    state::Store,
+    state::{Restored, Store},
     wall,
 };
 
@@ -56,6 +56,17 @@ pub struct Patience {
     pub wait: Duration,
     /// The longest pause after a failure.
     pub retry: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_secs(10),
+            settle: Duration::from_millis(50),
+            wait: Duration::from_secs(30),
+            retry: Duration::from_secs(15),
+        }
+    }
 }
 
 /// The link to one manager, until dropped.
@@ -87,7 +98,7 @@ impl<R: Report, C: Desired> Link<R, C> {
     /// Must be called inside a tokio runtime.
     #[must_use]
     pub fn start(client: Client, store: &Store, patience: Patience) -> Self {
-        let restored = store.load::<C>(STATE);
+        let restored = remembered::<C>(store);
         let (report, wanted) = watch::channel(None);
         let (publish, desired) = watch::channel(restored.value.map(Arc::new));
         let (tell, standing) = watch::channel(Standing {
@@ -183,6 +194,12 @@ impl Desired for GatewayConfig {
     }
 }
 
+/// The last desired state, as the disk remembers it.
+#[must_use]
+pub fn remembered<C: Desired>(store: &Store) -> Restored<C> {
+    store.load(STATE)
+}
+
 struct Teller(watch::Sender<Standing>);
 
 impl Teller {
@@ -260,12 +277,7 @@ impl<C> Following<C> {
         Self(link.map(|link| link.desired.clone()))
     }
 
-    /// What is known already.
-    pub fn known(&mut self) -> Option<Arc<C>> {
-        self.0.as_mut()?.borrow_and_update().clone()
-    }
-
-    /// The next one; never where there is no link, or it has ended.
+    /// The next one, after what the link started with; never where there is no link, or it has ended.
     pub async fn next(&mut self) -> Option<Arc<C>> {
         if let Some(receiver) = &mut self.0
             && receiver.changed().await.is_ok()

@@ -2,6 +2,7 @@
 
 use std::{
     net::IpAddr,
+    sync::Arc,
     time::{Instant as Uptime, SystemTime},
 };
 
@@ -18,7 +19,7 @@ use kedge_host::{
     enrol::{Client, Settings},
     identity::{IdentityKey, TunnelKey, facts},
     layers::Live,
-    link::{Link, Patience},
+    link::{Link, Patience, remembered},
     state::Store,
     wall,
 };
@@ -45,14 +46,16 @@ pub(crate) struct Hub {
     pub plane: DataPlane,
     pub hosts: Hosts,
     pub plan: Plan,
-    pub applied: u64,
     pub link: Option<Link<GatewayReport, Wished>>,
+    /// The desired state in force.
+    wished: Option<Arc<Wished>>,
     /// What went wrong before the loop.
-    pub standing: Vec<Problem>,
+    standing: Vec<Problem>,
+    /// What went wrong when the link was started last.
+    link_problems: Vec<Problem>,
     store: Store,
     responder: Option<Answering>,
     echo_problem: Option<Problem>,
-    key: TunnelKey,
 }
 
 /// The echo, as long as it is on the right addresses of the right device.
@@ -79,9 +82,10 @@ impl Hub {
             plane: DataPlane::new(Limits::default()),
             hosts: Hosts::default(),
             plan: Plan::default(),
-            applied: 0,
             link: None,
+            wished: None,
             standing: Vec::new(),
+            link_problems: Vec::new(),
             started: SystemTime::now(),
             up_since: Uptime::now(),
             responder: None,
@@ -89,22 +93,20 @@ impl Hub {
             host: facts(root),
             live,
             store,
-            key,
         };
-        hub.connect();
-        if hub.link.is_none() {
-            let restored = hub.store.load::<Wished>("desired");
-            hub.standing.extend(restored.problems);
-            if let Some(wished) = restored.value {
-                hub.apply(&wished);
-            }
+        let restored = remembered::<Wished>(&hub.store);
+        hub.standing.extend(restored.problems);
+        if let Some(wished) = restored.value {
+            hub.apply(Arc::new(wished));
         }
+        hub.connect();
         Ok(hub)
     }
 
     /// Starts the link to the configured manager.
     fn connect(&mut self) {
         self.link = None;
+        self.link_problems.clear();
         let config = self.live.config();
         let Some(manager) = &config.manager else {
             return;
@@ -112,7 +114,7 @@ impl Hub {
         let identity = match IdentityKey::load_or_create(self.live.root(), Role::Gateway) {
             Ok(identity) => identity,
             Err(error) => {
-                self.standing.push(error.problem());
+                self.link_problems.push(error.problem());
                 return;
             }
         };
@@ -127,19 +129,21 @@ impl Hub {
             role: identity::Role::Gateway,
             host_ref: None,
             facts: self.host.clone(),
-            tunnel_key: self.key.public_base64().unwrap_or_default(),
+            tunnel_key: self.public_key.to_string(),
         };
         let (client, problems) = Client::open(settings, identity, self.store.clone());
-        self.standing.extend(problems);
-        self.link = Some(Link::start(client, &self.store, PATIENCE));
+        self.link_problems = problems;
+        self.link = Some(Link::start(client, &self.store, Patience::default()));
+        self.report();
     }
 
     /// Takes up a desired state.
-    pub fn apply(&mut self, wished: &Wished) {
-        self.plan = plan(&self.live.config().tunnel, &self.public_key, wished);
-        self.applied = wished.generation;
+    pub fn apply(&mut self, wished: Arc<Wished>) {
+        self.plan = plan(&self.live.config().tunnel, &self.public_key, &wished);
+        let generation = wished.generation;
+        self.wished = Some(wished);
         info!(
-            generation = wished.generation,
+            generation,
             hosts = self.plan.tunnel.as_ref().map_or(0, |wish| wish.peers.len()),
             listeners = self.plan.listeners.len(),
             left_out = self.plan.problems.len(),
@@ -203,13 +207,14 @@ impl Hub {
     pub fn reload(&mut self) -> Result<Reloaded, Problem> {
         let change = self.live.reload()?;
         let (old, new) = (&change.before, self.live.config());
-        let reconnect = old.manager != new.manager || old.name != new.name;
+        let same = old.manager == new.manager && old.name == new.name;
+        let reconnect = !same || self.link.is_none();
         let other_tunnel = old.tunnel != new.tunnel;
         if reconnect {
             self.connect();
         }
-        if other_tunnel && let Some(wished) = self.wished() {
-            self.apply(&wished);
+        if other_tunnel && let Some(wished) = self.wished.clone() {
+            self.apply(wished);
         }
         Ok(change.told)
     }
@@ -224,6 +229,7 @@ impl Hub {
             .stale()
             .into_iter()
             .chain(&self.standing)
+            .chain(&self.link_problems)
             .chain(self.keeper.problem())
             .chain(&self.echo_problem)
             .chain(&self.plan.problems)
@@ -251,10 +257,9 @@ impl Hub {
         )
     }
 
-    fn wished(&self) -> Option<Wished> {
-        let link = self.link.as_ref()?;
-        let wished = link.desired().borrow().clone();
-        wished.map(|wished| Wished::clone(&wished))
+    /// The generation of the desired state in force.
+    pub fn applied(&self) -> u64 {
+        self.wished.as_ref().map_or(0, |wished| wished.generation)
     }
 
     fn answer_echoes(&mut self) {
@@ -307,7 +312,7 @@ impl Hub {
         link.report(GatewayReport {
             boot_id: facts.boot_id.clone(),
             version: facts.version.clone(),
-            applied_generation: self.applied,
+            applied_generation: self.applied(),
             public_key: self.public_key.to_string(),
             listen_port: self
                 .keeper
@@ -326,10 +331,3 @@ fn label(hostname: &str) -> String {
     let first = hostname.split('.').next().unwrap_or_default();
     first.to_ascii_lowercase()
 }
-
-const PATIENCE: Patience = Patience {
-    heartbeat: std::time::Duration::from_secs(10),
-    settle: std::time::Duration::from_millis(50),
-    wait: std::time::Duration::from_secs(30),
-    retry: std::time::Duration::from_secs(15),
-};

@@ -49,9 +49,6 @@ pub async fn serve(
     let (asks, mut asked) = questions();
     let mut serving = socket.serve(routes().with_state(asks));
     let mut desired = Following::link(hub.link.as_ref());
-    if let Some(wished) = desired.known() {
-        hub.apply(&wished);
-    }
     notifier.ready(&hub.line());
     let mut watchdog = interval(notifier.watchdog_period().unwrap_or(SLOW_TICK));
     let mut fast = interval(FAST_TICK);
@@ -79,7 +76,7 @@ pub async fn serve(
             }
             wished = desired.next() => {
                 if let Some(wished) = wished {
-                    hub.apply(&wished);
+                    hub.apply(wished);
                 }
             }
             _ = fast.tick() => hub.watch_hosts(),

@@ -29,7 +29,7 @@ impl Hub {
             },
             tunnels: self.tunnels().items,
             listeners: self.plane.status(),
-            manager: self.link.as_ref().map(|link| link.status(self.applied)),
+            manager: self.link.as_ref().map(|link| link.status(self.applied())),
             problems: self.problems(),
         }
     }

@@ -122,6 +122,22 @@ fn a_bad_reload_keeps_what_runs_and_a_good_one_is_a_difference() {
     assert_eq!(site.get("/v1/config")["values"]["name"], "gw-9");
 }
 
+#[test]
+fn another_port_is_taken_up_although_there_is_no_manager() {
+    if !ready() {
+        return;
+    }
+    let mut site = Site::new();
+    site.start_gateway();
+    site.configure("tunnel: {listen_port: 51999}");
+    let (code, body) = site.ask(Method::POST, "/v1/reload");
+    assert_eq!(code, StatusCode::OK, "{body}");
+    assert_eq!(body["changes"].as_array().unwrap().len(), 2, "{body}");
+    eventually("the hub listens there", || {
+        site.get("/v1/tunnels")["listenPort"] == 51999
+    });
+}
+
 /// A running gateway: how to order it about, and how it ended.
 type Gateway = (mpsc::Sender<Order>, JoinHandle<Result<(), Problem>>);
 
