@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, Instant as Uptime, SystemTime},
+    time::{Instant as Uptime, SystemTime},
 };
 
 use kedge_control::{agent::HostConfig, enrol, identity, local::Reloaded, report::HostReport};
@@ -14,7 +14,7 @@ use kedge_host::{
     enrol::{Client, Settings},
     identity::{IdentityKey, TunnelKey, facts},
     layers::Live,
-    link::{Link, Patience},
+    link::{Link, Patience, remembered},
     saver::Saver,
     state::Store,
 };
@@ -23,7 +23,7 @@ use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
 use tracing::{info, warn};
 
 use crate::{
-    config::AgentFile,
+    config::{AgentFile, ManagerConfig},
     desired::{Claimed, Desired, plan},
     facts::Facts,
     health::{GateEvent, Gates},
@@ -46,6 +46,10 @@ pub(crate) struct Agent {
     pub link: Option<Link<HostReport, HostConfig>>,
     /// What went wrong before the loop.
     pub standing: Vec<Problem>,
+    /// Why the tunnel has no key.
+    pub key_problem: Option<Problem>,
+    /// What went wrong when the link was started last.
+    pub link_problems: Vec<Problem>,
     pub claims: Claims,
     store: Store,
     /// Verdicts are said again when a command was lost.
@@ -75,6 +79,8 @@ impl Agent {
                 saver: Saver::start(store.clone(), CLAIMS),
             },
             standing: claimed.problems,
+            key_problem: None,
+            link_problems: Vec::new(),
             started: SystemTime::now(),
             up_since: Uptime::now(),
             manager: None,
@@ -88,30 +94,50 @@ impl Agent {
             speaker,
             store,
         };
-        // Before anything slow: the VIPs of the last desired state, manager or not.
-        if agent.live.config().manager.is_some() {
-            let restored = agent.store.load::<HostConfig>("desired");
-            agent.manager = restored.value.map(Arc::new);
-        }
+        // Before anything slow: the VIPs of the last desired state, whether the manager answers
+        // or not.
+        agent.recall();
         agent.replan("start");
         agent.connect();
         agent
     }
 
+    /// A configured manager's last word holds until its next; without a manager there is none.
+    fn recall(&mut self) {
+        if self.live.config().manager.is_none() {
+            self.manager = None;
+        } else if self.manager.is_none() {
+            let restored = remembered::<HostConfig>(&self.store);
+            self.standing.extend(restored.problems);
+            self.manager = restored.value.map(Arc::new);
+        }
+    }
+
     /// Starts the link to the configured manager.
     fn connect(&mut self) {
         self.link = None;
+        self.link_problems.clear();
         let Some(manager) = self.live.config().manager.clone() else {
             return;
         };
-        let Some(key) = self.tunnel_key() else { return };
-        let identity = match IdentityKey::load_or_create(self.live.root(), Role::Agent) {
-            Ok(identity) => identity,
-            Err(error) => {
-                self.stand(error.problem());
-                return;
+        match self.client(manager) {
+            Ok((client, problems)) => {
+                self.link_problems = problems;
+                self.link = Some(Link::start(client, &self.store, Patience::default()));
+                self.report();
             }
-        };
+            Err(problem) => {
+                goes_on_without(&problem);
+                self.link_problems.push(problem);
+            }
+        }
+    }
+
+    /// A client of the manager, and what of its state cannot be read.
+    fn client(&self, manager: ManagerConfig) -> Result<(Client, Vec<Problem>), Problem> {
+        let tunnel_key = self.tunnel_key()?.public().to_string();
+        let identity = IdentityKey::load_or_create(self.live.root(), Role::Agent)
+            .map_err(|error| error.problem())?;
         let settings = Settings {
             url: manager.url,
             token_file: manager
@@ -121,12 +147,9 @@ impl Agent {
             role: identity::Role::Host,
             host_ref: manager.host_ref,
             facts: self.host.clone(),
-            tunnel_key: key.public_base64().unwrap_or_default(),
+            tunnel_key,
         };
-        let (client, problems) = Client::open(settings, identity, self.store.clone());
-        self.standing.extend(problems);
-        self.link = Some(Link::start(client, &self.store, PATIENCE));
-        self.report();
+        Ok(Client::open(settings, identity, self.store.clone()))
     }
 
     /// The host's name: configured, or the first label of the kernel's.
@@ -221,11 +244,13 @@ impl Agent {
         let change = self.live.reload()?;
         self.host = facts(self.live.root());
         let (old, new) = (&change.before, self.live.config());
-        let reconnect = old.manager != new.manager || old.node_name != new.node_name;
-        if new.manager.is_none() {
-            self.manager = None;
-        }
+        let same = old.manager == new.manager && old.node_name == new.node_name;
+        let reconnect = !same || self.link.is_none();
+        self.recall();
         self.replan("the configuration");
+        if self.tunnel.is_none() {
+            self.want_tunnel();
+        }
         if reconnect {
             self.connect();
         }
@@ -280,13 +305,14 @@ impl Agent {
 
     /// Wants the tunnel as it is planned. A host that has none needs no key either.
     fn want_tunnel(&mut self) {
-        if self.tunnel.is_none()
-            && self.desired.tunnel.is_some()
-            && let Some(key) = self.tunnel_key()
-        {
-            match PrivateKey::from_bytes(*key.expose()) {
-                Ok(private) => self.tunnel = Some(Tunnel::new(private)),
-                Err(error) => self.stand(error.problem()),
+        self.key_problem = None;
+        if self.tunnel.is_none() && self.desired.tunnel.is_some() {
+            match self.tunnel_key() {
+                Ok(key) => self.tunnel = Some(Tunnel::new(key)),
+                Err(problem) => {
+                    goes_on_without(&problem);
+                    self.key_problem = Some(problem);
+                }
             }
         }
         if let Some(tunnel) = &mut self.tunnel {
@@ -294,14 +320,10 @@ impl Agent {
         }
     }
 
-    fn tunnel_key(&mut self) -> Option<TunnelKey> {
-        match TunnelKey::load_or_create(self.live.root(), Role::Agent) {
-            Ok(key) => Some(key),
-            Err(error) => {
-                self.stand(error.problem());
-                None
-            }
-        }
+    fn tunnel_key(&self) -> Result<PrivateKey, Problem> {
+        let key = TunnelKey::load_or_create(self.live.root(), Role::Agent)
+            .map_err(|error| error.problem())?;
+        PrivateKey::from_bytes(*key.expose()).map_err(|error| error.problem())
     }
 
     fn note_claim(&mut self, name: &Name) {
@@ -314,19 +336,10 @@ impl Agent {
             self.claims.saver.save(self.claims.now.clone());
         }
     }
+}
 
-    fn stand(&mut self, problem: Problem) {
-        warn!(KEDGE_CODE = %problem.code, what = problem.what, "the agent goes on without");
-        if !self.standing.contains(&problem) {
-            self.standing.push(problem);
-        }
-    }
+fn goes_on_without(problem: &Problem) {
+    warn!(KEDGE_CODE = %problem.code, what = problem.what, "the agent goes on without");
 }
 
 const CLAIMS: &str = "claims";
-const PATIENCE: Patience = Patience {
-    heartbeat: Duration::from_secs(10),
-    settle: Duration::from_millis(50),
-    wait: Duration::from_secs(30),
-    retry: Duration::from_secs(15),
-};

@@ -62,8 +62,13 @@ impl Agent {
             .link
             .as_ref()
             .map(|link| link.standing().borrow().problems.clone());
+        // The link needs the tunnel's key as well: what is wrong with it is told once.
+        let start = self.link_problems.iter();
+        let start = start.filter(|problem| self.key_problem.as_ref() != Some(problem));
         vips.chain(self.live.stale().cloned())
             .chain(self.standing.iter().cloned())
+            .chain(self.key_problem.clone())
+            .chain(start.cloned())
             .chain(self.facts.problem.clone())
             .chain(self.desired.problems.iter().cloned())
             .chain(self.tunnel.iter().flat_map(|tunnel| tunnel.problems()))

@@ -12,7 +12,7 @@
 
 mod site;
 
-use std::time::Duration;
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
 
 use hyper::{Method, StatusCode};
 use kedge_control::agent::{HealthMode, HostConfig, PeerConfig, TunnelConfig, VipConfig};
@@ -157,15 +157,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
     // What an earlier process was told by its manager.
     let desired = HostConfig {
         generation: 7,
-        vips: vec![VipConfig {
-            name: "api".to_owned(),
-            addresses: vec![VIP.parse().unwrap()],
-            vrid: Vrid::new(7).unwrap(),
-            priority: Priority::new(254).unwrap(),
-            advert_interval_seconds: 0.1,
-            interface: None,
-            health: HealthMode::None,
-        }],
+        vips: vec![wanted_vip()],
         tunnel: Some(TunnelConfig {
             addresses: vec!["fd6b:6564:6765::a/128".parse().unwrap()],
             mtu: 1400,
@@ -230,6 +222,81 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
     eventually("the VIP stands", LIMIT, || host.state() == "Active");
     host.stop().unwrap();
     assert!(!host.holds(VIP));
+}
+
+#[test]
+fn a_manager_that_is_named_again_is_followed_from_memory_at_once() {
+    if !ready() {
+        return;
+    }
+    let mut site = Site::new();
+    let host = &mut site.a;
+    let desired = HostConfig {
+        generation: 7,
+        vips: vec![wanted_vip()],
+        ..HostConfig::default()
+    };
+    Store::new(host.root.state_dir(Role::Agent))
+        .save("desired", &desired)
+        .unwrap();
+    let manager = "manager: {url: 'https://10.20.14.12:9443', token_file: /etc/kedge/token}";
+    host.configure(manager);
+    host.start();
+    let vips = |host: &site::Host| host.get("/v1/vips")["items"].as_array().unwrap().len();
+    assert_eq!(vips(host), 1);
+    host.configure("version: 1");
+    host.order(Order::Reload);
+    eventually("without a manager its VIP goes", LIMIT, || vips(host) == 0);
+    host.configure(manager);
+    host.order(Order::Reload);
+    eventually("its VIP stands again", LIMIT, || host.state() == "Active");
+    assert_eq!(
+        host.get("/v1/status")["manager"]["appliedGeneration"],
+        7,
+        "it is out of reach, and its last word holds"
+    );
+}
+
+#[test]
+fn a_key_that_was_put_right_is_used_after_a_reload_and_no_problem_any_more() {
+    if !ready() {
+        return;
+    }
+    let mut site = Site::new();
+    let host = &mut site.a;
+    let key = host.root.state_dir(Role::Agent).join("identity.key");
+    std::fs::create_dir_all(key.parent().unwrap()).unwrap();
+    std::fs::write(&key, "no key").unwrap();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    host.configure("manager: {url: 'https://10.20.14.12:9443', token_file: /etc/kedge/token}");
+    host.start();
+    let corrupt = host.problems();
+    assert_eq!(corrupt.len(), 1, "{corrupt:?}");
+    assert_eq!(host.get("/v1/status")["manager"], serde_json::Value::Null);
+    host.order(Order::Reload);
+    std::fs::remove_file(&key).unwrap();
+    host.order(Order::Reload);
+    eventually("the manager is called", LIMIT, || {
+        host.get("/v1/status")["manager"].is_object()
+    });
+    assert!(
+        !host.problems().contains(&corrupt[0]),
+        "{:?}",
+        host.problems()
+    );
+}
+
+/// The VIP `api` as a manager wants it.
+fn wanted_vip() -> VipConfig {
+    VipConfig {
+        name: "api".to_owned(),
+        addresses: vec![VIP.parse().unwrap()],
+        vrid: Vrid::new(7).unwrap(),
+        priority: Priority::new(254).unwrap(),
+        advert_interval_seconds: 0.1,
+        interface: None,
+        health: HealthMode::None,
+    }
 }
 
 mod tls {
