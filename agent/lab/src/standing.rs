@@ -12,7 +12,7 @@ mod supervise;
 
 use std::{
     convert::Infallible,
-    fs::File,
+    fs::{File, TryLockError},
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::PathBuf,
@@ -26,7 +26,7 @@ use kedge_net::netns::{self, Namespace};
 use serde::{Deserialize, Serialize};
 
 use self::control::Answer;
-use crate::{columns::columns, error::LabError, lab, site::told, stage::Stage};
+use crate::{columns::columns, error::LabError, lab, stage::Stage};
 
 pub(crate) use self::control::Request;
 pub use self::supervise::{SuperviseArgs, run as supervise};
@@ -205,10 +205,7 @@ pub(crate) fn shell(args: &ShellArgs) -> Result<Infallible, Problem> {
         .find(|node| node.name == args.node)
         .ok_or_else(|| {
             let names: Vec<_> = status.nodes.iter().map(|node| node.name.as_str()).collect();
-            LabError::NoNode(args.node.clone())
-                .problem()
-                .consequence("nothing was run")
-                .fix(Fix::text(format!("name one of {}", names.join(", "))))
+            no_node(&args.node, &names).consequence("nothing was run")
         })?;
     let namespace = Namespace::open(&node.namespace).map_err(|err| err.problem())?;
     namespace.enter().map_err(|err| err.problem())?;
@@ -228,7 +225,17 @@ pub(crate) fn shell(args: &ShellArgs) -> Result<Infallible, Problem> {
         node: args.node.clone(),
         source,
     }
-    .problem())
+    .problem()
+    .consequence("nothing was run")
+    .fix(Fix::text("name a program that this machine has")))
+}
+
+/// What to say of a name that is no node's.
+fn no_node(name: &str, nodes: &[&str]) -> Problem {
+    let what = format!("there is no node `{}` for this", name.escape_debug());
+    Problem::new(Code::SysUsage, what).fix(
+        Fix::text(format!("name one of {}", nodes.join(", "))).command("sudo kedge lab status"),
+    )
 }
 
 impl LabStatus {
@@ -254,8 +261,8 @@ impl LabStatus {
             ]);
         }
         format!(
-            "{table}\n\nrun {} in {}\nNext: kedge lab kill NODE · kedge lab shell NODE -- kedge \
-             --root {}/NODE status\n",
+            "{table}\n\nrun {} in {}\nNext: kedge --root {}/edge-a status · kedge lab kill NODE · \
+             kedge lab shell NODE\n",
             self.id, self.directory, self.directory
         )
     }
@@ -291,8 +298,14 @@ fn only_one() -> Result<File, LabError> {
         .write(true)
         .open(&path)
         .map_err(LabError::file(&path))?;
-    file.try_lock().map_err(|err| LabError::Busy(told(&err)))?;
-    Ok(file)
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(LabError::Busy(format!(
+            "its supervisor holds {}",
+            path.display()
+        ))),
+        Err(TryLockError::Error(err)) => Err(LabError::file(&path)(err)),
+    }
 }
 
 #[cfg(test)]

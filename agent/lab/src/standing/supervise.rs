@@ -16,7 +16,7 @@ use kedge_net::link::Links;
 use super::{
     LabChange, LabStatus, NodeStatus,
     control::{self, Answer, Request, SOCKET},
-    only_one,
+    no_node, only_one,
 };
 use crate::{
     demo,
@@ -136,7 +136,7 @@ impl Held {
                 Ok(Request::Down) => return Some(stream),
                 Ok(request) => self
                     .obey(&request)
-                    .unwrap_or_else(|err| Answer::Problem(Box::new(err.problem()))),
+                    .unwrap_or_else(|problem| Answer::Problem(Box::new(problem))),
                 Err(_) => continue,
             };
             _ = control::write(&stream, &answer);
@@ -144,9 +144,30 @@ impl Held {
         None
     }
 
-    fn obey(&mut self, request: &Request) -> Result<Answer, LabError> {
+    fn obey(&mut self, request: &Request) -> Result<Answer, Problem> {
+        if let Request::Kill { node } | Request::Cut { node } | Request::Heal { node } = request {
+            known(self.site.lab().topology(), node)?;
+        }
         let done = match request {
             Request::Status | Request::Down => return Ok(Answer::Status(self.status())),
+            change => self.change(change).map_err(|err| {
+                err.problem()
+                    .consequence("the lab stands, and the change may be half done")
+                    .fix(
+                        Fix::text("build another")
+                            .command("sudo kedge lab down && sudo kedge lab up"),
+                    )
+            })?,
+        };
+        Ok(Answer::Done(LabChange {
+            done,
+            leftovers: Vec::new(),
+        }))
+    }
+
+    fn change(&mut self, request: &Request) -> Result<String, LabError> {
+        Ok(match request {
+            Request::Status | Request::Down => String::new(),
             Request::Kill { node } => {
                 self.site.lab_mut().kill_host(node)?;
                 self.hurt.insert(node.clone(), Hurt::Dead);
@@ -166,11 +187,7 @@ impl Held {
                     format!("{node} has its link again")
                 }
             }
-        };
-        Ok(Answer::Done(LabChange {
-            done,
-            leftovers: Vec::new(),
-        }))
+        })
     }
 
     fn status(&mut self) -> LabStatus {
@@ -261,6 +278,16 @@ impl Held {
             .and_then(|worker| worker.run(read)?)
             .unwrap_or_default()
     }
+}
+
+/// Refuses what is no node, and the nodes that are the wires: they have no link to cut.
+pub(super) fn known(topology: &Topology, name: &str) -> Result<(), Problem> {
+    let hurtable = || topology.nodes.iter().filter(|node| !node.legs.is_empty());
+    if hurtable().any(|node| node.name == name) {
+        return Ok(());
+    }
+    let names: Vec<_> = hurtable().map(|node| node.name).collect();
+    Err(no_node(name, &names).consequence("nothing was changed"))
 }
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -45,6 +45,23 @@ fn requests_and_answers_read_back() {
 }
 
 #[test]
+fn only_what_has_a_link_can_be_hurt_and_a_wrong_name_is_told_as_one() {
+    let edge = crate::topology::Topology::edge();
+    for name in [
+        "edge-a", "edge-b", "edge-c", "router", "gateway", "manager", "client",
+    ] {
+        assert_eq!(supervise::known(&edge, name), Ok(()), "{name}");
+    }
+    for name in ["lan", "internet", "edge-A", ""] {
+        let problem = supervise::known(&edge, name).unwrap_err();
+        assert_eq!(problem.code, Code::SysUsage, "{name}");
+        assert_eq!(problem.consequence, "nothing was changed");
+        let fix = problem.fix.unwrap().text;
+        assert!(fix.contains("edge-a") && !fix.contains("internet"), "{fix}");
+    }
+}
+
+#[test]
 fn the_status_says_what_to_type_next() {
     let status = LabStatus {
         id: "ab12".to_owned(),
@@ -61,7 +78,7 @@ fn the_status_says_what_to_type_next() {
         "edge-a",
         "cut",
         "Active",
-        "--root /run/kedge-lab/ab12/NODE status",
+        "--root /run/kedge-lab/ab12/edge-a status",
     ] {
         assert!(table.contains(part), "{part} is missing in\n{table}");
     }
