@@ -1,8 +1,8 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use kedge_agent_lab::{LabCommand, roles::LabRole};
 use kedge_core::Span;
 use kedge_host::layers::Override;
@@ -292,23 +292,38 @@ pub enum TokenCommand {
 
 /// A token to be made.
 #[derive(Clone, Debug, Args)]
+#[group(skip)]
+#[command(group = ArgGroup::new("whom").required(true))]
 pub struct TokenArgs {
     /// The tenant whose hosts it admits
-    #[arg(long, required_unless_present = "gateway", conflicts_with = "gateway")]
+    #[arg(long, group = "whom")]
     pub tenant: Option<String>,
     /// The EdgeGateway whose instances it admits
-    #[arg(long, value_name = "GATEWAY")]
+    #[arg(long, value_name = "GATEWAY", group = "whom")]
     pub gateway: Option<String>,
     /// The one host it admits: KIND/NAME, KIND.GROUP/NAME, or NAME of an ElementalHost
     #[arg(long, value_name = "REF", conflicts_with = "gateway")]
     pub host: Option<String>,
     /// How long it may be used: 1s to 30d
-    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = ttl)]
     pub ttl: Span,
     /// How often it may be used
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub uses: u32,
 }
+
+/// How long a token may live; whole seconds, because that is how the manager counts.
+fn ttl(text: &str) -> Result<Span, String> {
+    let span = text.parse::<Span>().map_err(|error| error.to_string())?;
+    let length = span.duration();
+    if TTL.contains(&length) && length.subsec_nanos() == 0 {
+        Ok(span)
+    } else {
+        Err("a token lives 1s to 30d, in whole seconds".to_owned())
+    }
+}
+
+const TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
 
 /// What to explain.
 #[derive(Clone, Debug, Args)]

@@ -114,12 +114,15 @@ pub fn token(app: &App, command: &TokenCommand) -> Result<Exit, Failure> {
                 app.client(Role::Manager).post("/v1/tokens", &request)?;
             let summary = &answer.body.summary;
             if !app.quiet {
+                let uses = match summary.max_uses {
+                    1 => "once".to_owned(),
+                    many => format!("{many} times"),
+                };
                 say!(
-                    "token {} admits to {} for {}, {} use(s); it is shown this once",
+                    "token {} admits to {} {uses} within {}; it is shown only now",
                     summary.id,
                     summary.scope,
                     args.ttl,
-                    summary.max_uses
                 );
             }
             show(app, &answer, Exit::Ok)

@@ -42,6 +42,7 @@ impl From<Problem> for Failure {
 pub struct Client {
     socket: PathBuf,
     role: Option<Role>,
+    root: Option<PathBuf>,
     limit: Duration,
 }
 
@@ -61,6 +62,7 @@ impl Client {
         Self {
             socket: root.socket(role),
             role: Some(role),
+            root: (!root.is_system()).then(|| root.path().to_owned()),
             limit,
         }
     }
@@ -71,6 +73,7 @@ impl Client {
         Self {
             socket: socket.to_owned(),
             role: None,
+            root: None,
             limit,
         }
     }
@@ -185,8 +188,11 @@ impl Client {
             .evidence(format!("{socket}: {error}"))
             .consequence("nothing was asked")
             .fix(
-                Fix::text("run the command as root, or join the group kedge and log in again")
-                    .command("sudo usermod -aG kedge \"$USER\""),
+                Fix::text(
+                    "run the command as root; or join the group kedge, which must be there when the \
+                     role starts, and log in again",
+                )
+                .command("sudo groupadd -f -r kedge && sudo usermod -aG kedge \"$USER\""),
             )
             .into(),
             io::ErrorKind::NotFound => self
@@ -204,9 +210,12 @@ impl Client {
         let role = self.role.unwrap_or(Role::Agent);
         Problem::new(Code::HostNotRunning, format!("{} {how}", self.name()))
             .consequence("there is nobody to ask; what it left behind is not shown")
-            .fix(Fix::text("start it, or read why it ended").command(format!(
-                "systemctl start kedge-{role}; journalctl -u kedge-{role} -n 50"
-            )))
+            .fix(
+                Fix::text("start it, or read in its log why it ended").command(match &self.root {
+                    Some(root) => format!("sudo kedge --root {} {role}", root.display()),
+                    None => format!("sudo kedge {role}"),
+                }),
+            )
     }
 
     fn too_slow(&self) -> Failure {

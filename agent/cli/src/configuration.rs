@@ -110,7 +110,11 @@ fn holds(role: Role, config: &ConfigInForce, view: &View) -> String {
     for file in &config.files {
         text.push_str(&format!("  {file}\n"));
     }
-    text + &view.next(&["kedge config view --origins".to_owned()])
+    let whose = match role {
+        Role::Agent => String::new(),
+        other => format!(" --role {other}"),
+    };
+    text + &view.next(&[format!("kedge config view --origins{whose}")])
 }
 
 fn count(problems: &[Problem]) -> String {

@@ -246,6 +246,7 @@ fn a_role_that_does_not_run_is_exit_3() {
     let json: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(json["kind"], "Problem");
     assert_eq!(json["code"], "KEDGE-HOST-0004");
+    assert_eq!(json["fix"]["command"], "sudo kedge --root ROOT agent");
 }
 
 #[test]
@@ -263,7 +264,23 @@ fn what_cannot_be_understood_is_exit_2_and_a_hint() {
     assert_eq!(json["what"], "unrecognized subcommand 'staus'");
     assert_eq!(kedge(root.path(), &["vip", "show", ".."]).code, 2);
     assert_eq!(kedge(root.path(), &["status", "--timeout", "5"]).code, 2);
-    assert_eq!(kedge(root.path(), &["token", "create"]).code, 2);
+    let nobody = kedge(root.path(), &["token", "create"]);
+    assert_eq!(nobody.code, 2);
+    assert!(
+        nobody.err.contains("--tenant") && nobody.err.contains("--gateway"),
+        "{}",
+        nobody.err
+    );
+    for wrong in [
+        &["--tenant", "t", "--gateway", "g"][..],
+        &["--gateway", "g", "--host", "h"],
+        &["--tenant", "t", "--ttl", "0s"],
+        &["--tenant", "t", "--ttl", "31d"],
+        &["--tenant", "t", "--ttl", "1500ms"],
+    ] {
+        let ran = kedge(root.path(), &[&["token", "create"], wrong].concat());
+        assert_eq!(ran.code, 2, "{wrong:?}: {}", ran.err);
+    }
     assert_eq!(kedge(root.path(), &[]).code, 2);
 }
 

@@ -424,8 +424,22 @@ fn only_root_makes_tokens_whoever_may_open_the_socket() {
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("KEDGE-API-0004"), "{text}");
     let (code, text) = site.run("", "token create --tenant t --ttl 60d");
-    assert_eq!(code, 1, "{text}");
-    assert!(text.contains("--ttl 1h"), "{text}");
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("1s to 30d"), "{text}");
+    // Nor does the manager rely on the command line for it.
+    let body = r#"{"role":"Host","tenant":"t","ttlSeconds":5184000,"maxUses":1}"#;
+    let mut asked = UnixStream::connect(&socket).unwrap();
+    write!(
+        asked,
+        "POST /v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    asked.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("KEDGE-CFG-0003"), "{answer}");
+    assert!(answer.contains("2592000"), "{answer}");
 }
 
 #[test]
