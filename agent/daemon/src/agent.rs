@@ -98,6 +98,10 @@ impl Agent {
         // or not.
         agent.recall();
         agent.replan("start");
+        if agent.desired.tunnel.is_none() {
+            // Nobody opens the device, so nobody else sees what an earlier process left.
+            kedge_tunnel_device::keeper::clear_leftovers(&agent.live.config().tunnel.interface);
+        }
         agent.connect();
         agent
     }

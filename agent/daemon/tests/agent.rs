@@ -20,7 +20,7 @@ use kedge_core::vip::{Priority, Vrid};
 use kedge_host::orders::Order;
 use kedge_host::{Role, state::Store};
 use kedge_net::link::Links;
-use site::{Site, eventually, ready};
+use site::{Host, Site, eventually, ready};
 
 const VIP: &str = "10.20.14.10";
 const LIMIT: Duration = Duration::from_secs(20);
@@ -118,8 +118,13 @@ fn a_reload_is_a_difference_and_a_bad_file_keeps_the_last_good_one() {
     let mut site = Site::new();
     let host = &mut site.a;
     host.configure("vips: {api: {addresses: [10.20.14.10], health: none}}");
+    // What a process that was killed left, and nobody wants a tunnel now.
+    let left = |host: &Host| host.ip("-6 route show table all proto 107");
+    host.ip("-6 route add unreachable fd6b:6564:6765::/48 metric 1879102289 proto 107");
+    assert!(left(host).contains("unreachable"));
     host.start();
     eventually("it holds the VIP", LIMIT, || host.state() == "Active");
+    assert_eq!(left(host), "");
     host.configure("vips: {api: {addresses: [10.20.14.10], health: none, vrid: 256}}");
     let (status, body) = host.ask(Method::POST, "/v1/reload");
     assert_eq!(status, StatusCode::BAD_REQUEST);

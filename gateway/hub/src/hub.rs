@@ -24,7 +24,10 @@ use kedge_host::{
     wall,
 };
 use kedge_net::clock;
-use kedge_tunnel_device::{echo::Responder, keeper::Keeper};
+use kedge_tunnel_device::{
+    echo::Responder,
+    keeper::{Keeper, clear_leftovers},
+};
 use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
 use tracing::{debug, info};
 
@@ -98,6 +101,10 @@ impl Hub {
         hub.standing.extend(restored.problems);
         if let Some(wished) = restored.value {
             hub.apply(Arc::new(wished));
+        }
+        if hub.plan.tunnel.is_none() {
+            // Nobody opens the device, so nobody else sees what an earlier process left.
+            clear_leftovers(&hub.live.config().tunnel.interface);
         }
         hub.connect();
         Ok(hub)

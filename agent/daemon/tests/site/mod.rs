@@ -192,6 +192,15 @@ impl Host {
         })
     }
 
+    /// What `ip` prints, told these words.
+    pub fn ip(&self, words: &str) -> String {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        self.run(move || {
+            let output = std::process::Command::new("ip").args(words).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        })
+    }
+
     /// The codes of the problems in the status.
     pub fn problems(&self) -> Vec<String> {
         let status = self.get("/v1/status");
