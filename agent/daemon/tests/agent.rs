@@ -251,7 +251,7 @@ fn a_manager_that_is_named_again_is_followed_from_memory_at_once() {
     let manager = "manager: {url: 'https://10.20.14.12:9443', token_file: /etc/kedge/token}";
     host.configure(manager);
     host.start();
-    let vips = |host: &site::Host| host.get("/v1/vips")["items"].as_array().unwrap().len();
+    let vips = |host: &Host| host.get("/v1/vips")["items"].as_array().unwrap().len();
     assert_eq!(vips(host), 1);
     host.configure("version: 1");
     host.order(Order::Reload);
