@@ -1,7 +1,8 @@
 //! The kernel, and the only crate with `unsafe`: netlink, raw and packet sockets, TUN, UDP,
 //! namespaces, nftables.
 //!
-//! Everything Kedge changes in the kernel carries [`PROTOCOL`], and nothing else is touched.
+//! Everything a role changes in the kernel carries [`PROTOCOL`], and nothing else is touched. What
+//! a lab builds in namespaces of its own ([`link`], [`nft`]) goes with them.
 
 pub mod address;
 pub mod arp;

@@ -11,12 +11,12 @@ use kedge_core::{Code, Coded, Fix, Problem};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage as Message,
-    address::{AddressAttribute, AddressHeaderFlags, AddressMessage},
+    address::{AddressHeaderFlags, AddressMessage},
     link::{InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkMessage},
 };
 use rtnetlink::{LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
-use crate::{netns::Namespace, rtnl::Requests};
+use crate::{monitor::Address, netns::Namespace, privilege, rtnl::Requests};
 
 /// The links of one namespace.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl Links {
         let all = Message::GetAddress(AddressMessage::default());
         let each = |message| match message {
             Message::NewAddress(address) if address.header.index == index => {
-                found.extend(net_of(&address));
+                found.extend(Address::read(&address).map(|address| address.net));
             }
             _ => {}
         };
@@ -305,9 +305,7 @@ pub fn sysctl(key: &str, value: &str) -> Result<(), LinkError> {
 impl Coded for LinkError {
     fn problem(&self) -> Problem {
         let source = std::error::Error::source(self).and_then(|err| err.downcast_ref());
-        let permission =
-            source.is_some_and(|err: &io::Error| err.kind() == io::ErrorKind::PermissionDenied);
-        let (code, fix) = if permission {
+        let (code, fix) = if source.is_some_and(privilege::is_missing) {
             (Code::NetPermission, "run the command as root")
         } else {
             (
@@ -338,24 +336,6 @@ fn address_message(index: u32, address: IpNet) -> AddressMessage {
         message.header.flags |= AddressHeaderFlags::Nodad;
     }
     message
-}
-
-fn net_of(message: &AddressMessage) -> Option<IpNet> {
-    let local = message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            AddressAttribute::Local(address) => Some(*address),
-            _ => None,
-        });
-    let address = message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
-        });
-    IpNet::new(local.or(address)?, message.header.prefix_len).ok()
 }
 
 fn link_of(message: &Message) -> Option<Link> {

@@ -27,7 +27,7 @@ pub use self::{
     lease::{Collected, Lease, LeaseError, Leftovers, collect, leftovers, live},
     worker::Worker,
 };
-use crate::sys;
+use crate::{privilege, sys};
 
 /// Where named namespaces stand.
 const DIRECTORY: &str = "/run/netns";
@@ -368,9 +368,7 @@ pub use crate::sys::netns::die_with_parent;
 impl Coded for NetnsError {
     fn problem(&self) -> Problem {
         let source = std::error::Error::source(self).and_then(|err| err.downcast_ref());
-        let permission =
-            source.is_some_and(|err: &io::Error| err.kind() == io::ErrorKind::PermissionDenied);
-        let (code, fix) = if permission {
+        let (code, fix) = if source.is_some_and(privilege::is_missing) {
             (Code::NetPermission, "run the command as root")
         } else {
             (

@@ -21,7 +21,7 @@ use netlink_packet_route::{
 use rustix::{io::Errno, net::netdevice::name_to_index};
 
 use super::Tun;
-use crate::{PROTOCOL, privilege, rtnl::Requests};
+use crate::{PROTOCOL, monitor::Address, privilege, rtnl::Requests};
 
 /// The kernel's side of a [`Tun`], in the namespace of the thread that opened it.
 #[derive(Debug)]
@@ -310,25 +310,8 @@ impl Coded for InterfaceError {
 
 /// The address of a message, if it carries our protocol number.
 fn own_address(message: &AddressMessage) -> Option<IpNet> {
-    let ours = message
-        .attributes
-        .contains(&AddressAttribute::Protocol(PROTOCOL.into()));
-    let local = message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            AddressAttribute::Local(address) => Some(*address),
-            _ => None,
-        });
-    let any = message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
-            _ => None,
-        });
-    let address = local.or(any).filter(|_| ours)?;
-    IpNet::new(address, message.header.prefix_len).ok()
+    let address = Address::read(message)?;
+    (address.protocol == PROTOCOL).then_some(address.net)
 }
 
 /// The kind and prefix of a route that is this interface's and ours.
