@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aws_lc_rs::{agreement, rand};
+use aws_lc_rs::rand;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use kedge_control::enrol::Facts;
 use kedge_core::{Code, Coded, Fix, Problem};
@@ -153,19 +153,6 @@ impl TunnelKey {
     #[must_use]
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
-    }
-
-    /// The public key, base64 as `wg` prints it.
-    ///
-    /// # Errors
-    ///
-    /// The crypto library refused the key.
-    pub fn public_base64(&self) -> Result<String, KeyError> {
-        let private =
-            agreement::PrivateKey::from_private_key(&agreement::X25519, self.0.as_slice())
-                .map_err(|_| KeyError::Random)?;
-        let public = private.compute_public_key().map_err(|_| KeyError::Random)?;
-        Ok(BASE64_STANDARD.encode(public.as_ref()))
     }
 }
 
@@ -327,20 +314,6 @@ mod tests {
         assert_eq!(
             format!("{first:?} {one:?}"),
             "TunnelKey(***) IdentityKey(***)"
-        );
-    }
-
-    #[test]
-    fn the_public_key_is_the_one_wg_prints() {
-        // A pair made by wireguard-tools.
-        let mut bytes = Zeroizing::new([0; 32]);
-        let private = "dwdtCnMYpX08FsFyUbJmRd9ML5LrwJkqsXf7pR25LCo=";
-        BASE64_STANDARD
-            .decode_slice(private, bytes.as_mut_slice())
-            .unwrap();
-        assert_eq!(
-            TunnelKey(bytes).public_base64().unwrap(),
-            "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk="
         );
     }
 

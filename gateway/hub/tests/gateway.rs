@@ -31,7 +31,7 @@ use kedge_net::{
     netns::{Lease, Namespace, Worker},
 };
 use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, echo};
-use kedge_tunnel_proto::keys::PrivateKey;
+use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
 use serde_json::Value;
 use tokio::{
     runtime::{Builder, Runtime},
@@ -149,7 +149,7 @@ struct Site {
     gateway_space: Worker,
     host_space: Worker,
     key: PrivateKey,
-    gateway_key: String,
+    gateway_key: PublicKey,
     _dir: tempfile::TempDir,
     _spaces: [Namespace; 2],
     _lease: Lease,
@@ -196,6 +196,7 @@ impl Site {
         std::fs::create_dir_all(root.config_dir()).unwrap();
         let key = PrivateKey::from_random([7; 32]);
         let gateway_key = TunnelKey::load_or_create(&root, Role::Gateway).unwrap();
+        let gateway_key = PrivateKey::from_bytes(*gateway_key.expose()).unwrap();
         let desired = GatewayConfig {
             generation: 3,
             tunnel: Some(TunnelConfig {
@@ -230,7 +231,7 @@ impl Site {
             gateway_space,
             host_space,
             key,
-            gateway_key: gateway_key.public_base64().unwrap(),
+            gateway_key: gateway_key.public(),
             root,
             _dir: dir,
             _spaces: spaces,
@@ -277,7 +278,7 @@ impl Site {
     /// A host as an agent makes it: a device and the echo.
     fn start_host(&mut self) {
         let (stop, stopped) = oneshot::channel();
-        let (key, gateway) = (self.key.clone(), self.gateway_key.parse().unwrap());
+        let (key, gateway) = (self.key.clone(), self.gateway_key);
         let (up, ready) = std::sync::mpsc::channel();
         let run = move || {
             let device = Device::open(DeviceConfig {
