@@ -42,8 +42,14 @@ pub use self::{
 /// removed when it is dropped.
 #[derive(Debug)]
 pub struct Socket {
+    listener: UnixListener,
+    place: Place,
+}
+
+/// The socket's file, ours as long as this lives.
+#[derive(Debug)]
+struct Place {
     path: PathBuf,
-    listener: Option<UnixListener>,
     // Held, never read: the kernel frees it with the process, however that ends.
     _lock: File,
 }
@@ -112,22 +118,22 @@ impl Socket {
             _ => {}
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        restrict(path).map_err(failed)?;
-        Ok(Self {
+        let place = Place {
             path: path.to_owned(),
-            listener: Some(listener),
             _lock: lock,
-        })
+        };
+        restrict(path).map_err(failed)?;
+        Ok(Self { listener, place })
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.place.path
     }
 }
 
-impl Drop for Socket {
+impl Drop for Place {
     fn drop(&mut self) {
         // We hold the lock, so it is ours; a file left behind is replaced by the next start.
         let _ = fs::remove_file(&self.path);

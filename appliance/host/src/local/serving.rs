@@ -22,7 +22,8 @@ impl Socket {
     ///
     /// Must be called inside a tokio runtime.
     #[must_use = "it ends when dropped"]
-    pub fn serve(mut self, routes: Router) -> Serving {
+    pub fn serve(self, routes: Router) -> Serving {
+        let Self { listener, place } = self;
         let routes = routes
             .fallback(no_such_route)
             .method_not_allowed_fallback(no_such_route)
@@ -30,10 +31,8 @@ impl Socket {
             .into_make_service_with_connect_info::<Peer>();
         let (leave, left) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
-            let Some(listener) = self.listener.take() else {
-                return Ok(());
-            };
-            // The file and its lock go with `self`, at the end.
+            // The file and its lock go at the end.
+            let _place = place;
             axum::serve(Bounded::new(listener, PLACES, IDLE), routes)
                 .with_graceful_shutdown(async {
                     let _ = left.await;
