@@ -88,16 +88,22 @@ async fn follow(mut watch: Result<Watch, MonitorError>, publish: watch::Sender<F
 }
 
 fn read(watch: &mut Result<Watch, MonitorError>) -> Facts {
-    match watch {
-        Ok(watch) => Facts {
-            default_routes: watch.default_routes().unwrap_or_default(),
-            links: watch.monitor().links().cloned().collect(),
-            problem: None,
-        },
-        Err(error) => Facts {
-            problem: Some(error.problem()),
-            ..Facts::default()
-        },
+    if let Ok(open) = watch {
+        match open.default_routes() {
+            Ok(default_routes) => {
+                return Facts {
+                    default_routes,
+                    links: open.monitor().links().cloned().collect(),
+                    problem: None,
+                };
+            }
+            // Opened anew after a pause, like one that cannot be followed.
+            Err(error) => *watch = Err(error),
+        }
+    }
+    Facts {
+        problem: watch.as_ref().err().map(|error| error.problem()),
+        ..Facts::default()
     }
 }
 
