@@ -85,7 +85,7 @@ enum Told {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Remembered {
     boot_id: String,
-    /// URL to "has it failed": a URL that never answered is not in here.
+    /// Whether the URL answered well: one that never did is not in here.
     healthy: BTreeMap<String, bool>,
 }
 

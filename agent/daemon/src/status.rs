@@ -165,7 +165,6 @@ impl Agent {
 
 /// A VIP as people see it.
 pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
-    let prefix = vip.interface.as_ref().map(|chosen| chosen.prefix_len);
     let now = clock::now();
     let priority_because = match wanted {
         Some(wanted) if vip.priority == vip.base_priority => wanted.priority_because.clone(),
@@ -173,14 +172,7 @@ pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
     };
     Vip {
         name: vip.name.to_string(),
-        addresses: vip
-            .addresses
-            .iter()
-            .map(|address| match prefix {
-                Some(prefix) => format!("{address}/{prefix}"),
-                None => address.to_string(),
-            })
-            .collect(),
+        addresses: vip.addresses_with_prefix(),
         source: wanted
             .map_or(Source::Local, |wanted| wanted.source)
             .to_string(),

@@ -86,9 +86,9 @@ impl Tunnel {
         self.bring_about();
     }
 
-    /// What is due about once a second. Whether a peer's state changed.
-    pub fn tend(&mut self) -> bool {
-        self.bring_about()
+    /// What is due about once a second.
+    pub fn tend(&mut self) {
+        self.bring_about();
     }
 
     /// The path may have changed: asks every gateway at once.
@@ -174,7 +174,7 @@ impl Tunnel {
         self.keeper.close();
     }
 
-    fn bring_about(&mut self) -> bool {
+    fn bring_about(&mut self) {
         let endpoints = self.wish.iter().flat_map(|wish| &wish.peers);
         self.names
             .want(endpoints.filter_map(|peer| peer.endpoint.as_ref()));
@@ -187,7 +187,7 @@ impl Tunnel {
         });
         self.keeper.want(wish);
         self.ask_gateways();
-        self.judge()
+        self.judge();
     }
 
     fn spec(&self, peer: &Peer) -> PeerSpec {
@@ -239,8 +239,8 @@ impl Tunnel {
         }
     }
 
-    /// Forms an opinion of every peer; whether one changed.
-    fn judge(&mut self) -> bool {
+    /// Forms an opinion of every peer.
+    fn judge(&mut self) {
         let stats = self
             .keeper
             .device()
@@ -248,7 +248,6 @@ impl Tunnel {
             .unwrap_or_default();
         let (now, wall) = (clock::now(), SystemTime::now());
         let before = std::mem::take(&mut self.peers);
-        let mut changed = false;
         for peer in self.wish.iter().flat_map(|wish| &wish.peers) {
             let report = self.echoes.get(&peer.name).map(|echo| echo.client.report());
             let stats = stats.iter().find(|stats| stats.name == peer.name);
@@ -261,7 +260,6 @@ impl Tunnel {
                 state => state,
             };
             let same = old.filter(|old| old.state == state);
-            changed |= same.is_none();
             self.peers.insert(
                 peer.name.clone(),
                 Life {
@@ -273,9 +271,7 @@ impl Tunnel {
                 },
             );
         }
-        changed |= before.len() != self.peers.len();
         self.choose_gateway(wall);
-        changed
     }
 
     /// The gateway that is reported as answering: the same as long as it does.

@@ -8,7 +8,8 @@ use std::{fmt, str::FromStr};
 /// * `secret`: 32 bytes, base64url without padding (43 characters);
 /// * `pin`: SHA-256 of the manager CA's DER SubjectPublicKeyInfo, base64url without padding.
 ///
-/// `Debug` and errors never show the secret; [`Token::expose`] is the only way to it.
+/// `Debug` and errors never show the secret; [`Token::secret`] and [`Token::expose`] are the only
+/// ways to it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     id: String,

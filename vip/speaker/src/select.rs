@@ -268,7 +268,7 @@ fn is_ours(address: &Address) -> bool {
     matches!(address.net, IpNet::V4(_)) && address.protocol == PROTOCOL
 }
 
-/// An address that is the host's own: not one of ours, and with a prefix (`/32` is on no link).
+/// An address that is the host's own: not one of ours, and not the end of a point-to-point link.
 fn own_ipv4(address: &Address) -> Option<Ipv4Net> {
     match (address.net, address.peer) {
         (IpNet::V4(net), None) if address.protocol != PROTOCOL => Some(net),

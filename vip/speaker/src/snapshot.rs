@@ -68,6 +68,18 @@ pub struct VipSnapshot {
     pub counters: BTreeMap<String, u64>,
 }
 
+impl VipSnapshot {
+    /// Its addresses with the prefix length of the link they are on, as people read them.
+    #[must_use]
+    pub fn addresses_with_prefix(&self) -> Vec<String> {
+        let text = |address: &IpAddr| match &self.interface {
+            Some(chosen) => chosen.with_prefix(*address),
+            None => address.to_string(),
+        };
+        self.addresses.iter().map(text).collect()
+    }
+}
+
 /// The Active router as this host hears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActivePeer {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::IpAddr,
     sync::Arc,
     time::SystemTime,
 };
@@ -341,18 +340,6 @@ fn vrid_because(spec: &VipSpec) -> String {
 fn active_down(interval: AdvertInterval, priority: Priority) -> std::time::Duration {
     let interval = interval.duration();
     interval * 3 + interval * (256 - u32::from(priority.get())) / 256
-}
-
-impl VipSnapshot {
-    /// Its addresses with the prefix length of the link they are on, as people read them.
-    #[must_use]
-    pub fn addresses_with_prefix(&self) -> Vec<String> {
-        let text = |address: &IpAddr| match &self.interface {
-            Some(chosen) => chosen.with_prefix(*address),
-            None => address.to_string(),
-        };
-        self.addresses.iter().map(text).collect()
-    }
 }
 
 /// Counters that are no refused inputs.
