@@ -146,6 +146,7 @@ impl<const LOW: u16, const HIGH: u16> TryFrom<i64> for Number<LOW, HIGH> {
     fn try_from(value: i64) -> Result<Self, String> {
         match u16::try_from(value) {
             Ok(number) if (LOW..=HIGH).contains(&number) => Ok(Self(number)),
+            _ if LOW == HIGH => Err(format!("must be {LOW}, not {value}")),
             _ => Err(format!("must be {LOW} to {HIGH}, not {value}")),
         }
     }
@@ -271,11 +272,7 @@ mod tests {
                 Code::ConfigOutOfRange,
                 "not a manager's address",
             ),
-            (
-                "version: 7",
-                Code::ConfigOutOfRange,
-                "must be 1 to 1, not 7",
-            ),
+            ("version: 7", Code::ConfigOutOfRange, "must be 1, not 7"),
         ] {
             let problem = load(yaml).unwrap_err().remove(0);
             let text = format!("{} {}", problem.what, problem.evidence.join(" "));

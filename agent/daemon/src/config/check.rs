@@ -257,7 +257,10 @@ fn check_members(key: &str, file: &VipFile, problems: &mut Vec<Problem>) -> Opti
 fn check_probe(key: &str, file: &ProbeFile, problems: &mut Vec<Problem>) -> Option<ProbeConfig> {
     let key = format!("{key}.health");
     let Some(url) = file.url.clone() else {
-        problems.push(rule(&format!("{key}.url"), "a probe needs a url"));
+        problems.push(
+            rule(&format!("{key}.url"), "a probe needs a url")
+                .fix(Fix::text("say what to ask").command("url: https://127.0.0.1:6443/readyz")),
+        );
         return None;
     };
     let defaults = automatic_probe();
@@ -269,10 +272,10 @@ fn check_probe(key: &str, file: &ProbeFile, problems: &mut Vec<Problem>) -> Opti
             .is_ok_and(|ip| ip.is_loopback());
     let trust = match (&file.ca_file, &file.pin) {
         (Some(_), Some(_)) => {
-            problems.push(rule(
-                &format!("{key}.pin"),
-                "ca_file and pin exclude each other",
-            ));
+            problems.push(
+                rule(&format!("{key}.pin"), "ca_file and pin exclude each other")
+                    .fix(Fix::text("keep one of them")),
+            );
             return None;
         }
         (Some(file), None) => Trust::CaFile(file.clone()),
@@ -391,10 +394,13 @@ fn duplicates(vips: &BTreeMap<Name, VipConfig>, problems: &mut Vec<Problem>) {
                 );
             }
             for address in vip.addresses.iter().filter(|a| known.addresses.contains(a)) {
-                problems.push(rule(
-                    &format!("vips.{name}.addresses"),
-                    format!("{address} belongs to {other} already"),
-                ));
+                problems.push(
+                    rule(
+                        &format!("vips.{name}.addresses"),
+                        format!("{address} belongs to {other} already"),
+                    )
+                    .fix(Fix::text("leave it to one of the two")),
+                );
             }
         }
         seen.push((name, vip));

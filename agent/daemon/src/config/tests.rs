@@ -311,7 +311,7 @@ fn every_mistake_elsewhere_is_located_and_coded() {
         (
             "version: 2".to_owned(),
             Code::ConfigOutOfRange,
-            "version must be 1 to 1, not 2",
+            "version must be 1, not 2",
         ),
         (
             "manager: {url: 'https://'}".to_owned(),

@@ -84,6 +84,7 @@ macro_rules! bounded {
             fn try_from(value: i64) -> Result<Self, String> {
                 match <$repr>::try_from(value) {
                     Ok(number) if ($low..=$high).contains(&number) => Ok(Self(number)),
+                    _ if $low == $high => Err(format!("{} must be {}, not {value}", $what, $low)),
                     _ => Err(format!("{} must be {} to {}, not {value}", $what, $low, $high)),
                 }
             }

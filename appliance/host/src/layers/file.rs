@@ -8,7 +8,7 @@ use std::{
 
 use figment::value::Value;
 use kedge_core::{Code, Fix, Problem};
-use serde_saphyr::{Location, Options};
+use serde_saphyr::{Location, Options, budget::BudgetBreach};
 
 use super::{RoleFile, located::Places, merge::Layer, suggest};
 
@@ -204,13 +204,26 @@ fn plain_message(error: &serde_saphyr::Error) -> String {
             ..
         } => format!("found {unexpected} where {} belongs", words(expected)),
         E::Unexpected { expected, .. } => format!("{} belongs here", words(expected)),
-        E::Budget { breach, .. } => format!("more than a configuration needs: {breach:?}"),
+        E::Budget { breach, .. } => too_much(breach).to_owned(),
         error => {
             let message = serde_saphyr::UserMessageFormatter
                 .format_message(error.without_snippet())
                 .into_owned();
             plain(&with_words(&without_places(&message)))
         }
+    }
+}
+
+/// Which bound a text goes beyond.
+fn too_much(breach: &BudgetBreach) -> &'static str {
+    match breach {
+        BudgetBreach::Anchors { .. }
+        | BudgetBreach::Aliases { .. }
+        | BudgetBreach::AliasAnchorRatio { .. } => {
+            "an anchor or alias, which no configuration needs"
+        }
+        BudgetBreach::Depth { .. } => "nested deeper than any configuration",
+        _ => "longer than any configuration",
     }
 }
 
@@ -255,7 +268,10 @@ pub(super) fn plain(message: &str) -> String {
             "invalid socket address syntax",
             "not an address and a port, such as `127.0.0.1:9443`",
         )
-        .replace("invalid IP address syntax", "not an IP address")
+        .replace(
+            "invalid IP address syntax",
+            "not an IP address, such as `10.20.14.10`, without a prefix length",
+        )
 }
 
 /// Drops every ` at line 3, column 5`.

@@ -264,7 +264,7 @@ fn what_is_no_configuration_is_refused_within_bounds() {
     let bomb = "hostname: &a x\nmanager: {url: *a}\n".to_owned();
     let big = "#".repeat(1024 * 1024 + 1);
     for (text, place) in [
-        (bomb.as_bytes(), ""),
+        (bomb.as_bytes(), ":1:14: an anchor or alias"),
         (big.as_bytes(), "larger than 1 MiB"),
         (
             b"version: 1\nhost\0name: x\n".as_slice(),
