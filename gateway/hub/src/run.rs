@@ -50,6 +50,7 @@ pub async fn serve(
     let mut serving = socket.serve(routes().with_state(asks));
     let mut desired = Following::link(hub.link.as_ref());
     notifier.ready(&hub.line());
+    info!(state = hub.line(), because = "started", "gateway serves");
     let mut watchdog = interval(notifier.watchdog_period().unwrap_or(SLOW_TICK));
     let mut fast = interval(FAST_TICK);
     let mut slow = interval(SLOW_TICK);

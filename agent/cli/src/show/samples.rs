@@ -255,7 +255,7 @@ pub(super) fn gateway() -> GatewayStatus {
             refused: 0,
             members: vec![member("edge-a", true), member("edge-b", false)],
         }],
-        manager: None,
+        manager: agent().manager,
         problems: Vec::new(),
     }
 }

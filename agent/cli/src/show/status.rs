@@ -68,14 +68,25 @@ impl Show for GatewayStatus {
         for peer in &self.tunnels {
             text.push_str(&tunnel_line(peer, view));
         }
-        if let Some(link) = &self.manager {
-            text.push_str(&manager_line(link, view));
-        }
+        text.push_str(&match &self.manager {
+            Some(link) => manager_line(link, view),
+            // A gateway knows hosts and listeners from nobody else.
+            None => line(
+                Mark::Warning,
+                "Manager",
+                &["none is configured: it names the hosts and the listeners".to_owned()],
+                view,
+            ),
+        });
         for problem in &self.problems {
             text.push_str(&problem_line(problem, view));
         }
         let problems: Vec<&Problem> = self.problems.iter().collect();
-        text + &summary(&problems, view, "kedge tunnel list")
+        let next = match &self.manager {
+            Some(_) => "kedge tunnel list",
+            None => "kedge config view --role gateway --origins",
+        };
+        text + &summary(&problems, view, next)
     }
 
     fn names(&self) -> Vec<String> {

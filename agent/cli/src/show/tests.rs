@@ -1,4 +1,4 @@
-use kedge_control::local::{ConfigInForce, Origin, VipList};
+use kedge_control::local::{ConfigInForce, GatewayStatus, Origin, VipList};
 
 use super::{samples, *};
 
@@ -43,6 +43,12 @@ fn marks_have_glyphs_and_colours_on_a_terminal() {
 #[test]
 fn the_gateways_and_the_managers_status_have_the_same_shape() {
     insta::assert_snapshot!("gateway_status", samples::gateway().text(&view()));
+    let alone = GatewayStatus {
+        manager: None,
+        ..samples::gateway()
+    };
+    let alone = alone.text(&view());
+    assert!(alone.contains("Manager  none is configured"), "{alone}");
     insta::assert_snapshot!("manager_status", samples::manager().text(&view()));
 }
 

@@ -16,12 +16,19 @@ impl Show for TunnelList {
                 view.next(&["kedge status".to_owned()])
             );
         }
+        let addresses = match self.addresses.as_slice() {
+            [] => "no address yet".to_owned(),
+            some => clean(&some.join(", ")).into_owned(),
+        };
+        let mtu = match self.mtu {
+            // The device is not there yet.
+            0 => String::new(),
+            mtu => format!("  mtu {mtu}"),
+        };
         let mut text = format!(
-            "{} {}  port {}  mtu {}  key {}\n",
+            "{} {addresses}  port {}{mtu}  key {}\n",
             view.style.bold(&clean(&self.device)),
-            clean(&self.addresses.join(", ")),
             self.listen_port,
-            self.mtu,
             clean(&self.public_key)
         );
         for problem in &self.problems {
