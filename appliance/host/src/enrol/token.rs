@@ -50,11 +50,12 @@ pub(super) fn read(path: Option<&Path>) -> Result<Token, TokenError> {
         path: path.to_owned(),
         source,
     };
-    let mut file = fs::File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
+    // Before it is opened: opening a pipe waits for a writer, and the role with it.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("it is no file")));
     }
+    let mut file = fs::File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o007 != 0 {
         return Err(TokenError::Exposed {
@@ -160,6 +161,20 @@ mod tests {
         }
         write(&format!("{TOKEN}\n"), 0o640);
         assert_eq!(read(Some(&path)).unwrap().id(), "abcdefgh01");
+    }
+
+    #[test]
+    fn a_pipe_is_no_token_and_nobody_waits_for_its_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("token");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(read(Some(&pipe)).map(drop)));
+        let read = told.recv_timeout(std::time::Duration::from_secs(5));
+        let problem = read.expect("an answer").unwrap_err().problem();
+        assert_eq!(problem.code, Code::EnrolTokenUnreadable);
+        assert_eq!(problem.evidence, ["it is no file"]);
     }
 
     #[test]
