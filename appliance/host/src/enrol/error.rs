@@ -120,23 +120,17 @@ impl ClientError {
             .get_ref()
             .and_then(|inner| inner.downcast_ref::<rustls::Error>())
             .cloned();
-        match reason {
-            None => Self::unreachable(url, error),
-            Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
-                let seen = other
-                    .0
-                    .downcast_ref::<PinMismatch>()
-                    .map(|mismatch| mismatch.seen.clone());
-                Self::PinMismatch {
-                    url: url.clone(),
-                    seen: seen.unwrap_or_default(),
-                }
-            }
-            Some(source) => Self::Tls {
-                url: url.clone(),
-                source,
-            },
+        let Some(source) = reason else {
+            return Self::unreachable(url, error);
+        };
+        let url = url.clone();
+        if let rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) = &source
+            && let Some(mismatch) = other.0.downcast_ref::<PinMismatch>()
+        {
+            let seen = mismatch.seen.clone();
+            return Self::PinMismatch { url, seen };
         }
+        Self::Tls { url, source }
     }
 
     pub(super) fn internal(what: &'static str, error: &(dyn Error + 'static)) -> Self {
@@ -224,3 +218,30 @@ impl Coded for ClientError {
 }
 
 const STANDS: &str = "what the manager said last stays in force; it is tried again";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::{CertificateError, OtherError};
+
+    use super::*;
+
+    fn refused(why: impl Error + Send + Sync + 'static) -> ClientError {
+        let why = CertificateError::Other(OtherError(Arc::new(why)));
+        let error = io::Error::other(rustls::Error::InvalidCertificate(why));
+        ClientError::tls(&"https://m".parse().unwrap(), error)
+    }
+
+    #[test]
+    fn only_another_pin_is_told_as_one() {
+        let seen = vec!["pin".to_owned()];
+        let other_pin = refused(PinMismatch { seen }).problem();
+        assert_eq!(other_pin.evidence, ["a CA with the pin pin was shown"]);
+
+        let odd = refused(io::Error::other("an odd extension"));
+        assert!(odd.voids_identity(), "as every certificate that is refused");
+        let told = odd.problem().evidence.join(" ");
+        assert!(told.contains("an odd extension"), "{told}");
+    }
+}
