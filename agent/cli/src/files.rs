@@ -8,6 +8,7 @@ use kedge_host::{
     layers::{ConfigError, RoleFile, Sources, load_from},
 };
 use schemars::Schema;
+use serde_json::Value;
 
 use crate::manager_file::ManagerFile;
 
@@ -34,6 +35,22 @@ pub fn schema(role: Role) -> Schema {
         Role::Agent => schemars::schema_for!(AgentFile),
         Role::Gateway => schemars::schema_for!(GatewayFile),
         Role::Manager => schemars::schema_for!(ManagerFile),
+    }
+}
+
+/// A role's file, given as YAML, with every default: what the reference is written from. `Null` when
+/// it cannot be read.
+#[must_use]
+pub fn filled(role: Role, text: &str) -> Value {
+    fn of<F: RoleFile>(text: &str) -> Value {
+        let file: Option<F> = serde_saphyr::from_str(text).ok();
+        let filled = file.map(|file| serde_json::to_value(file.filled()));
+        filled.and_then(Result::ok).unwrap_or_default()
+    }
+    match role {
+        Role::Agent => of::<AgentFile>(text),
+        Role::Gateway => of::<GatewayFile>(text),
+        Role::Manager => of::<ManagerFile>(text),
     }
 }
 

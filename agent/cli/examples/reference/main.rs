@@ -4,6 +4,7 @@
 //! An example and not a command: it is for whoever builds Kedge, and need not be shipped.
 
 mod commands;
+mod defaults;
 mod settings;
 
 use std::{env, error::Error, fs, path::PathBuf};
@@ -13,8 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("cli.md"), commands::page(kedge_cli::command()))?;
     for (role, schema) in kedge_cli::schemas() {
+        let defaults = defaults::Defaults::of(role);
         let role = role.as_str();
-        let page = settings::page(role, schema.as_value());
+        let page = settings::page(role, schema.as_value(), &defaults);
         fs::write(folder.join(format!("config-{role}.md")), page)?;
         let mut text = serde_json::to_string_pretty(schema.as_value())?;
         text.push('\n');

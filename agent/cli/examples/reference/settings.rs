@@ -2,26 +2,37 @@
 
 use serde_json::Value;
 
-use super::cell;
+use super::{cell, defaults::Defaults};
 
 /// Every setting of a role, as Markdown.
-pub(super) fn page(role: &str, schema: &Value) -> String {
+pub(super) fn page(role: &str, schema: &Value, defaults: &Defaults) -> String {
     let mut rows = Vec::new();
     walk(schema, schema, "", 0, &mut rows);
+    let (variable, sets) = match role {
+        "agent" => ("VIPS__API__VRID=51", "vips.api.vrid"),
+        "gateway" => ("TUNNEL__MTU=1380", "tunnel.mtu"),
+        _ => ("LISTEN=127.0.0.1:9444", "listen"),
+    };
+    let whose = match role {
+        "agent" => String::new(),
+        other => format!(" --role {other}"),
+    };
     let mut page = format!(
         "# Configuration of `kedge {role}`\n\nFiles, lowest layer first: `/usr/lib/kedge/{role}.yaml`, \
          `/etc/kedge/{role}.yaml`, `/etc/kedge/{role}.yaml.d/*.yaml`; then environment variables \
-         `KEDGE_SET_…` (`KEDGE_SET_VIPS__API__VRID=51` sets `vips.api.vrid`), then flags. Unknown keys \
-         are errors. The schema for editors is `kedge config schema`.\n"
+         `KEDGE_SET_…` (`KEDGE_SET_{variable}` sets `{sets}`), then flags. Unknown keys are errors. \
+         The schema for editors is `kedge config schema{whose}`; `kedge config view --origins{whose}` \
+         says who set what.\n"
     );
     if let Some(text) = schema.get("description").and_then(Value::as_str) {
         page.push_str(&format!("\n{text}\n"));
     }
-    page.push_str("\n| key | type | meaning |\n|---|---|---|\n");
+    page.push_str("\n| key | type | default | meaning |\n|---|---|---|---|\n");
     for (key, kind, meaning) in rows {
         page.push_str(&format!(
-            "| `{key}` | {} | {} |\n",
+            "| `{key}` | {} | {} | {} |\n",
             cell(&kind),
+            cell(&defaults.get(&key)),
             cell(&meaning)
         ));
     }
@@ -149,6 +160,7 @@ fn literal(value: &Value) -> String {
 
 fn range(node: &Value) -> String {
     match (node.get("minimum"), node.get("maximum")) {
+        (Some(low), Some(high)) if low == high => format!(" {low}"),
         (Some(low), Some(high)) => format!(" {low} to {high}"),
         (Some(low), None) => format!(" from {low}"),
         (None, Some(high)) => format!(" up to {high}"),
@@ -178,13 +190,13 @@ mod tests {
                 }}
             }
         });
-        let page = page("agent", &schema);
+        let page = page("agent", &schema, &Defaults::of(kedge_host::Role::Agent));
         assert!(
-            page.contains("| `version` | integer 1 to 1 | One |"),
+            page.contains("| `version` | integer 1 | `1` | One |"),
             "{page}"
         );
         assert!(
-            page.contains("| `vips.NAME.vrid` | `auto` or integer 1 to 255 | Which |"),
+            page.contains("| `vips.NAME.vrid` | `auto` or integer 1 to 255 | `auto` | Which |"),
             "{page}"
         );
     }

@@ -129,7 +129,7 @@ section! {
         listen_port: u16,
         /// The device's name.
         interface: InterfaceName,
-        /// The device's MTU: 1280 to 9000.
+        /// The device's MTU: 1280 to 9000. Left out it is the manager's, else 1420.
         mtu: Mtu,
         /// Addresses of this end, beside those the manager gives.
         #[schemars(with = "Option<Vec<String>>")]
