@@ -153,7 +153,7 @@ codes! {
     NetKernel = NET 2, "the kernel refused a network change";
     HostStateCorrupt = HOST 1, "a state file is corrupt";
     HostStateNotPersisted = HOST 2, "state cannot be written to disk";
-    HostSocketInUse = HOST 3, "another process serves the control socket";
+    HostSocketInUse = HOST 3, "another process has what this role serves";
     HostNotRunning = HOST 4, "the role is not running or not reachable";
     HostSocketPermission = HOST 5, "the control socket refuses this user";
     SysUnexpected = SYS 1, "an unexpected error";
