@@ -3,20 +3,21 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1, header};
 use hyper_util::rt::TokioIo;
 use kedge_control::Document;
+use kedge_host::local::call;
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
+    net::TcpStream,
 };
 use tokio_rustls::TlsConnector;
 
@@ -30,6 +31,14 @@ pub enum CallError {
         whom: String,
         /// Why not.
         source: io::Error,
+    },
+    /// A control socket does not answer.
+    #[error("{whom} cannot be asked")]
+    Socket {
+        /// The socket and the route.
+        whom: String,
+        /// Why not.
+        source: kedge_host::local::CallError,
     },
     /// The answer did not come in time.
     #[error("{0} did not answer in time")]
@@ -79,24 +88,26 @@ pub struct Answer {
 /// # Errors
 /// When the role does not answer, or answers with an error.
 pub fn read<T: DeserializeOwned>(socket: &Path, route: &str) -> Result<T, CallError> {
-    ask(socket, Method::GET, route, Bytes::new())
-}
-
-/// Sends a document to a role's control socket and reads its answer.
-///
-/// # Errors
-/// As [`read`].
-pub fn send<B: Serialize, T: DeserializeOwned>(
-    socket: &Path,
-    route: &str,
-    body: &B,
-) -> Result<T, CallError> {
-    let whom = || socket.display().to_string();
-    let body = serde_json::to_vec(body).map_err(|source| CallError::Content {
-        whom: whom(),
-        source,
+    let whom = format!("{}{route}", socket.display());
+    let reply = block_on(&whom, async {
+        call(socket, Method::GET, route, Vec::new())
+            .await
+            .map_err(|source| CallError::Socket {
+                whom: whom.clone(),
+                source,
+            })
     })?;
-    ask(socket, Method::POST, route, body.into())
+    if !reply.status.is_success() {
+        let body = String::from_utf8_lossy(&reply.body).into_owned();
+        return Err(CallError::Refused {
+            whom,
+            status: reply.status,
+            body,
+        });
+    }
+    let document: Document<T> = serde_json::from_slice(&reply.body)
+        .map_err(|source| CallError::Content { whom, source })?;
+    Ok(document.body)
 }
 
 /// Asks an HTTPS server that must show a certificate of `roots` for its address. The connection is
@@ -123,55 +134,15 @@ pub fn https(to: SocketAddr, roots: RootCertStore, path: &str) -> Result<Answer,
             .connect(ServerName::from(name), stream)
             .await
             .map_err(unreachable)?;
-        exchange(
-            &whom,
-            stream,
-            Method::GET,
-            path,
-            &to.to_string(),
-            Bytes::new(),
-        )
-        .await
+        exchange(&whom, stream, path, &to.to_string()).await
     })
-}
-
-fn ask<T: DeserializeOwned>(
-    socket: &Path,
-    method: Method,
-    route: &str,
-    body: Bytes,
-) -> Result<T, CallError> {
-    let whom = format!("{}{route}", socket.display());
-    let path: PathBuf = socket.to_owned();
-    let answer = block_on(&whom, async {
-        let stream = UnixStream::connect(&path)
-            .await
-            .map_err(|source| CallError::Unreachable {
-                whom: whom.clone(),
-                source,
-            })?;
-        exchange(&whom, stream, method, route, "localhost", body).await
-    })?;
-    if !answer.status.is_success() {
-        let body = String::from_utf8_lossy(&answer.body).into_owned();
-        return Err(CallError::Refused {
-            whom,
-            status: answer.status,
-            body,
-        });
-    }
-    let document: Document<T> = serde_json::from_slice(&answer.body)
-        .map_err(|source| CallError::Content { whom, source })?;
-    Ok(document.body)
 }
 
 async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     whom: &str,
     stream: S,
-    method: Method,
     path: &str,
     host: &str,
-    body: Bytes,
 ) -> Result<Answer, CallError> {
     let broken = |source| CallError::Broken {
         whom: whom.to_owned(),
@@ -182,11 +153,9 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .map_err(broken)?;
     let driver = tokio::spawn(connection);
     let request = Request::builder()
-        .method(method)
         .uri(path)
         .header(header::HOST, host)
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body))
+        .body(Empty::<Bytes>::new())
         .map_err(|_| CallError::Oversized(whom.to_owned()))?;
     let response = sender.send_request(request).await.map_err(broken)?;
     let status = response.status();
@@ -201,10 +170,10 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 }
 
 /// One request needs one small runtime: the lab is made of plain threads that live in namespaces.
-fn block_on(
+fn block_on<A>(
     whom: &str,
-    request: impl Future<Output = Result<Answer, CallError>>,
-) -> Result<Answer, CallError> {
+    request: impl Future<Output = Result<A, CallError>>,
+) -> Result<A, CallError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
