@@ -71,7 +71,7 @@ pub struct Outage {
     pub lost_probes: u64,
     /// The longest time without an answer.
     pub outage_seconds: f64,
-    /// Why it took so long and no longer, from the new owner's own record.
+    /// Why it took so long and no longer: the new owner's own record where the VIP moved.
     pub because: String,
 }
 

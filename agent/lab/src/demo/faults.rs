@@ -206,7 +206,7 @@ fn gateway_restart(
         fault: GATEWAY_RESTART.to_owned(),
         lost_probes: lost,
         outage_seconds: round(seconds),
-        because: "three echoes a second apart went unanswered, and each agent forced a handshake"
+        because: "three echoes in a row went unanswered, and each agent forced a handshake"
             .to_owned(),
     });
     if all > GATEWAY_LIMIT {
