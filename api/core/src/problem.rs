@@ -3,7 +3,7 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::Code;
 
@@ -54,6 +54,7 @@ impl Fix {
 pub struct Problem {
     /// The stable code.
     #[schemars(with = "String")]
+    #[serde(deserialize_with = "code_of_any_version")]
     pub code: Code,
     /// How bad it is.
     pub severity: Severity,
@@ -135,6 +136,17 @@ impl Problem {
     }
 }
 
+/// A code as another version writes it. One that this version does not know must not hide what is
+/// said, nor refuse the report it stands in.
+fn code_of_any_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.parse() {
+        Ok(code) => Ok(code),
+        Err(_) if text.starts_with("KEDGE-") => Ok(Code::SysVersionSkew),
+        Err(unknown) => Err(D::Error::custom(unknown)),
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.what, self.code)
@@ -152,5 +164,32 @@ pub trait Coded {
 impl Coded for Problem {
     fn problem(&self) -> Problem {
         self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::value::{Error as Refused, MapDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn a_code_of_a_newer_version_hides_nothing_of_what_is_said() {
+        let said = |code: &str| {
+            let fields = [
+                ("code", code),
+                ("severity", "error"),
+                ("what", "it is late"),
+            ];
+            Problem::deserialize(MapDeserializer::<_, Refused>::new(fields.into_iter()))
+        };
+        let known = said("KEDGE-VIP-0007").unwrap();
+        assert_eq!(known.code, Code::VipVridInUse);
+        let newer = said("KEDGE-NEW-0001").unwrap();
+        assert_eq!(newer.code, Code::SysVersionSkew);
+        assert_eq!(newer.what, "it is late");
+        for other in ["", "404", "E_LATE", "kedge"] {
+            assert!(said(other).is_err(), "{other} is no problem of ours");
+        }
     }
 }
