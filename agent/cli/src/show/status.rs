@@ -170,11 +170,10 @@ fn vip_line(vip: &Vip, view: &View) -> String {
         vip.state.to_string().to_uppercase(),
         long(vip.state_seconds)
     );
-    let priority = if vip.priority == vip.base_priority {
-        format!("prio {}", vip.priority)
-    } else {
-        format!("prio {} of {}", vip.priority, vip.base_priority)
-    };
+    let mut priority = format!("prio {}", vips::numbers(vip, view));
+    if vip.priority != vip.base_priority && !vip.priority_because.is_empty() {
+        priority.push_str(&format!(" {}", because(&vip.priority_because)));
+    }
     let others = match (&vip.active, vip.state) {
         // Never a guess: a Backup does not speak.
         (_, RouterState::Active) => "backups unknown (VRRP backups do not speak)".to_owned(),

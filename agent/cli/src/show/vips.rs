@@ -77,7 +77,7 @@ impl Show for Vip {
             ("because", self.because.clone()),
             ("interface", interface(self)),
             ("vrid", format!("{} ({})", self.vrid, self.vrid_because)),
-            ("priority", priority(self)),
+            ("priority", priority(self, view)),
             (
                 "timing",
                 format!(
@@ -167,13 +167,18 @@ pub(super) fn mark(vip: &Vip, view: &View) -> String {
     view.style.mark(Mark::of(&vip.problems, state))
 }
 
-/// A priority, and the configured one where it is another.
-pub(super) fn priority(vip: &Vip) -> String {
-    let numbers = if vip.priority == vip.base_priority {
+/// A priority, and from which it moved there.
+pub(super) fn numbers(vip: &Vip, view: &View) -> String {
+    if vip.priority == vip.base_priority {
         vip.priority.to_string()
     } else {
-        format!("{} of {}", vip.priority, vip.base_priority)
-    };
+        let arrow = if view.style.ascii { "->" } else { "→" };
+        format!("{} {arrow} {}", vip.base_priority, vip.priority)
+    }
+}
+
+fn priority(vip: &Vip, view: &View) -> String {
+    let numbers = numbers(vip, view);
     if vip.priority_because.is_empty() {
         numbers
     } else {
