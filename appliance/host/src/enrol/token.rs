@@ -50,7 +50,7 @@ pub(super) fn read(path: Option<&Path>) -> Result<Token, TokenError> {
         path: path.to_owned(),
         source,
     };
-    // Before it is opened: opening a pipe waits for a writer, and the role with it.
+    // Before it is opened: opening a pipe keeps one of the role's threads until somebody writes.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("it is no file")));
     }
