@@ -44,7 +44,7 @@ macro_rules! codes {
 }
 
 macro_rules! areas {
-    ($($area:ident $letter:literal $what:literal;)*) => {
+    ($($area:ident $what:literal;)*) => {
         /// The part of Kedge a code belongs to.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Area {
@@ -52,44 +52,31 @@ macro_rules! areas {
         }
 
         impl Area {
-            /// Every area.
-            pub const ALL: &'static [Self] = &[$(Self::$area,)*];
-
             /// The area as it is spelt in a code.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$area => stringify!($area),)* }
-            }
-
-            /// The letter the console's four-character fault code starts with.
-            #[must_use]
-            pub const fn letter(self) -> char {
-                match self { $(Self::$area => $letter,)* }
             }
         }
     };
 }
 
 areas! {
-    CFG 'C' "Configuration.";
-    VIP 'V' "Floating addresses.";
-    ARP 'A' "ARP and neighbour discovery.";
-    VRRP 'R' "The VRRP protocol.";
-    BGP 'B' "The BGP speaker.";
-    BFD 'F' "Bidirectional forwarding detection.";
-    TUN 'T' "Tunnels.";
-    GW 'G' "The gateway role.";
-    ENR 'E' "Enrolment and identity.";
-    API 'P' "The agent API.";
-    CAPI 'K' "Cluster API objects and endpoints.";
-    IPAM 'I' "Address pools.";
-    LB 'L' "Load balancing.";
-    DNS 'D' "Names.";
-    NET 'N' "The kernel's network.";
-    HOST 'H' "The host around Kedge.";
-    PKG 'Q' "Packages and upgrades.";
-    SYS 'S' "Everything else.";
-    LAB 'X' "The lab.";
+    CFG "Configuration.";
+    VIP "Floating addresses.";
+    ARP "ARP and neighbour discovery.";
+    VRRP "The VRRP protocol.";
+    TUN "Tunnels.";
+    GW "The gateway role.";
+    ENR "Enrolment and identity.";
+    API "The agent API.";
+    CAPI "Cluster API objects and endpoints.";
+    IPAM "Address pools.";
+    LB "Load balancing.";
+    NET "The kernel's network.";
+    HOST "The host around Kedge.";
+    SYS "Everything else.";
+    LAB "The lab.";
 }
 
 codes! {
@@ -272,11 +259,5 @@ mod tests {
                 rest = after;
             }
         }
-    }
-
-    #[test]
-    fn area_letters_are_unique() {
-        let letters: BTreeSet<char> = Area::ALL.iter().map(|area| area.letter()).collect();
-        assert_eq!(letters.len(), Area::ALL.len());
     }
 }
