@@ -58,7 +58,8 @@ pub(super) fn backup_vip() -> Vip {
         because: "a better router is Active".into(),
         priority: 63,
         base_priority: 254,
-        priority_because: "no API server has answered on 127.0.0.1:6443 since boot".into(),
+        priority_because:
+            "254 → 63 because no API server has answered on 127.0.0.1:6443 since boot".into(),
         active: Some(ActivePeer {
             address: "10.20.14.12".parse().unwrap(),
             mac: Some("02:00:00:00:00:12".into()),

@@ -170,10 +170,7 @@ fn vip_line(vip: &Vip, view: &View) -> String {
         vip.state.to_string().to_uppercase(),
         long(vip.state_seconds)
     );
-    let mut priority = format!("prio {}", vips::numbers(vip, view));
-    if vip.priority != vip.base_priority && !vip.priority_because.is_empty() {
-        priority.push_str(&format!(" {}", because(&vip.priority_because)));
-    }
+    let priority = format!("prio {}", vips::priority(vip, view));
     let others = match (&vip.active, vip.state) {
         // Never a guess: a Backup does not speak.
         (_, RouterState::Active) => "backups unknown (VRRP backups do not speak)".to_owned(),

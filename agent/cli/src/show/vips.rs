@@ -77,7 +77,7 @@ impl Show for Vip {
             ("because", self.because.clone()),
             ("interface", interface(self)),
             ("vrid", format!("{} ({})", self.vrid, self.vrid_because)),
-            ("priority", priority(self, view)),
+            ("priority", explained_priority(self, view)),
             (
                 "timing",
                 format!(
@@ -167,22 +167,29 @@ pub(super) fn mark(vip: &Vip, view: &View) -> String {
     view.style.mark(Mark::of(&vip.problems, state))
 }
 
-/// A priority, and from which it moved there.
-pub(super) fn numbers(vip: &Vip, view: &View) -> String {
-    if vip.priority == vip.base_priority {
-        vip.priority.to_string()
-    } else {
-        let arrow = if view.style.ascii { "->" } else { "→" };
-        format!("{} {arrow} {}", vip.base_priority, vip.priority)
+/// A priority; where it is not the configured one, from which it moved there and why.
+pub(super) fn priority(vip: &Vip, view: &View) -> String {
+    let (base, now) = (vip.base_priority, vip.priority);
+    if now == base {
+        return now.to_string();
+    }
+    // The agent's own words begin with the same numbers.
+    let told = format!("{base} → {now} because ");
+    let because = vip.priority_because.as_str();
+    let because = because.strip_prefix(&told).unwrap_or(because);
+    let arrow = if view.style.ascii { "->" } else { "→" };
+    match because {
+        "" => format!("{base} {arrow} {now}"),
+        because => format!("{base} {arrow} {now} because {because}"),
     }
 }
 
-fn priority(vip: &Vip, view: &View) -> String {
-    let numbers = numbers(vip, view);
-    if vip.priority_because.is_empty() {
-        numbers
+fn explained_priority(vip: &Vip, view: &View) -> String {
+    let priority = priority(vip, view);
+    if vip.priority != vip.base_priority || vip.priority_because.is_empty() {
+        priority
     } else {
-        format!("{numbers} ({})", vip.priority_because)
+        format!("{priority} ({})", vip.priority_because)
     }
 }
 
