@@ -47,6 +47,8 @@ pub(crate) struct Gates {
     saver: Saver<Remembered>,
     boot_id: String,
     remembered: Remembered,
+    /// What could not be read of them.
+    unread: Vec<Problem>,
     vips: BTreeMap<Name, ProbeConfig>,
     tasks: BTreeMap<ProbeConfig, Running>,
     results: mpsc::Receiver<(ProbeConfig, Told)>,
@@ -122,12 +124,14 @@ impl Remembered {
 impl Gates {
     /// No gates yet; verdicts of this boot are read from `store`.
     pub fn new(root: Root, store: Store, boot_id: String) -> Self {
-        let remembered = store.load::<Remembered>(STATE).value.unwrap_or_default();
+        let restored = store.load::<Remembered>(STATE);
+        let remembered = restored.value.unwrap_or_default();
         let (tell, results) = mpsc::channel(QUEUE);
         Self {
             root,
             saver: Saver::start(store, STATE),
             remembered: remembered.of_boot(&boot_id),
+            unread: restored.problems,
             boot_id,
             vips: BTreeMap::new(),
             tasks: BTreeMap::new(),
@@ -210,8 +214,8 @@ impl Gates {
     }
 
     /// What is wrong with keeping the verdicts.
-    pub fn problem(&self) -> Option<Problem> {
-        self.saver.problem()
+    pub fn problems(&self) -> impl Iterator<Item = Problem> + '_ {
+        self.unread.iter().cloned().chain(self.saver.problem())
     }
 
     /// Ends every probe and has the last verdicts on the disk.

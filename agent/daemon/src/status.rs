@@ -73,7 +73,7 @@ impl Agent {
             .chain(self.desired.problems.iter().cloned())
             .chain(self.tunnel.iter().flat_map(|tunnel| tunnel.problems()))
             .chain(link.into_iter().flatten())
-            .chain(self.gates.problem())
+            .chain(self.gates.problems())
             .chain(self.claims.saver.problem())
             .collect()
     }

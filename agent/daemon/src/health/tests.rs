@@ -223,6 +223,16 @@ async fn a_verdict_survives_the_process_but_not_the_boot() {
 }
 
 #[tokio::test]
+async fn verdicts_that_cannot_be_read_are_a_problem_and_not_a_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("health.json"), "half a fi").unwrap();
+    let store = Store::new(dir.path());
+    let gates = Gates::new(Root::new(dir.path()), store, "one".to_owned());
+    let codes: Vec<_> = gates.problems().map(|problem| problem.code).collect();
+    assert_eq!(codes, [kedge_core::Code::HostStateCorrupt]);
+}
+
+#[tokio::test]
 async fn vips_with_one_probe_share_it_and_a_reload_keeps_it() {
     let dir = tempfile::tempdir().unwrap();
     let server = server().await;
