@@ -245,7 +245,10 @@ fn reachable(service: &Service, active: &[String]) -> Condition {
         (Some(Mode::Vip), Some(holder)) => yes(format!("{} holds the VIP", holder.name)),
         (Some(Mode::Vip), None) => no("no host holds the VIP"),
         _ if active.is_empty() => no("no host takes traffic"),
-        _ => yes(format!("{} take traffic", active.join(", "))),
+        _ => yes(match active {
+            [one] => format!("{one} takes traffic"),
+            many => format!("{} take traffic", many.join(", ")),
+        }),
     }
 }
 
