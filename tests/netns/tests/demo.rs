@@ -91,11 +91,11 @@ fn the_demo_holds_from_blank_endpoints_to_a_restarted_gateway() {
                 "one owner",
                 "API through the VIP",
                 "API through the gateway",
-                "host death",
+                "host-death",
                 "the host returns",
                 "hand-over",
-                "link cut",
-                "gateway restart",
+                "link-cut",
+                "gateway-restart",
                 "take down",
             ]
         );
@@ -126,12 +126,12 @@ fn the_demo_holds_from_blank_endpoints_to_a_restarted_gateway() {
         };
         // That they stay below their limits is what the steps say, which know how far the prober can
         // be trusted; here, that there was something to measure. A Backup waits for three adverts.
-        for fault in ["host death", "link cut"] {
+        for fault in ["host-death", "link-cut"] {
             let (lost, seconds) = outage(fault);
             assert!(lost > 0 && seconds > 0.1, "{fault}: {lost} in {seconds} s");
         }
         assert_eq!(outage("hand-over").0, 0);
-        assert!(outage("gateway restart").1 > 0.0);
+        assert!(outage("gateway-restart").1 > 0.0);
     });
 }
 

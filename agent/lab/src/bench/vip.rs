@@ -253,14 +253,19 @@ fn row(metric: &str, unit: &str, ours: &Samples, peer: &str, theirs: &Samples) -
         metric: metric.to_owned(),
         unit: unit.to_owned(),
         n: ours.len(),
-        p50: ours.p50(),
-        p99: ours.p99(),
-        max: ours.max(),
+        p50: micro(ours.p50()),
+        p99: micro(ours.p99()),
+        max: micro(ours.max()),
         peer: peer.to_owned(),
-        peer_p50: theirs.p50(),
-        ratio: ratio(ours.p50(), theirs.p50(), resolution),
+        peer_p50: micro(theirs.p50()),
+        ratio: micro(ratio(ours.p50(), theirs.p50(), resolution)),
         ..Row::default()
     }
+}
+
+/// Six digits behind the point: a probe each millisecond knows no more.
+fn micro(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 /// A row without a goal of its own has met it.

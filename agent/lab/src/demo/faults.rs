@@ -287,10 +287,10 @@ fn record(
     Ok(outage)
 }
 
-pub(super) const HOST_DEATH: &str = "host death";
+pub(super) const HOST_DEATH: &str = "host-death";
 pub(super) const HAND_OVER: &str = "hand-over";
-pub(super) const LINK_CUT: &str = "link cut";
-pub(super) const GATEWAY_RESTART: &str = "gateway restart";
+pub(super) const LINK_CUT: &str = "link-cut";
+pub(super) const GATEWAY_RESTART: &str = "gateway-restart";
 
 /// What the same fault costs by the design of others.
 const OTHERS: &str =

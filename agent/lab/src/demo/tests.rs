@@ -10,7 +10,7 @@ fn result() -> DemoResult {
     DemoResult {
         ok: true,
         seconds: 21.5,
-        steps: vec![step("build", true), step("host death", true)],
+        steps: vec![step("build", true), step("host-death", true)],
         outages: vec![Outage {
             fault: faults::HOST_DEATH.to_owned(),
             lost_probes: 253,
