@@ -79,10 +79,10 @@ pub struct Link<R, C> {
     task: JoinHandle<()>,
 }
 
-/// What can be said of the link.
+/// What can be said of the link: as much as can be said of the worse of its two directions.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Whether the last request was answered.
+    /// Whether the last request of each direction was answered.
     pub connected: bool,
     /// Since when.
     pub since: SystemTime,
@@ -90,6 +90,8 @@ pub struct Standing {
     pub because: String,
     /// What is wrong with it.
     pub problems: Vec<Problem>,
+    reports: Way,
+    follows: Way,
 }
 
 impl<R: Report, C: Desired> Link<R, C> {
@@ -106,12 +108,20 @@ impl<R: Report, C: Desired> Link<R, C> {
             since: SystemTime::now(),
             because: "the manager was not asked yet".to_owned(),
             problems: restored.problems,
+            reports: Way::Unasked,
+            follows: Way::Unasked,
         });
         let saver = Saver::start(store.clone(), STATE);
-        let (asking, telling) = (client.clone(), Teller(tell));
+        let asking = client.clone();
         let task = tokio::spawn(async move {
-            let reports = keep_reporting(&asking, wanted, patience, &telling);
-            let follows = keep_following(&asking, publish, &saver, patience, &telling);
+            let telling = |direction| Teller {
+                direction,
+                standing: &tell,
+            };
+            let reporting = telling(Direction::Reports);
+            let following = telling(Direction::Follows);
+            let reports = keep_reporting(&asking, wanted, patience, &reporting);
+            let follows = keep_following(&asking, publish, &saver, patience, &following);
             tokio::join!(reports, follows);
         });
         Self {
@@ -200,57 +210,110 @@ pub fn remembered<C: Desired>(store: &Store) -> Restored<C> {
     store.load(STATE)
 }
 
-struct Teller(watch::Sender<Standing>);
+/// One direction of the link.
+#[derive(Clone, Debug, PartialEq)]
+enum Way {
+    Unasked,
+    Answered,
+    Failed { because: String, problem: Problem },
+}
 
-impl Teller {
+#[derive(Clone, Copy)]
+enum Direction {
+    Reports,
+    Follows,
+}
+
+impl Standing {
+    fn way(&mut self, direction: Direction) -> &mut Way {
+        match direction {
+            Direction::Reports => &mut self.reports,
+            Direction::Follows => &mut self.follows,
+        }
+    }
+
+    /// Shows the worse direction; `said` is what there is to say when neither failed.
+    fn judge(&mut self, said: String) {
+        let ways = [&self.reports, &self.follows];
+        let mut because = None;
+        let mut problems: Vec<Problem> = Vec::new();
+        for way in ways {
+            let Way::Failed {
+                because: why,
+                problem,
+            } = way
+            else {
+                continue;
+            };
+            because.get_or_insert_with(|| why.clone());
+            if !problems.contains(problem) {
+                problems.push(problem.clone());
+            }
+        }
+        let connected = because.is_none() && ways.contains(&&Way::Answered);
+        let because = because.unwrap_or(said);
+        if self.connected != connected {
+            let word = |connected| {
+                if connected {
+                    "connected"
+                } else {
+                    "not connected"
+                }
+            };
+            let (from, to) = (word(self.connected), word(connected));
+            info!(from, to, because, "manager");
+            self.since = SystemTime::now();
+        }
+        self.connected = connected;
+        self.because = because;
+        self.problems = problems;
+    }
+}
+
+/// Tells how one direction fares.
+struct Teller<'a> {
+    direction: Direction,
+    standing: &'a watch::Sender<Standing>,
+}
+
+impl Teller<'_> {
     fn answered(&self, because: impl Into<String>) {
-        self.tell(true, because.into(), Vec::new());
+        self.tell(Way::Answered, because.into());
+    }
+
+    /// What went wrong is over, and nothing was asked since.
+    fn recovered(&self) {
+        self.tell(Way::Unasked, "the host is enrolled".to_owned());
     }
 
     fn failed(&self, error: &ClientError) {
         let problem = error.problem();
-        let repeated = {
-            let known = self.0.borrow();
-            !known.connected && known.problems.first() == Some(&problem)
-        };
+        let repeated = self.standing.borrow().problems.contains(&problem);
         let (code, chain) = (problem.code, error as &dyn std::error::Error);
         if repeated {
             debug!(KEDGE_CODE = %code, error = chain, "the manager is still out of reach");
         } else {
             warn!(KEDGE_CODE = %code, error = chain, "the manager is out of reach");
         }
-        self.tell(false, error.to_string(), vec![problem]);
+        let because = error.to_string();
+        self.tell(Way::Failed { because, problem }, String::new());
     }
 
-    fn tell(&self, connected: bool, because: String, problems: Vec<Problem>) {
-        self.0.send_modify(|standing| {
-            if standing.connected != connected {
-                let to = if connected {
-                    "connected"
-                } else {
-                    "not connected"
-                };
-                let from = if connected {
-                    "not connected"
-                } else {
-                    "connected"
-                };
-                info!(from, to, because, "manager");
-                standing.since = SystemTime::now();
-            }
-            standing.connected = connected;
-            standing.because = because;
-            standing.problems = problems;
+    fn tell(&self, way: Way, said: String) {
+        self.standing.send_modify(|standing| {
+            *standing.way(self.direction) = way;
+            standing.judge(said);
         });
     }
 }
 
-/// Becomes a member, whatever that takes.
-async fn become_member(client: &Client, patience: Patience, tell: &Teller) {
+/// Becomes a member, whatever that takes; whether it took no more than one try.
+async fn become_member(client: &Client, patience: Patience, tell: &Teller<'_>) -> bool {
     let mut backoff = Backoff::new(FIRST_RETRY, patience.retry);
+    let mut at_once = true;
     loop {
         match client.ensure().await {
-            Ok(()) => return,
+            Ok(()) => break,
             // Renewal failed, but the certificate still holds.
             Err(error) if client.member().is_some() && !error.voids_identity() => {
                 let error = &error as &dyn std::error::Error;
@@ -258,12 +321,17 @@ async fn become_member(client: &Client, patience: Patience, tell: &Teller) {
                     error,
                     "the certificate is not renewed, the old one still holds"
                 );
-                return;
+                break;
             }
             Err(error) => tell.failed(&error),
         }
+        at_once = false;
         sleep(backoff.next_wait()).await;
     }
+    if !at_once {
+        tell.recovered();
+    }
+    at_once
 }
 
 /// Follows the desired state of a link there may not be.
@@ -292,7 +360,7 @@ async fn keep_reporting<R: Report>(
     client: &Client,
     mut wanted: watch::Receiver<Option<R>>,
     patience: Patience,
-    tell: &Teller,
+    tell: &Teller<'_>,
 ) {
     let mut backoff = Backoff::new(FIRST_RETRY, patience.retry);
     loop {
@@ -325,7 +393,7 @@ async fn keep_following<C: Desired>(
     publish: watch::Sender<Option<Arc<C>>>,
     saver: &Saver<C>,
     patience: Patience,
-    tell: &Teller,
+    tell: &Teller<'_>,
 ) {
     let mut backoff = Backoff::new(FIRST_RETRY, patience.retry);
     // A generation says nothing across a failure: the manager may be another one, or have come
@@ -333,7 +401,7 @@ async fn keep_following<C: Desired>(
     // is asked for once more as if it were not.
     let mut sure = false;
     loop {
-        become_member(client, patience, tell).await;
+        sure &= become_member(client, patience, tell).await;
         let known = publish.borrow().clone();
         let have = known.as_ref().filter(|_| sure);
         let have = have.map(|desired| desired.generation());

@@ -156,3 +156,28 @@ async fn a_host_that_was_forgotten_enrols_again_with_a_fresh_token() {
     .await;
     eventually("and reports", || reports(&manager, "\"two\"") >= 2).await;
 }
+
+#[tokio::test]
+async fn refused_reports_are_told_while_the_desired_state_is_answered() {
+    let manager = Manager::start(Shown::default()).await;
+    let host = Host::new(manager.address.port(), &manager.token);
+    let kept = link(&host);
+    kept.report(report("one"));
+    eventually("the report", || reports(&manager, "\"one\"") > 0).await;
+    eventually("the connection", || kept.status(0).connected).await;
+    manager.mood(|mood| mood.refuses_reports = true);
+    kept.report(report("two"));
+    eventually("it is told", || !kept.status(0).connected).await;
+    let told = kept.standing().borrow().clone();
+    assert_eq!(told.problems[0].code, Code::SysUnexpected);
+    // Answers to the other question do not hide it.
+    manager.mood(|mood| mood.generation = 2);
+    eventually("the second generation", || generation(&kept) == Some(2)).await;
+    eventually("more refusals", || reports(&manager, "\"two\"") >= 4).await;
+    let still = kept.standing().borrow().clone();
+    assert!(!still.connected, "{still:?}");
+    assert_eq!((still.since, &still.problems), (told.since, &told.problems));
+    manager.mood(|mood| mood.refuses_reports = false);
+    eventually("it is over", || kept.status(0).connected).await;
+    assert_eq!(kept.standing().borrow().problems, []);
+}

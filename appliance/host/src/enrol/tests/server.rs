@@ -42,6 +42,8 @@ pub(super) struct Mood {
     pub(super) life: Duration,
     /// Answers to renewals are lost.
     pub(super) loses_answers: bool,
+    /// Takes no reports, and answers everything else.
+    pub(super) refuses_reports: bool,
     /// Does not know the host any more.
     pub(super) forgets: bool,
     /// The role it gives out.
@@ -124,6 +126,7 @@ impl Manager {
                 age: Duration::from_secs(60),
                 life: Duration::from_secs(86_400),
                 loses_answers: false,
+                refuses_reports: false,
                 forgets: false,
                 role: Role::Host,
                 generation: 1,
@@ -286,11 +289,14 @@ async fn recover(
 async fn report(State(db): Db, ConnectInfo(who): Who, body: String) -> Response {
     assert!(who.certified);
     db.note(format!("report {body}"));
-    if db.mood.lock().unwrap().forgets {
+    let mood = db.mood.lock().unwrap().clone();
+    if mood.forgets {
         return refuse(404, Code::ApiNotFound);
     }
-    let generation = db.mood.lock().unwrap().generation;
-    Json(serde_json::json!({ "generation": generation })).into_response()
+    if mood.refuses_reports {
+        return refuse(500, Code::SysUnexpected);
+    }
+    Json(serde_json::json!({ "generation": mood.generation })).into_response()
 }
 
 async fn config(State(db): Db, ConnectInfo(who): Who, headers: HeaderMap) -> Response {
