@@ -34,7 +34,8 @@ pub struct Config {
 pub enum Input {
     /// A message arrived from the peer's overlay address.
     Received(Message),
-    /// The path may have changed (link up, new address): ask at once.
+    /// The path may have changed (link up, new address): ask at once. A wait for an answer that
+    /// has begun goes on, so that many of these do not hide a dead peer.
     Ask,
 }
 
@@ -109,6 +110,7 @@ pub struct Prober {
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
+    /// The oldest probe that has not finished; an answer to a later one finishes it too.
     sequence: u64,
     until: Instant,
 }
@@ -175,7 +177,7 @@ impl Prober {
             .ok_or(Reject::Unexpected)?;
         if self
             .waiting
-            .is_some_and(|waiting| waiting.sequence == message.sequence)
+            .is_some_and(|waiting| waiting.sequence <= message.sequence)
         {
             self.waiting = None;
             self.finish(false);
@@ -223,13 +225,15 @@ impl Prober {
         let sequence = self.next;
         self.next += 1;
         if self.open.len() >= REMEMBERED {
-            self.open.pop_front();
+            // The one whose answer is waited for stays, however many were asked since.
+            let waited_for = self.waiting.map(|waiting| waiting.sequence);
+            let first = self.open.front().map(|(sequence, _)| *sequence);
+            let spare = usize::from(first.is_some() && first == waited_for);
+            self.open.remove(spare);
         }
         self.open.push_back((sequence, now));
-        self.waiting = Some(Waiting {
-            sequence,
-            until: now + self.patience(),
-        });
+        let until = now + self.patience();
+        self.waiting.get_or_insert(Waiting { sequence, until });
         self.next_at = now + self.config.interval;
         self.report.sent += 1;
         let message = Message {
@@ -258,7 +262,6 @@ impl Machine for Prober {
         match input {
             Input::Received(message) => self.answered(now, message),
             Input::Ask => {
-                self.waiting = None;
                 self.ask(now);
                 Ok(())
             }

@@ -230,6 +230,69 @@ fn asking_at_once_does_not_count_as_a_miss() {
     assert_eq!((sent, prober.report().misses), (4, 0));
 }
 
+#[test]
+fn a_dead_peer_is_found_however_often_the_path_changes() {
+    for pause in [7, 100, 400, 499, 501, 900] {
+        let mut prober = Prober::new(Config::default(), 1, at(0));
+        run(&mut prober, 0, 900, |_| Some(20));
+        let mut seen = Vec::new();
+        for now in (900..4_000).step_by(pause) {
+            prober.handle_input(at(now), Input::Ask).unwrap();
+            seen.extend(run(&mut prober, now, now + pause as u64, |_| None));
+        }
+        let down = seen.iter().find(|(_, o)| *o == Output::Down);
+        let (found, _) = down.unwrap_or_else(|| panic!("never, with a change each {pause} ms"));
+        assert!(
+            *found <= 900 + 1_500,
+            "{found} with a change each {pause} ms"
+        );
+    }
+}
+
+#[test]
+fn a_slow_live_peer_stays_up_however_often_the_path_changes() {
+    let mut prober = Prober::new(Config::default(), 1, at(0));
+    let mut flying = VecDeque::new();
+    for now in 0..10_000 {
+        while flying.front().is_some_and(|(due, _)| *due <= now) {
+            let (_, message): (_, Message) = flying.pop_front().unwrap();
+            // Answers to all but the last few probes are refused.
+            let _ = prober.handle_input(at(now), Input::Received(message));
+        }
+        prober.handle_timeout(at(now));
+        if now % 7 == 0 {
+            prober.handle_input(at(now), Input::Ask).unwrap();
+        }
+        for output in drain(&mut prober) {
+            match output {
+                Output::Send(message) => flying.push_back((now + 300, message.answer().unwrap())),
+                other => assert!(matches!(other, Output::Up { .. }), "{other:?} at {now}"),
+            }
+        }
+    }
+    assert_eq!(
+        (prober.report().up, prober.report().misses),
+        (Some(true), 0)
+    );
+}
+
+#[test]
+fn an_answer_to_what_was_asked_at_once_ends_the_wait_too() {
+    let mut prober = Prober::new(Config::default(), 1, at(0));
+    prober.handle_timeout(at(0));
+    drain(&mut prober);
+    prober.handle_input(at(450), Input::Ask).unwrap();
+    let Some(Output::Send(second)) = prober.poll_output() else {
+        panic!("no probe")
+    };
+    let answer = Input::Received(second.answer().unwrap());
+    prober.handle_input(at(470), answer).unwrap();
+    prober.handle_timeout(at(600));
+    let report = prober.report();
+    assert_eq!((report.misses, report.loss_percent), (0, 0));
+    assert_eq!(prober.poll_timeout(), Some(at(1_450)));
+}
+
 proptest! {
     #[test]
     fn an_early_timeout_does_nothing_and_a_due_one_moves_the_deadline(
