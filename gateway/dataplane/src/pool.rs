@@ -20,6 +20,8 @@ pub(crate) type Hosts = BTreeMap<String, Liveness>;
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     entries: Vec<Entry>,
+    /// The open connections of members that are gone: they may come back before these end.
+    leaving: Vec<(Member, u64)>,
     turn: usize,
 }
 
@@ -51,13 +53,16 @@ impl Pool {
                 || Entry {
                     host: hosts.get(&member.host).cloned().unwrap_or_else(unheard),
                     refused: None,
-                    open: 0,
+                    open: take(&mut self.leaving, &member),
                     member,
                 },
                 |at| old.swap_remove(at),
             );
             self.entries.push(entry);
         }
+        let busy = old.into_iter().filter(|entry| entry.open > 0);
+        self.leaving
+            .extend(busy.map(|entry| (entry.member, entry.open)));
     }
 
     /// Takes what the tunnel says of a host. A host that returns gets a new chance.
@@ -90,7 +95,12 @@ impl Pool {
     pub fn closed(&mut self, member: &Member) {
         if let Some(entry) = self.find(member) {
             entry.open = entry.open.saturating_sub(1);
+            return;
         }
+        for (_, open) in self.leaving.iter_mut().filter(|(left, _)| left == member) {
+            *open = open.saturating_sub(1);
+        }
+        self.leaving.retain(|(_, open)| *open > 0);
     }
 
     /// A connect to the member failed: it gets no connections until one works again.
@@ -139,6 +149,12 @@ impl Pool {
             .iter_mut()
             .find(|entry| entry.member == *member)
     }
+}
+
+/// The connections a member has left open, if it was here before.
+fn take(leaving: &mut Vec<(Member, u64)>, member: &Member) -> u64 {
+    let at = leaving.iter().position(|(left, _)| left == member);
+    at.map_or(0, |at| leaving.swap_remove(at).1)
 }
 
 fn unheard() -> Liveness {

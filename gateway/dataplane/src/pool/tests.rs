@@ -119,3 +119,27 @@ fn members_that_stay_keep_what_is_known_of_them() {
         "a has an open connection"
     );
 }
+
+#[test]
+fn a_member_that_comes_back_still_has_the_connections_it_left_open() {
+    let mut pool = pool(&["a", "b"]);
+    let known: Hosts = ["a", "b"]
+        .map(|host| (host.to_owned(), liveness(true, "data")))
+        .into();
+    for _ in 0..6 {
+        chosen(&mut pool, &[]).unwrap();
+    }
+    pool.set(vec![member("b")], &known);
+    pool.closed(&member("a"));
+    pool.set(vec![member("b"), member("a")], &known);
+    // Two of a's three are open, and b's three.
+    let next: String = (0..3).map(|_| chosen(&mut pool, &[]).unwrap()).collect();
+    assert_eq!(next.matches('a').count(), 2, "{next}");
+    for _ in 0..4 {
+        pool.closed(&member("a"));
+    }
+    pool.set(vec![member("b")], &known);
+    pool.set(vec![member("b"), member("a")], &known);
+    let next: String = (0..4).map(|_| chosen(&mut pool, &[]).unwrap()).collect();
+    assert_eq!(next, "aaaa", "all of a's have ended, b has four");
+}
