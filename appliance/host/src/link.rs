@@ -299,6 +299,22 @@ impl Teller<'_> {
         self.tell(Way::Failed { because, problem }, String::new());
     }
 
+    /// Waits before it is tried again; no longer than until the other direction finds the manager.
+    async fn rest(&self, wait: Duration) {
+        let other = |standing: &Standing| match self.direction {
+            Direction::Reports => standing.follows == Way::Answered,
+            Direction::Follows => standing.reports == Way::Answered,
+        };
+        let mut standing = self.standing.subscribe();
+        let found = other(&standing.borrow());
+        if found {
+            sleep(wait).await;
+        } else {
+            // Either way it is time to try.
+            let _ = timeout(wait, standing.wait_for(other)).await;
+        }
+    }
+
     fn tell(&self, way: Way, said: String) {
         self.standing.send_modify(|standing| {
             *standing.way(self.direction) = way;
@@ -326,7 +342,7 @@ async fn become_member(client: &Client, patience: Patience, tell: &Teller<'_>) -
             Err(error) => tell.failed(&error),
         }
         at_once = false;
-        sleep(backoff.next_wait()).await;
+        tell.rest(backoff.next_wait()).await;
     }
     if !at_once {
         tell.recovered();
@@ -374,7 +390,7 @@ async fn keep_reporting<R: Report>(
                 }
                 Err(error) => {
                     tell.failed(&error);
-                    sleep(backoff.next_wait()).await;
+                    tell.rest(backoff.next_wait()).await;
                     continue;
                 }
             }
@@ -427,7 +443,7 @@ async fn keep_following<C: Desired>(
             }
             Err(error) => {
                 tell.failed(&error);
-                sleep(backoff.next_wait()).await;
+                tell.rest(backoff.next_wait()).await;
             }
         }
     }
