@@ -429,7 +429,7 @@ impl Client {
 }
 
 fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, ClientError> {
-    serde_json::to_vec(body).map_err(|error| ClientError::internal("encode a request", &error))
+    serde_json::to_vec(body).map_err(|error| ClientError::internal("encode a request", error))
 }
 
 const ENROL: &str = "/kedge/v1/enrol";

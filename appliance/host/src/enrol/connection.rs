@@ -73,7 +73,7 @@ impl Connection {
             .get_ref()
             .1
             .export_keying_material([0; 32], EXPORTER_LABEL, None)
-            .map_err(|error| ClientError::internal("bind the proof", &error))?;
+            .map_err(|error| ClientError::internal("bind the proof", error))?;
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(64 * 1024)
             .handshake(TokioIo::new(tls))
@@ -115,7 +115,7 @@ impl Connection {
         }
         let request = request
             .body(Full::from(body))
-            .map_err(|error| ClientError::internal("build a request", &error))?;
+            .map_err(|error| ClientError::internal("build a request", error))?;
         match timeout(limit, self.exchange(request)).await {
             Ok(result) => result,
             Err(_) => Err(ClientError::silent(&self.url, limit)),
@@ -161,7 +161,7 @@ impl Answer {
     /// The answer's body.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| ClientError::internal("read the manager's answer", &error))
+            .map_err(|error| ClientError::internal("read the manager's answer", error))
     }
 }
 

@@ -133,10 +133,10 @@ impl ClientError {
         Self::Tls { url, source }
     }
 
-    pub(super) fn internal(what: &'static str, error: &(dyn Error + 'static)) -> Self {
+    pub(super) fn internal(what: &'static str, error: impl Error + Send + Sync + 'static) -> Self {
         Self::Internal {
             what,
-            source: error.to_string().into(),
+            source: Box::new(error),
         }
     }
 
@@ -211,7 +211,7 @@ impl Coded for ClientError {
             ),
             Self::NotPersisted(error) => error.problem(),
             Self::Internal { source, .. } => problem(Code::SysUnexpected)
-                .evidence(source.to_string())
+                .caused_by(source.as_ref())
                 .fix(Fix::text("report it with the log").command("journalctl -u kedge-agent -b")),
         }
     }
@@ -231,6 +231,16 @@ mod tests {
         let why = CertificateError::Other(OtherError(Arc::new(why)));
         let error = io::Error::other(rustls::Error::InvalidCertificate(why));
         ClientError::tls(&"https://m".parse().unwrap(), error)
+    }
+
+    #[test]
+    fn what_a_library_refused_is_told_with_its_causes() {
+        let refused = TokenError::Read {
+            path: "/t".into(),
+            source: io::Error::other("the disk"),
+        };
+        let told = ClientError::internal("test", refused).problem().evidence;
+        assert_eq!(told, ["the token file /t cannot be read", "the disk"]);
     }
 
     #[test]

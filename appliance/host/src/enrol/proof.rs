@@ -26,7 +26,7 @@ pub(super) fn signing_request(
     key: &IdentityKey,
     name: &str,
 ) -> Result<SigningRequest, ClientError> {
-    let failed = |error: rcgen::Error| ClientError::internal("make a signing request", &error);
+    let failed = |error: rcgen::Error| ClientError::internal("make a signing request", error);
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params
@@ -66,7 +66,7 @@ pub(super) fn by_key(
     let signature = key
         .pair()
         .sign(&message)
-        .map_err(|error| ClientError::internal("sign a proof", &error))?;
+        .map_err(|error| ClientError::internal("sign a proof", error))?;
     Ok(Proof {
         kind,
         id: id.to_owned(),

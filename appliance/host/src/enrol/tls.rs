@@ -51,7 +51,7 @@ pub(super) fn member(record: &Record, key: &IdentityKey) -> Result<Arc<ClientCon
     let config = builder(record.clock())?
         .with_root_certificates(roots(&record.ca_bundle)?)
         .with_client_auth_cert(chain, key)
-        .map_err(|error| ClientError::internal("use the certificate", &error))?;
+        .map_err(|error| ClientError::internal("use the certificate", error))?;
     Ok(Arc::new(strict(config)))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn roots(bundle: &str) -> Result<RootCertStore, ClientError> {
     for certificate in certificates(bundle)? {
         roots
             .add(certificate)
-            .map_err(|error| ClientError::internal("read the CA certificates", &error))?;
+            .map_err(|error| ClientError::internal("read the CA certificates", error))?;
     }
     Ok(roots)
 }
@@ -80,14 +80,14 @@ pub(super) fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, Cl
     match parsed {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
         Ok(_) => Err(ClientError::Protocol("no certificate where one belongs")),
-        Err(error) => Err(ClientError::internal("read a certificate", &error)),
+        Err(error) => Err(ClientError::internal("read a certificate", error)),
     }
 }
 
 fn builder(clock: FlooredClock) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, ClientError> {
     ClientConfig::builder_with_details(provider(), Arc::new(clock))
         .with_protocol_versions(&[&TLS13])
-        .map_err(|error| ClientError::internal("set up TLS", &error))
+        .map_err(|error| ClientError::internal("set up TLS", error))
 }
 
 /// No resumption: a resumed connection would restore an identity without showing it again.
