@@ -6,11 +6,13 @@
 use std::{io, time::Duration};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use tracing::debug;
 
 /// A request socket.
 #[derive(Debug)]
@@ -54,30 +56,29 @@ impl Requests {
         answer.unwrap_or(Ok(()))
     }
 
-    /// Asks for every object of a kind.
+    /// Asks for every object of a kind. An answer that changes of the kernel's tables ran through
+    /// may lack objects that stood there all the time: it is thrown away and asked for again.
     pub(crate) fn dump(
         &mut self,
         message: RouteNetlinkMessage,
-        mut each: impl FnMut(RouteNetlinkMessage),
+        each: impl FnMut(RouteNetlinkMessage),
     ) -> io::Result<()> {
-        let sequence = self.send(message, NLM_F_REQUEST | NLM_F_DUMP)?;
-        loop {
-            self.receive()?;
-            for reply in messages(&self.buffer) {
-                let Ok(reply) = reply else { continue };
-                if reply.header.sequence_number != sequence {
-                    continue;
-                }
-                match reply.payload {
-                    NetlinkPayload::InnerMessage(object) => each(object),
-                    NetlinkPayload::Done(_) => return Ok(()),
-                    NetlinkPayload::Error(error) if error.code.is_some() => {
-                        return Err(error.to_io());
-                    }
-                    _ => {}
-                }
+        for _ in 0..ATTEMPTS {
+            let sequence = self.send(message.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
+            let mut dump = Dump::new(sequence);
+            while !dump.is_done {
+                self.receive()?;
+                dump.take(&self.buffer)?;
+            }
+            if !dump.is_interrupted {
+                dump.objects.into_iter().for_each(each);
+                return Ok(());
             }
         }
+        Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "the kernel's tables changed during every attempt to read them",
+        ))
     }
 
     /// Asks for one object.
@@ -115,6 +116,51 @@ impl Requests {
 
     fn receive(&mut self) -> io::Result<()> {
         receive(&self.socket, &mut self.buffer)
+    }
+}
+
+/// One answer to "every object of a kind", datagram by datagram.
+struct Dump {
+    sequence: u32,
+    objects: Vec<RouteNetlinkMessage>,
+    is_interrupted: bool,
+    is_done: bool,
+}
+
+impl Dump {
+    fn new(sequence: u32) -> Self {
+        Self {
+            sequence,
+            objects: Vec::new(),
+            is_interrupted: false,
+            is_done: false,
+        }
+    }
+
+    fn take(&mut self, datagram: &[u8]) -> io::Result<()> {
+        for reply in messages(datagram) {
+            let reply = match reply {
+                Ok(reply) => reply,
+                // One object of a kind this library cannot read must not hide all the others.
+                Err(error) => {
+                    debug!(%error, "an object of the kernel's cannot be read");
+                    continue;
+                }
+            };
+            if reply.header.sequence_number != self.sequence {
+                continue;
+            }
+            self.is_interrupted |= reply.header.flags & NLM_F_DUMP_INTR != 0;
+            match reply.payload {
+                NetlinkPayload::InnerMessage(object) => self.objects.push(object),
+                NetlinkPayload::Done(_) => self.is_done = true,
+                NetlinkPayload::Error(error) if error.code.is_some() => {
+                    return Err(error.to_io());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -156,6 +202,8 @@ pub(crate) fn messages(
 /// The kernel never sends a datagram larger than this (`NLMSG_GOODSIZE` is at most 32 KiB).
 pub(crate) const BUFFER: usize = 32 * 1024;
 const HEADER: usize = 16;
+/// How often a dump is asked for when changes run through it.
+const ATTEMPTS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -172,6 +220,20 @@ mod tests {
         assert_eq!(read.len(), 2);
         assert!(read[0].is_err());
         assert_eq!(read[1].as_ref().unwrap().header.sequence_number, 2);
+    }
+
+    #[test]
+    fn a_dump_that_changes_ran_through_is_known_as_one() {
+        let done =
+            |flags: u8, sequence| [16, 0, 0, 0, 3, 0, flags, 0, sequence, 0, 0, 0, 0, 0, 0, 0];
+        for (flags, is_interrupted) in [(2, false), (2 | 16, true)] {
+            let mut dump = Dump::new(7);
+            dump.take(&done(2 | 16, 6)).unwrap();
+            assert!(!dump.is_done && !dump.is_interrupted, "another's answer");
+            dump.take(&done(flags, 7)).unwrap();
+            assert!(dump.is_done);
+            assert_eq!(dump.is_interrupted, is_interrupted);
+        }
     }
 
     #[test]
