@@ -17,11 +17,13 @@ mod rtnl;
 pub mod sched;
 pub mod splice;
 pub mod station;
-pub mod sys;
+mod sys;
 pub mod tun;
 pub mod udp;
 pub mod vrrp;
 pub mod wait;
+
+pub use sys::packet::Mac;
 
 /// The protocol number of every address (`IFA_PROTO`) and route Kedge installs.
 pub const PROTOCOL: u8 = 107;

@@ -5,9 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::{IpNet, Ipv4Net};
 use kedge_core::{Code, Fix, Problem};
 use kedge_net::{
-    PROTOCOL,
+    Mac, PROTOCOL,
     monitor::{Address, Link},
-    sys::packet::Mac,
 };
 
 /// What an interface is looked for.

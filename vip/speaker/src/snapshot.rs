@@ -6,7 +6,7 @@ use kedge_core::{
     Instant, Name, Problem,
     vip::{AdvertInterval, Priority, RouterState, Vrid},
 };
-use kedge_net::sys::packet::Mac;
+use kedge_net::Mac;
 use kedge_vip_proto::vrrp::{Verdict, Waiting};
 
 use crate::{Chosen, Rejected};

@@ -4,7 +4,7 @@ use std::{
 };
 
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
-use kedge_net::sys::packet::Mac;
+use kedge_net::Mac;
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 use kedge_vip_speaker::{ActivePeer, Chosen, Rejected, VipSpec};
 

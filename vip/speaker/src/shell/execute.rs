@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use ipnet::IpNet;
 use kedge_core::{Instant, Machine};
-use kedge_net::{address::AddressError, clock, sys::packet};
+use kedge_net::{address::AddressError, clock};
 use kedge_vip_proto::{
     vrrp::{AddressRefused, Event, Input, Output, Ticket, Transmit},
     wire::{
@@ -36,7 +36,7 @@ impl Shell {
             let mut on_it = Local {
                 ifindex: *ifindex,
                 instances: &mut self.instances,
-                outbox: &self.outbox,
+                outbox: &mut self.outbox,
             };
             if on_it.take(now, interface) {
                 self.news.get_or_insert(false);
@@ -159,11 +159,11 @@ impl Shell {
             instance.refusal = None;
             for place in surplus {
                 instance.held.retain(|held| *held != place);
-                release(&mut self.owned, &self.outbox, place);
+                release(&mut self.owned, &mut self.outbox, place);
             }
         } else {
             for place in instance.held.drain(..) {
-                release(&mut self.owned, &self.outbox, place);
+                release(&mut self.owned, &mut self.outbox, place);
             }
         }
         instance.give(clock::now(), Input::Owned { ticket, result });
@@ -174,7 +174,7 @@ impl Shell {
             return;
         };
         for place in instance.held.drain(..) {
-            release(&mut self.owned, &self.outbox, place);
+            release(&mut self.owned, &mut self.outbox, place);
         }
     }
 
@@ -228,7 +228,7 @@ impl Shell {
 struct Local<'a> {
     ifindex: u32,
     instances: &'a mut [Instance],
-    outbox: &'a Outbox,
+    outbox: &'a mut Outbox,
 }
 
 impl Local<'_> {
@@ -285,11 +285,11 @@ impl Local<'_> {
     }
 
     fn dropped(
-        &self,
+        &mut self,
         now: Instant,
         interface: &mut Interface,
         reason: &'static str,
-        mac: packet::Mac,
+        mac: kedge_net::Mac,
     ) {
         if interface.dropped(now, reason, mac)
             && let Some(malformed) = interface.malformed
@@ -317,7 +317,7 @@ fn place(ifindex: u32, address: std::net::Ipv4Addr) -> kedge_net::address::Place
 
 fn release(
     owned: &mut kedge_net::address::Owned,
-    outbox: &Outbox,
+    outbox: &mut Outbox,
     place: kedge_net::address::Place,
 ) {
     if let Err(error) = owned.release(place) {

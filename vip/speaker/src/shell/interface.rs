@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use kedge_core::{Coded, Instant, Problem};
 use kedge_net::{
-    arp::ArpSocket, monitor::Monitor, station::StationListener, sys::packet, vrrp::VrrpSocket,
-    wait::Waiter,
+    arp::ArpSocket, monitor::Monitor, station::StationListener, vrrp::VrrpSocket, wait::Waiter,
 };
 use kedge_vip_proto::wire::{Mac, arp};
 
@@ -42,7 +41,7 @@ pub(super) struct Counters(pub(super) BTreeMap<&'static str, u64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     pub(crate) reason: &'static str,
-    pub(crate) mac: packet::Mac,
+    pub(crate) mac: kedge_net::Mac,
     pub(crate) at: Instant,
 }
 
@@ -136,7 +135,12 @@ impl Interface {
     }
 
     /// Counts a dropped packet; whether it is worth a line in the log.
-    pub(super) fn dropped(&mut self, now: Instant, reason: &'static str, mac: packet::Mac) -> bool {
+    pub(super) fn dropped(
+        &mut self,
+        now: Instant,
+        reason: &'static str,
+        mac: kedge_net::Mac,
+    ) -> bool {
         self.counters.count(reason);
         self.malformed = Some(Malformed {
             reason,
