@@ -11,9 +11,11 @@
 //! ```
 //!
 //! The thread never waits for anybody: what it has to say goes into bounded queues whose losses
-//! are counted, and logging is another thread's work.
+//! are counted and told, and logging is another thread's work. Only the state a VIP is in is never
+//! lost: the last change waits until there is room.
 
 mod event;
+mod late;
 mod reporter;
 pub mod select;
 mod shell;

@@ -1,14 +1,14 @@
 //! Logging and telling subscribers, on a thread that may be slow.
 //!
-//! The thread that drives the routers only puts a [`Report`] into a bounded queue. A report that
-//! does not fit is counted; the snapshot holds the state anyway.
+//! The thread that drives the routers only puts a [`Report`] into a bounded queue. What does not
+//! fit is counted and told, except that the last change of state of each VIP is [`Late`] then.
 
 use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use crate::{
     VipEvent,
+    late::Late,
     shell::{Interface, Malformed},
 };
 
@@ -58,66 +59,120 @@ pub(crate) enum Closing {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     queue: SyncSender<Report>,
+    late: Late,
     lost: Arc<AtomicU64>,
 }
 
 /// Who listens, and what was lost on the way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subscribers {
-    list: Arc<Mutex<Vec<mpsc::Sender<VipEvent>>>>,
+    list: Arc<Mutex<Vec<Subscriber>>>,
     lost: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Subscriber {
+    queue: mpsc::Sender<VipEvent>,
+    late: Late,
 }
 
 impl Outbox {
     /// Starts the reporting thread; it ends with the outbox.
     pub(crate) fn open(subscribers: Subscribers) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, reports) = sync_channel(QUEUE);
-        let lost = Arc::clone(&subscribers.lost);
+        let outbox = Self {
+            queue,
+            late: Late::default(),
+            lost: Arc::clone(&subscribers.lost),
+        };
         let thread = std::thread::Builder::new()
             .name("kedge-vip-log".into())
             .spawn(move || serve(&reports, &subscribers))?;
-        Ok((Self { queue, lost }, thread))
+        Ok((outbox, thread))
     }
 
     /// Says something, unless the queue is full. Never waits.
-    pub(crate) fn say(&self, report: Report) {
-        if self.queue.try_send(report).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
+    pub(crate) fn say(&mut self, report: Report) {
+        let lost = match report {
+            Report::Event(event) => self.late.offer(event, into(&self.queue)),
+            other => u64::from(self.queue.try_send(other).is_err()),
+        };
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Says what was late, as far as there is room; whether all of it is said. Never waits.
+    pub(crate) fn catch_up(&mut self) -> bool {
+        self.late.catch_up(into(&self.queue));
+        self.late.is_empty()
     }
 }
 
 impl Subscribers {
     pub(crate) fn subscribe(&self) -> mpsc::Receiver<VipEvent> {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        self.lock().push(sender);
+        let (queue, receiver) = mpsc::channel(QUEUE);
+        let late = Late::default();
+        self.lock().push(Subscriber { queue, late });
         receiver
     }
 
-    pub(crate) fn lost(&self) -> u64 {
+    fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
     fn tell(&self, event: &VipEvent) {
-        self.lock()
-            .retain(|subscriber| match subscriber.try_send(event.clone()) {
-                Ok(()) => true,
-                Err(mpsc::error::TrySendError::Closed(_)) => false,
-                Err(mpsc::error::TrySendError::Full(_)) => {
-                    self.lost.fetch_add(1, Ordering::Relaxed);
-                    true
-                }
-            });
+        for Subscriber { queue, late } in self.lock().iter_mut() {
+            let lost = late.offer(event.clone(), to(queue));
+            self.lost.fetch_add(lost, Ordering::Relaxed);
+        }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<mpsc::Sender<VipEvent>>> {
+    /// Tells what was late, as far as there is room; whether all of it is told.
+    fn catch_up(&self) -> bool {
+        let mut list = self.lock();
+        list.retain(|subscriber| !subscriber.queue.is_closed());
+        for Subscriber { queue, late } in list.iter_mut() {
+            late.catch_up(to(queue));
+        }
+        list.iter().all(|subscriber| subscriber.late.is_empty())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Subscriber>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Puts events into the queue of reports.
+fn into(queue: &SyncSender<Report>) -> impl FnMut(VipEvent) -> Result<(), VipEvent> {
+    |event| match queue.try_send(Report::Event(event)) {
+        Err(TrySendError::Full(Report::Event(event))) => Err(event),
+        // Without a reader nothing waits for room.
+        Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Ok(()),
+    }
+}
+
+/// Puts events into the queue of a subscriber.
+fn to(queue: &mpsc::Sender<VipEvent>) -> impl FnMut(VipEvent) -> Result<(), VipEvent> {
+    |event| match queue.try_send(event) {
+        Err(mpsc::error::TrySendError::Full(event)) => Err(event),
+        Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
     }
 }
 
 fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
     let mut told = BTreeMap::new();
-    while let Ok(report) = reports.recv() {
+    let mut losses = Losses::default();
+    loop {
+        let all_told = losses.tell(subscribers.lost());
+        let wait = match (subscribers.catch_up(), all_told) {
+            (false, _) => CATCH_UP,
+            (true, false) => TELL_EVERY,
+            (true, true) => Duration::MAX,
+        };
+        let report = match reports.recv_timeout(wait) {
+            Ok(report) => report,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         match report {
             Report::Event(event) => {
                 log(&event);
@@ -132,7 +187,7 @@ fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
                 from = %MacText(malformed.mac),
                 "a packet was dropped, as are others like it"
             ),
-            Report::Trouble(problem) if is_told(&mut told, problem.code) => {}
+            Report::Trouble(problem) if is_told(&mut told, &problem) => {}
             Report::Trouble(problem) => {
                 warn!(KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "{}", problem.what);
             }
@@ -151,11 +206,39 @@ fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
     }
 }
 
-/// Whether a problem of this kind was told a moment ago: what fails twice a second is told once.
-fn is_told(told: &mut BTreeMap<Code, Instant>, code: Code) -> bool {
-    let recent = told.get(&code).is_some_and(|at| at.elapsed() < TELL_EVERY);
+/// What was lost, told at most once in [`TELL_EVERY`].
+#[derive(Default)]
+struct Losses {
+    told: u64,
+    at: Option<Instant>,
+}
+
+impl Losses {
+    /// Tells what is new; whether everything is told.
+    fn tell(&mut self, lost: u64) -> bool {
+        let recent = self.at.is_some_and(|at| at.elapsed() < TELL_EVERY);
+        if lost != self.told && !recent {
+            let new = lost - self.told;
+            warn!(
+                lost = new,
+                total = lost,
+                "events of VIPs were lost: somebody is too slow"
+            );
+            self.told = lost;
+            self.at = Some(Instant::now());
+        }
+        lost == self.told
+    }
+}
+
+/// Whether this problem was told a moment ago: what fails twice a second is told once. The sentence
+/// names the interface or the address, so that one's trouble does not hide another's.
+fn is_told(told: &mut BTreeMap<(Code, String), Instant>, problem: &Problem) -> bool {
+    told.retain(|_, at| at.elapsed() < TELL_EVERY);
+    let key = (problem.code, problem.what.clone());
+    let recent = told.contains_key(&key);
     if !recent {
-        told.insert(code, Instant::now());
+        told.insert(key, Instant::now());
     }
     recent
 }
@@ -188,3 +271,8 @@ fn log(event: &VipEvent) {
 
 const QUEUE: usize = 1024;
 const TELL_EVERY: Duration = Duration::from_secs(10);
+/// How often a subscriber that has no room is tried again.
+const CATCH_UP: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

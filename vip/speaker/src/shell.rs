@@ -87,7 +87,7 @@ impl Shell {
         settings: Settings,
         shared: Arc<Shared>,
         commands: Receiver<Command>,
-        outbox: Outbox,
+        mut outbox: Outbox,
     ) -> Result<Self, StartError> {
         let mut owned = Owned::open(Lifetime::Leased)?;
         let left = owned.remove_leftovers(None)?;
@@ -151,7 +151,7 @@ impl Shell {
         }
     }
 
-    fn schedule(&self) {
+    fn schedule(&mut self) {
         let class = if self.settings.real_time {
             sched::real_time(sched::VRRP_PRIORITY)
         } else {
@@ -335,7 +335,7 @@ impl Shell {
     }
 
     fn publish(&mut self, now: Instant) {
-        self.news = None;
+        self.news = (!self.outbox.catch_up()).then_some(false);
         self.published_at = now;
         for interface in self.interfaces.values_mut() {
             interface.count_lost();

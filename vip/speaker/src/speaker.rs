@@ -154,17 +154,11 @@ impl Speaker {
         self.shared.snapshot.load_full()
     }
 
-    /// What happens from here on. A receiver that does not keep up loses events, which are
-    /// counted in [`lost_events`](Self::lost_events).
+    /// What happens from here on. A receiver that does not keep up loses events, which the log
+    /// tells, but never the last change of a VIP's state: that comes when there is room.
     #[must_use]
     pub fn events(&self) -> mpsc::Receiver<VipEvent> {
         self.subscribers.subscribe()
-    }
-
-    /// Events that somebody was too slow for.
-    #[must_use]
-    pub fn lost_events(&self) -> u64 {
-        self.subscribers.lost()
     }
 
     /// Commands that did not fit the queue, because the thread did not run for long.
