@@ -1,7 +1,7 @@
 //! What of the manager's wishes a gateway takes up: hosts with their own single addresses, and
 //! listeners whose members are hosts. No I/O.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, ops::RangeInclusive, time::Duration};
 
 use ipnet::IpNet;
 use kedge_control::{
@@ -32,15 +32,17 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         let mut peers: Vec<PeerSpec> = Vec::new();
         for peer in &tunnel.peers {
             match accept(peer, own, &peers) {
-                Ok(peer) => peers.push(peer),
+                Ok(accepted) => {
+                    problems.extend(unusable_endpoint(peer, &accepted));
+                    peers.push(accepted);
+                }
                 Err(problem) => problems.push(*problem),
             }
         }
-        let mtu = config.mtu.unwrap_or(tunnel.mtu);
         Wish {
             ifname: config.interface.clone(),
             listen_port: config.listen_port,
-            mtu: if mtu >= LEAST_MTU { mtu } else { DEFAULT_MTU },
+            mtu: config.mtu.unwrap_or_else(|| mtu(tunnel.mtu, &mut problems)),
             addresses: tunnel.addresses.clone(),
             peers,
         }
@@ -79,6 +81,46 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         listeners,
         problems,
     }
+}
+
+/// The manager's MTU, where a device can have it.
+fn mtu(wished: u16, problems: &mut Vec<Problem>) -> u16 {
+    if MTU.contains(&wished) {
+        return wished;
+    }
+    problems.push(
+        Problem::warning(
+            Code::ConfigOutOfRange,
+            format!("the manager wants the MTU {wished} for the tunnel"),
+        )
+        .object("tunnel")
+        .evidence(format!("must be {} to {}", MTU.start(), MTU.end()))
+        .consequence(format!("the tunnel's MTU is {DEFAULT_MTU}"))
+        .fix(Fix::text(
+            "correct the gateway's MTU at the manager, or set tunnel.mtu here",
+        )),
+    );
+    DEFAULT_MTU
+}
+
+/// Says that a peer is taken up without the endpoint it was given.
+fn unusable_endpoint(wish: &PeerConfig, accepted: &PeerSpec) -> Option<Problem> {
+    let endpoint = wish.endpoint.as_ref()?;
+    if accepted.endpoint.is_some() {
+        return None;
+    }
+    let name: String = wish.name.escape_debug().take(80).collect();
+    let endpoint: String = endpoint.escape_debug().take(80).collect();
+    Some(
+        Problem::warning(
+            Code::ConfigOutOfRange,
+            format!("the endpoint of the host {name} cannot be used"),
+        )
+        .object(format!("tunnels/{name}"))
+        .evidence(format!("`{endpoint}` is no address with a port"))
+        .consequence("the host is reached only when it calls this gateway")
+        .fix(Fix::text("look at its record at the manager").command("kedge fleet hosts")),
+    )
 }
 
 /// A host with its single addresses. Its name is what listeners call it.
@@ -134,8 +176,8 @@ fn accept(
 }
 
 const DEFAULT_MTU: u16 = 1420;
-/// Below this there is no IPv6, and the overlay is IPv6.
-const LEAST_MTU: u16 = 1280;
+/// Below it there is no IPv6, and the overlay is IPv6; the same as in the configuration.
+const MTU: RangeInclusive<u16> = 1280..=9000;
 
 #[cfg(test)]
 mod tests {
@@ -232,6 +274,48 @@ mod tests {
             );
             assert_eq!(plan.tunnel.unwrap().peers.len(), 1);
             assert_eq!(plan.problems[0].code, code);
+        }
+    }
+
+    #[test]
+    fn an_mtu_outside_its_bounds_is_told_and_not_taken_up() {
+        for (mtu, configured, expected, problems) in [
+            (1279, None, 1420, 1),
+            (1280, None, 1280, 0),
+            (9000, None, 9000, 0),
+            (9001, None, 1420, 1),
+            (9001, Some(1500), 1500, 0),
+        ] {
+            let config = TunnelConfig {
+                mtu: configured,
+                ..config()
+            };
+            let mut wished = wished(Vec::new(), &[]);
+            wished.tunnel.as_mut().unwrap().mtu = mtu;
+            let plan = plan(&config, &OWN.parse().unwrap(), &wished);
+            assert_eq!(plan.tunnel.unwrap().mtu, expected, "{mtu}");
+            assert_eq!(plan.problems.len(), problems, "{mtu}");
+            for problem in plan.problems {
+                assert_eq!(problem.code, Code::ConfigOutOfRange);
+                assert!(problem.what.contains(&mtu.to_string()), "{}", problem.what);
+            }
+        }
+    }
+
+    #[test]
+    fn an_endpoint_that_is_none_is_told_and_the_host_may_still_call() {
+        let mut peer = host("a", KEYS[0], "fd6b:6564:6765::a/128");
+        for (endpoint, problems) in [("203.0.113.7:51820", 0), ("nowhere", 1)] {
+            peer.endpoint = Some(endpoint.to_owned());
+            let wished = wished(vec![peer.clone()], &[]);
+            let plan = plan(&config(), &OWN.parse().unwrap(), &wished);
+            let peer = &plan.tunnel.unwrap().peers[0];
+            assert_eq!(peer.endpoint, endpoint.parse().ok());
+            assert_eq!(plan.problems.len(), problems, "{endpoint}");
+            for problem in plan.problems {
+                assert_eq!(problem.code, Code::ConfigOutOfRange);
+                assert!(problem.evidence[0].contains("nowhere"));
+            }
         }
     }
 
