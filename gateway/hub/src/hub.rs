@@ -232,6 +232,13 @@ impl Hub {
             .link
             .as_ref()
             .map(|link| link.standing().borrow().problems.clone());
+        let mut problems = self.own_problems();
+        problems.extend(link.into_iter().flatten());
+        problems
+    }
+
+    /// Everything that is wrong beside the link under way, of which the manager knows its own end.
+    fn own_problems(&self) -> Vec<Problem> {
         self.live
             .stale()
             .into_iter()
@@ -241,7 +248,6 @@ impl Hub {
             .chain(&self.echo_problem)
             .chain(&self.plan.problems)
             .cloned()
-            .chain(link.into_iter().flatten())
             .chain(self.plane.problems())
             .collect()
     }
@@ -313,9 +319,6 @@ impl Hub {
             alive: host.alive,
             since: wall::rfc3339(host.since),
         };
-        let mut problems = self.plan.problems.clone();
-        problems.extend(self.keeper.problem().cloned());
-        problems.extend(self.plane.problems());
         link.report(GatewayReport {
             boot_id: facts.boot_id.clone(),
             version: facts.version.clone(),
@@ -328,7 +331,7 @@ impl Hub {
                     device.local_port()
                 }),
             peers: self.hosts.iter().map(peer).collect(),
-            problems,
+            problems: self.own_problems(),
         });
     }
 }
