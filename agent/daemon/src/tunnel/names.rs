@@ -1,11 +1,16 @@
 //! The addresses of peers' endpoints. Names are looked up beside the loop, again and again: a
 //! gateway may move.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{SocketAddr, ToSocketAddrs as _},
+    time::Duration,
+};
 
 use kedge_core::{Code, Fix, Problem};
 use tokio::{
-    task::JoinSet,
+    task::{JoinSet, spawn_blocking},
     time::{Instant, timeout},
 };
 use tracing::info;
@@ -13,10 +18,21 @@ use tracing::info;
 use crate::config::Endpoint;
 
 /// Every endpoint and what is known of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
     known: BTreeMap<Endpoint, Known>,
     lookups: JoinSet<(Endpoint, Result<SocketAddr, String>)>,
+    resolver: Resolver,
+}
+
+/// Finds the first address of `name:port`, if there is one; it may take its time.
+type Resolver = fn(&str) -> io::Result<Option<SocketAddr>>;
+
+impl Default for Names {
+    /// Asks the machine's resolver.
+    fn default() -> Self {
+        Self::asking(|endpoint| Ok(endpoint.to_socket_addrs()?.next()))
+    }
 }
 
 #[derive(Debug)]
@@ -28,6 +44,14 @@ struct Known {
 }
 
 impl Names {
+    fn asking(resolver: Resolver) -> Self {
+        Self {
+            known: BTreeMap::new(),
+            lookups: JoinSet::new(),
+            resolver,
+        }
+    }
+
     /// Wants the addresses of exactly these endpoints, and looks up what is due.
     pub fn want<'a>(&mut self, endpoints: impl Iterator<Item = &'a Endpoint>) {
         let mut before = std::mem::take(&mut self.known);
@@ -50,7 +74,7 @@ impl Names {
         for (endpoint, known) in &mut self.known {
             if known.due.is_some_and(|due| due <= Instant::now()) {
                 known.due = None;
-                self.lookups.spawn(look_up(endpoint.clone()));
+                self.lookups.spawn(look_up(endpoint.clone(), self.resolver));
             }
         }
     }
@@ -109,12 +133,12 @@ impl Names {
     }
 }
 
-async fn look_up(endpoint: Endpoint) -> (Endpoint, Result<SocketAddr, String>) {
-    let found = timeout(LIMIT, tokio::net::lookup_host(endpoint.as_str().to_owned())).await;
+async fn look_up(endpoint: Endpoint, resolver: Resolver) -> (Endpoint, Result<SocketAddr, String>) {
+    let text = endpoint.as_str().to_owned();
+    let found = timeout(LIMIT, spawn_blocking(move || resolver(&text))).await;
     let first = match found {
-        Ok(Ok(mut addresses)) => addresses
-            .next()
-            .ok_or_else(|| "the name has no address".to_owned()),
+        Ok(Ok(Ok(first))) => first.ok_or_else(|| "the name has no address".to_owned()),
+        Ok(Ok(Err(error))) => Err(error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).to_string()),
     };
@@ -155,7 +179,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_without_an_address_is_a_problem_and_forgotten_when_unwanted() {
-        let mut names = Names::default();
+        // A resolver of our own: the machine's would ask a name server.
+        let mut names = Names::asking(|_| Err(io::Error::other("nobody knows it")));
         let nowhere = endpoint("nowhere.invalid:1");
         let limit = Instant::now() + LIMIT * 2;
         while names.problems().count() == 0 {
@@ -163,7 +188,9 @@ mod tests {
             names.want([&nowhere].into_iter());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(names.problems().next().unwrap().code, Code::TunNoAnswer);
+        let problem = names.problems().next().unwrap();
+        assert_eq!(problem.code, Code::TunNoAnswer);
+        assert_eq!(problem.evidence, ["nobody knows it"]);
         names.want(std::iter::empty());
         assert_eq!(names.problems().count(), 0);
     }
