@@ -15,6 +15,7 @@ pub mod notify;
 pub mod orders;
 pub mod root;
 pub mod saver;
+pub mod small_file;
 pub mod state;
 pub mod wall;
 

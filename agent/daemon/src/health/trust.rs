@@ -1,9 +1,13 @@
 //! What a probed server's certificate must match.
 
-use std::{fs, io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use ::aws_lc_rs::digest::{SHA256, digest};
-use kedge_host::Root;
+use kedge_host::{Root, small_file};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -48,11 +52,13 @@ pub(crate) fn client(trust: &Trust, root: &Root) -> Result<Arc<ClientConfig>, Ba
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
-fn roots(path: &std::path::Path) -> Result<RootCertStore, BadTrust> {
-    let pem = fs::read(path).map_err(|source| BadTrust::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
+fn roots(path: &Path) -> Result<RootCertStore, BadTrust> {
+    let pem = small_file::open(path)
+        .and_then(|(file, _)| small_file::read(file, MAX_BYTES))
+        .map_err(|source| BadTrust::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem).flatten() {
         store.add(certificate)?;
@@ -116,5 +122,43 @@ impl ServerCertVerifier for Pinned {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         let schemes = &self.provider.signature_verification_algorithms;
         schemes.supported_schemes()
+    }
+}
+
+/// Several times a system's whole bundle.
+const MAX_BYTES: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, process::Command, sync::mpsc, thread, time::Duration};
+
+    use super::*;
+
+    fn told(path: PathBuf) -> String {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send(roots(&path).map(drop)));
+        let read = told.recv_timeout(Duration::from_secs(5));
+        read.expect("an answer").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_a_file_of_a_sane_size_is_read_as_a_ca_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let long = dir.path().join("long");
+        fs::write(&long, vec![b'x'; MAX_BYTES + 1]).unwrap();
+        let empty = dir.path().join("empty");
+        fs::write(&empty, "").unwrap();
+        for (path, words) in [
+            (pipe, "it is no file"),
+            (PathBuf::from("/dev/zero"), "it is no file"),
+            (long, "it has more than 1048576 bytes"),
+            (empty, "holds no certificate"),
+        ] {
+            let told = told(path);
+            assert!(told.contains(words), "{told}");
+        }
     }
 }

@@ -1,15 +1,15 @@
 //! The file with the enrolment token.
 
 use std::{
-    fs,
-    io::{self, Read as _},
+    fs, io,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
 use kedge_control::token::{BadToken, Token};
 use kedge_core::{Code, Coded, Fix, Problem};
-use zeroize::Zeroizing;
+
+use crate::small_file;
 
 /// There is no usable token. Never repeats it.
 #[derive(Debug, thiserror::Error)]
@@ -50,12 +50,7 @@ pub(super) fn read(path: Option<&Path>) -> Result<Token, TokenError> {
         path: path.to_owned(),
         source,
     };
-    // Before it is opened: opening a pipe keeps one of the role's threads until somebody writes.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(failed(io::Error::other("it is no file")));
-    }
-    let mut file = fs::File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
+    let (file, metadata) = small_file::open(path).map_err(failed)?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o007 != 0 {
         return Err(TokenError::Exposed {
@@ -63,12 +58,7 @@ pub(super) fn read(path: Option<&Path>) -> Result<Token, TokenError> {
             mode,
         });
     }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES));
-    let at_most = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
-    file.by_ref()
-        .take(at_most)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    let bytes = small_file::read(file, MAX_BYTES).map_err(failed)?;
     // What is no text is no token either, and is told as such.
     str::from_utf8(&bytes)
         .unwrap_or_default()
@@ -154,8 +144,12 @@ mod tests {
         assert_eq!(code(Some(&path)), Code::EnrolTokenMalformed);
         write(&format!("{TOKEN}\n{TOKEN}\n"), 0o600);
         assert_eq!(code(Some(&path)), Code::EnrolTokenMalformed);
-        fs::write(&path, [0xff, 0, 0xfe].repeat(100_000)).unwrap();
+        fs::write(&path, [0xff, 0, 0xfe]).unwrap();
         assert_eq!(code(Some(&path)), Code::EnrolTokenMalformed);
+        fs::write(&path, [0xff, 0, 0xfe].repeat(100_000)).unwrap();
+        let problem = read(Some(&path)).unwrap_err().problem();
+        assert_eq!(problem.code, Code::EnrolTokenUnreadable);
+        assert_eq!(problem.evidence, ["it has more than 4096 bytes"]);
         for no_file in [dir.path(), Path::new("/dev/zero")] {
             assert_eq!(code(Some(no_file)), Code::EnrolTokenUnreadable);
         }
