@@ -115,6 +115,8 @@ pub async fn serve(
     }
     notifier.stopping("handing over the VIPs");
     serving.close();
+    // Questions still in the queue are answered with "the agent is leaving".
+    drop(asked);
     leave_gracefully(agent).await;
     serving.end(ANSWER).await;
     outcome.map(drop)

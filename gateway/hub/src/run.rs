@@ -91,6 +91,8 @@ pub async fn serve(
     info!(because, "gateway leaves");
     notifier.stopping("draining connections");
     serving.close();
+    // Questions still in the queue are answered with "the gateway is leaving".
+    drop(asked);
     let Hub {
         plane, mut keeper, ..
     } = hub;

@@ -152,4 +152,21 @@ mod tests {
         assert_eq!(leaving["code"], Code::HostNotRunning.to_string());
         assert_eq!(leaving["what"], "the gateway is leaving");
     }
+
+    #[tokio::test]
+    async fn a_question_in_the_queue_is_refused_when_the_loop_leaves() {
+        let (asks, asked) = questions::<Gateway>();
+        let asking = tokio::spawn(async move { asks.look(|_| ()).await });
+        let limit = std::time::Duration::from_secs(10);
+        let queued = async {
+            while asked.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(limit, queued).await.unwrap();
+        drop(asked);
+        let answer = tokio::time::timeout(limit, asking).await.unwrap();
+        let refused = answer.unwrap().unwrap_err();
+        assert_eq!(refused.0.what, "the gateway is leaving");
+    }
 }
