@@ -1,6 +1,7 @@
 //! One HTTPS question, and what its answer means.
 
 use std::{
+    error::Error as _,
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -16,7 +17,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use kedge_host::Root;
 use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{InvalidDnsNameError, ServerName};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
@@ -52,7 +53,11 @@ enum NoAnswer {
     Connect(#[source] io::Error),
     #[error("the TLS handshake failed: {0}")]
     Tls(#[source] io::Error),
-    #[error("no HTTP answer: {0}")]
+    #[error("the name of the server cannot be asked for: {0}")]
+    Name(#[from] InvalidDnsNameError),
+    #[error("no request can be made: {0}")]
+    Request(#[from] hyper::http::Error),
+    #[error("no HTTP answer: {}", with_causes(.0))]
     Http(#[from] hyper::Error),
     #[error("no answer within {0} ms")]
     Late(u128),
@@ -114,8 +119,7 @@ impl Asker {
             .map_err(NoAnswer::Connect)?;
         // A probe's bytes must not wait for more of them.
         let _ = stream.set_nodelay(true);
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|error| NoAnswer::Tls(io::Error::other(error)))?;
+        let name = ServerName::try_from(host.to_owned())?;
         let stream = TlsConnector::from(tls)
             .connect(name, stream)
             .await
@@ -139,8 +143,7 @@ impl Asker {
         let request = Request::get(path)
             .header(HOST, authority)
             .header(USER_AGENT, concat!("kedge/", env!("CARGO_PKG_VERSION")))
-            .body(Empty::new())
-            .map_err(|error| NoAnswer::Tls(io::Error::other(error)))?;
+            .body(Empty::new())?;
         let answer = connection.send_request(request).await?;
         let status = answer.status();
         let closing = answer
@@ -154,6 +157,17 @@ impl Asker {
         }
         Ok(status)
     }
+}
+
+/// An error in one line; hyper's own words leave out what happened.
+fn with_causes(error: &hyper::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
 }
 
 /// Whether a status speaks for the service.
@@ -177,7 +191,55 @@ const MOST_BODY: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::Pin,
+        task::{Context, Poll},
+    };
+
+    use hyper::rt::{Read, ReadBufCursor, Write};
+
     use super::*;
+
+    /// A connection that breaks at once.
+    struct Broken;
+
+    impl Read for Broken {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: ReadBufCursor<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::Error::other("the wire broke")))
+        }
+    }
+
+    impl Write for Broken {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_connection_is_told_with_its_cause() {
+        let (mut connection, driver) = handshake(Broken).await.unwrap();
+        let request = Request::get("/").body(Empty::<Bytes>::new()).unwrap();
+        let (answer, _) = tokio::join!(connection.send_request(request), driver);
+        let told = NoAnswer::from(answer.unwrap_err()).to_string();
+        assert!(told.starts_with("no HTTP answer: "), "{told}");
+        assert!(told.contains("the wire broke"), "{told}");
+    }
 
     #[test]
     fn only_200_is_healthy_unless_an_api_server_refuses_strangers() {
