@@ -1,6 +1,11 @@
 //! The scheduling class of a thread whose deadlines matter.
 
-use std::fmt;
+use std::{fmt, io};
+
+use rustix::{
+    process::{Resource, getrlimit},
+    thread::{CapabilitySet, capabilities},
+};
 
 use crate::sys;
 
@@ -27,13 +32,25 @@ pub fn real_time(priority: i32) -> Class {
     }
 }
 
-/// Keeps the process's pages in memory, so that a deadline does not wait for a disk.
+/// Keeps the process's pages in memory once they were touched, so that a deadline does not wait for
+/// a disk.
 ///
 /// # Errors
 ///
-/// The kernel's answer; working without it is possible.
-pub fn lock_memory() -> std::io::Result<()> {
-    sys::sched::lock_memory()
+/// The kernel's answer, or there is a limit: a process that reaches one later gets no memory at
+/// all. Working without it is possible.
+pub fn lock_memory() -> io::Result<()> {
+    let limit = getrlimit(Resource::Memlock).current;
+    let capable = capabilities(None)?
+        .effective
+        .contains(CapabilitySet::IPC_LOCK);
+    match limit {
+        Some(limit) if !capable => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("RLIMIT_MEMLOCK is {limit} bytes, and CAP_IPC_LOCK is missing"),
+        )),
+        Some(_) | None => sys::sched::lock_memory(),
+    }
 }
 
 impl fmt::Display for Class {
@@ -45,8 +62,26 @@ impl fmt::Display for Class {
                 f,
                 "normal, because real time was refused ({}): set LimitRTPRIO={VRRP_PRIORITY} or \
                  give CAP_SYS_NICE",
-                std::io::Error::from_raw_os_error(*errno)
+                io::Error::from_raw_os_error(*errno)
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_locked_where_no_limit_can_be_reached_later() {
+        match lock_memory() {
+            Ok(()) => {
+                let status = std::fs::read_to_string("/proc/self/status").unwrap();
+                let locked = status.lines().find(|line| line.starts_with("VmLck:"));
+                let locked = locked.and_then(|line| line.split_whitespace().nth(1));
+                assert!(locked.unwrap().parse::<u64>().unwrap() > 0, "{locked:?}");
+            }
+            Err(error) => assert!(error.to_string().contains("RLIMIT_MEMLOCK"), "{error}"),
         }
     }
 }

@@ -165,7 +165,8 @@ impl Shell {
         {
             let problem = Problem::warning(
                 kedge_core::Code::NetPermission,
-                "memory cannot be locked, so a deadline may wait for a disk",
+                "memory cannot be locked, so a deadline may wait for a disk: set \
+                 LimitMEMLOCK=infinity or give CAP_IPC_LOCK",
             );
             self.outbox
                 .say(Report::Trouble(problem.evidence(error.to_string())));

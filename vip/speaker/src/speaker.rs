@@ -35,7 +35,8 @@ pub struct Settings {
     /// Ask for `SCHED_FIFO`. Without it, or when it is refused, short intervals are not safe
     /// under load.
     pub real_time: bool,
-    /// Keep the process's pages in memory.
+    /// Keep the process's pages in memory once they were touched. A refusal is told, and the
+    /// speaker goes on.
     pub lock_memory: bool,
     /// How long to wait at most for a frame from another station before a first claim.
     pub link_up_wait: Duration,
@@ -84,7 +85,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             real_time: true,
-            lock_memory: false,
+            lock_memory: true,
             link_up_wait: Config::LINK_UP_WAIT,
         }
     }
