@@ -12,7 +12,7 @@ use kedge_core::{Coded as _, Name, Problem, vip::RouterState};
 use kedge_host::{
     Role,
     enrol::{Client, Settings},
-    identity::{IdentityKey, TunnelKey, facts},
+    identity::{IdentityKey, TunnelKey, facts, label},
     layers::Live,
     link::{Link, Patience, remembered},
     saver::Saver,
@@ -160,10 +160,7 @@ impl Agent {
     pub fn node_name(&self) -> String {
         match &self.live.config().node_name {
             Some(name) => name.to_string(),
-            None => {
-                let label = self.host.hostname.split('.').next().unwrap_or_default();
-                label.to_ascii_lowercase()
-            }
+            None => label(&self.host.hostname),
         }
     }
 

@@ -186,6 +186,13 @@ pub fn hostname(root: &Root) -> String {
     first_line(&path)
 }
 
+/// A host's name as a role enrols with it: the first label, in small letters.
+#[must_use]
+pub fn label(hostname: &str) -> String {
+    let first = hostname.split('.').next().unwrap_or_default();
+    first.to_ascii_lowercase()
+}
+
 /// `/etc/machine-id`, the root's own where it has one; empty when unknown.
 #[must_use]
 pub fn machine_id(root: &Root) -> String {
@@ -293,6 +300,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         (dir, root)
+    }
+
+    #[test]
+    fn a_host_enrols_with_the_first_label_of_its_name() {
+        for (hostname, expected) in [("Edge-A.example.org", "edge-a"), ("edge", "edge"), ("", "")] {
+            assert_eq!(label(hostname), expected);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod live;
 mod located;
 mod merge;
 mod origins;
+mod section;
 mod settings;
 mod suggest;
 

@@ -7,20 +7,10 @@ use kedge_host::{
     Role,
     enrol::ManagerUrl,
     layers::{Origins, RoleFile},
+    section,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-
-macro_rules! section {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(deny_unknown_fields, default)]
-        pub struct $name {
-            $($(#[$field_doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
-        }
-    };
-}
 
 section! {
     /// The configuration file of `kedge gateway`.

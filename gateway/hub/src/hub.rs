@@ -17,7 +17,7 @@ use kedge_gateway_dataplane::{DataPlane, Limits};
 use kedge_host::{
     Role,
     enrol::{Client, Settings},
-    identity::{IdentityKey, TunnelKey, facts},
+    identity::{IdentityKey, TunnelKey, facts, label},
     layers::Live,
     link::{Link, Patience, remembered},
     state::Store,
@@ -334,10 +334,4 @@ impl Hub {
             problems: self.own_problems(),
         });
     }
-}
-
-/// A host name as a DNS label.
-fn label(hostname: &str) -> String {
-    let first = hostname.split('.').next().unwrap_or_default();
-    first.to_ascii_lowercase()
 }

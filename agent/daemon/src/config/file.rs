@@ -8,7 +8,7 @@ use kedge_core::{
     Name,
     vip::{Priority, Vrid},
 };
-use kedge_host::{enrol::ManagerUrl, layers::Auto};
+use kedge_host::{enrol::ManagerUrl, layers::Auto, section};
 use kedge_tunnel_proto::keys::PublicKey;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,17 +17,6 @@ use super::values::{
     AdvertSpan, Attempts, CertificatePin, Endpoint, HttpsUrl, InterfaceName, Keepalive, Mtu,
     ProbeSpan, Version,
 };
-
-macro_rules! section {
-    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-        #[serde(deny_unknown_fields, default)]
-        pub struct $name {
-            $($(#[$field_doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
-        }
-    };
-}
 
 section! {
     /// The configuration file of `kedge agent`.
