@@ -280,6 +280,27 @@ fn gateways_within_the_bounds_are_taken_up_and_asked() {
 }
 
 #[test]
+fn an_mtu_outside_its_bounds_is_told_and_not_taken_up() {
+    for (mtu, configured, expected, problems) in [
+        (1279, "", 1420, 1),
+        (1280, "", 1280, 0),
+        (9000, "", 9000, 0),
+        (9001, "", 1420, 1),
+        (9001, "tunnel: {mtu: 1500}", 1500, 0),
+    ] {
+        let mut wished = tunnel(&["fd6b:6564:6765::a/128"], Vec::new());
+        wished.tunnel.as_mut().unwrap().mtu = mtu;
+        let desired = planned(&config(&format!("version: 1\n{configured}")), Some(&wished));
+        assert_eq!(desired.tunnel.unwrap().mtu, expected, "{mtu}");
+        assert_eq!(desired.problems.len(), problems, "{mtu}");
+        for problem in desired.problems {
+            assert_eq!(problem.code, Code::ConfigOutOfRange);
+            assert!(problem.what.contains(&mtu.to_string()), "{}", problem.what);
+        }
+    }
+}
+
+#[test]
 fn a_manager_cannot_take_more_than_single_overlay_addresses() {
     for prefix in [
         "0.0.0.0/0",

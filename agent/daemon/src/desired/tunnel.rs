@@ -1,6 +1,6 @@
 //! The tunnel of this host.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use ipnet::IpNet;
 use kedge_control::agent;
@@ -81,14 +81,38 @@ pub(super) fn plan(
     if peers.is_empty() && addresses.is_empty() {
         return None;
     }
-    let mtu = config.mtu.or_else(|| Some(wish?.mtu));
+    let mtu = match (config.mtu, wish) {
+        (Some(mtu), _) => mtu,
+        (None, Some(wish)) => bounded(wish.mtu, problems),
+        (None, None) => DEFAULT_MTU,
+    };
     Some(TunnelWish {
         listen_port: config.listen_port,
         interface: config.interface.clone(),
-        mtu: mtu.filter(|mtu| *mtu >= LEAST_MTU).unwrap_or(DEFAULT_MTU),
+        mtu,
         addresses,
         peers,
     })
+}
+
+/// The manager's MTU, where a device can have it.
+fn bounded(mtu: u16, problems: &mut Vec<Problem>) -> u16 {
+    if MTU.contains(&mtu) {
+        return mtu;
+    }
+    problems.push(
+        Problem::warning(
+            Code::ConfigOutOfRange,
+            format!("the manager wants the MTU {mtu} for the tunnel"),
+        )
+        .object("tunnel")
+        .evidence(format!("must be {} to {}", MTU.start(), MTU.end()))
+        .consequence(format!("the tunnel's MTU is {DEFAULT_MTU}"))
+        .fix(Fix::text(
+            "correct the gateway's MTU at the manager, or set tunnel.mtu here",
+        )),
+    );
+    DEFAULT_MTU
 }
 
 /// Holds a peer of the manager to the host's bounds; what is left of it.
@@ -234,5 +258,5 @@ fn outside(object: &str, what: &str, config: &TunnelConfig) -> Problem {
 }
 
 const DEFAULT_MTU: u16 = 1420;
-/// Below this there is no IPv6, and the overlay is IPv6.
-const LEAST_MTU: u16 = 1280;
+/// Below it there is no IPv6, and the overlay is IPv6; the same as in the configuration.
+const MTU: RangeInclusive<u16> = 1280..=9000;
