@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kedge_control::{
     local::{ActivePeer, AgentStatus, RoleInfo, Vip, VipList},
-    report::{HostReport, ReportedAddress, ReportedVip},
+    report::{HostReport, MAX_ITEMS, ReportedAddress, ReportedVip},
 };
 use kedge_core::{Problem, vip::RouterState};
 use kedge_host::wall;
@@ -137,6 +137,7 @@ impl Agent {
                 .problems
                 .iter()
                 .chain(device)
+                .take(MAX_ITEMS)
                 .cloned()
                 .collect(),
         });

@@ -6,6 +6,9 @@ use kedge_core::{Problem, vip::RouterState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The most addresses, VIPs or problems of one report: a manager refuses a report with more.
+pub const MAX_ITEMS: usize = 64;
+
 /// A host's report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -10,7 +10,7 @@ use kedge_control::{
     agent::GatewayConfig as Wished,
     enrol, identity,
     local::Reloaded,
-    report::{GatewayReport, ReportedPeer},
+    report::{GatewayReport, MAX_ITEMS, ReportedPeer},
 };
 use kedge_core::{Coded as _, Problem};
 use kedge_gateway_dataplane::{DataPlane, Limits};
@@ -331,7 +331,7 @@ impl Hub {
                     device.local_port()
                 }),
             peers: self.hosts.iter().map(peer).collect(),
-            problems: self.own_problems(),
+            problems: self.own_problems().into_iter().take(MAX_ITEMS).collect(),
         });
     }
 }

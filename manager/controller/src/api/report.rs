@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     extract::{FromRequest as _, Request, State},
 };
-use kedge_control::report::{GatewayReport, HostReport, ReportAnswer};
+use kedge_control::report::{GatewayReport, HostReport, MAX_ITEMS, ReportAnswer};
 use tracing::info;
 
 use super::{access::Caller, body::Bounded, error::ApiError, record};
@@ -144,5 +144,3 @@ fn instance(
         .map_or(0, |config| config.generation);
     Ok(Json(ReportAnswer { generation }))
 }
-
-const MAX_ITEMS: usize = 64;
