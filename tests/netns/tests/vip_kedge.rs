@@ -110,7 +110,7 @@ fn a_leaving_owner_is_succeeded_within_milliseconds_and_answers_until_then() {
             hold.0
         );
         assert!(away < millis(100), "{away:?}");
-        assert_eq!(second.state(), RouterState::Active);
+        second.becomes(RouterState::Active, millis(100));
         assert!(!a.holds(VIP));
     });
 }
