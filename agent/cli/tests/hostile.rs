@@ -30,7 +30,13 @@ impl Site {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_kedge"), dir.path().join("kedge")).unwrap();
+        // By another process: a child of a test beside this one could inherit the open copy, and
+        // a file that is open for writing does not run.
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_kedge"))
+            .arg(dir.path())
+            .status();
+        assert!(copied.unwrap().success());
         Self { dir }
     }
 
