@@ -1,7 +1,7 @@
 //! What of the manager's wishes a gateway takes up: hosts with their own single addresses, and
 //! listeners whose members are hosts. No I/O.
 
-use std::{collections::BTreeSet, net::SocketAddr, ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use ipnet::IpNet;
 use kedge_control::{
@@ -9,7 +9,7 @@ use kedge_control::{
     balance::Listener,
 };
 use kedge_core::{Code, Fix, Problem};
-use kedge_tunnel_device::{PeerSpec, keeper::Wish};
+use kedge_tunnel_device::{PeerSpec, keeper::Wish, mtu};
 use kedge_tunnel_proto::keys::PublicKey;
 
 use crate::config::TunnelConfig;
@@ -42,7 +42,9 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         Wish {
             ifname: config.interface.clone(),
             listen_port: config.listen_port,
-            mtu: config.mtu.unwrap_or_else(|| mtu(tunnel.mtu, &mut problems)),
+            mtu: config
+                .mtu
+                .unwrap_or_else(|| mtu::wished(tunnel.mtu, &mut problems)),
             addresses: tunnel.addresses.clone(),
             peers,
         }
@@ -81,26 +83,6 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         listeners,
         problems,
     }
-}
-
-/// The manager's MTU, where a device can have it.
-fn mtu(wished: u16, problems: &mut Vec<Problem>) -> u16 {
-    if MTU.contains(&wished) {
-        return wished;
-    }
-    problems.push(
-        Problem::warning(
-            Code::ConfigOutOfRange,
-            format!("the manager wants the MTU {wished} for the tunnel"),
-        )
-        .object("tunnel")
-        .evidence(format!("must be {} to {}", MTU.start(), MTU.end()))
-        .consequence(format!("the tunnel's MTU is {DEFAULT_MTU}"))
-        .fix(Fix::text(
-            "correct the gateway's MTU at the manager, or set tunnel.mtu here",
-        )),
-    );
-    DEFAULT_MTU
 }
 
 /// Says that a peer is taken up without the endpoint it was given.
@@ -174,10 +156,6 @@ fn accept(
         always_up: false,
     })
 }
-
-const DEFAULT_MTU: u16 = 1420;
-/// Below it there is no IPv6, and the overlay is IPv6; the same as in the configuration.
-const MTU: RangeInclusive<u16> = 1280..=9000;
 
 #[cfg(test)]
 mod tests {

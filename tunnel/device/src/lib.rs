@@ -14,6 +14,7 @@ mod device;
 pub mod echo;
 mod error;
 pub mod keeper;
+pub mod mtu;
 mod seed;
 mod stats;
 mod worker;

@@ -1,10 +1,11 @@
 //! The tunnel of this host.
 
-use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 use kedge_control::agent;
 use kedge_core::{Code, Fix, Problem};
+use kedge_tunnel_device::mtu;
 use kedge_tunnel_proto::keys::PublicKey;
 
 use super::Source;
@@ -83,8 +84,8 @@ pub(super) fn plan(
     }
     let mtu = match (config.mtu, wish) {
         (Some(mtu), _) => mtu,
-        (None, Some(wish)) => bounded(wish.mtu, problems),
-        (None, None) => DEFAULT_MTU,
+        (None, Some(wish)) => mtu::wished(wish.mtu, problems),
+        (None, None) => mtu::DEFAULT,
     };
     Some(TunnelWish {
         listen_port: config.listen_port,
@@ -93,26 +94,6 @@ pub(super) fn plan(
         addresses,
         peers,
     })
-}
-
-/// The manager's MTU, where a device can have it.
-fn bounded(mtu: u16, problems: &mut Vec<Problem>) -> u16 {
-    if MTU.contains(&mtu) {
-        return mtu;
-    }
-    problems.push(
-        Problem::warning(
-            Code::ConfigOutOfRange,
-            format!("the manager wants the MTU {mtu} for the tunnel"),
-        )
-        .object("tunnel")
-        .evidence(format!("must be {} to {}", MTU.start(), MTU.end()))
-        .consequence(format!("the tunnel's MTU is {DEFAULT_MTU}"))
-        .fix(Fix::text(
-            "correct the gateway's MTU at the manager, or set tunnel.mtu here",
-        )),
-    );
-    DEFAULT_MTU
 }
 
 /// Holds a peer of the manager to the host's bounds; what is left of it.
@@ -256,7 +237,3 @@ fn outside(object: &str, what: &str, config: &TunnelConfig) -> Problem {
             .command("kedge config view --origins  # tunnel.allowed"),
     )
 }
-
-const DEFAULT_MTU: u16 = 1420;
-/// Below it there is no IPv6, and the overlay is IPv6; the same as in the configuration.
-const MTU: RangeInclusive<u16> = 1280..=9000;
