@@ -17,8 +17,7 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::Duration};
 use hyper::{Method, StatusCode};
 use kedge_control::agent::{HealthMode, HostConfig, PeerConfig, TunnelConfig, VipConfig};
 use kedge_core::vip::{Priority, Vrid};
-use kedge_host::orders::Order;
-use kedge_host::{Role, state::Store};
+use kedge_host::{Role, orders::Order};
 use kedge_net::link::Links;
 use site::{Host, Site, eventually, ready};
 
@@ -183,9 +182,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
         }),
         ca_bundle: String::new(),
     };
-    Store::new(host.root.state_dir(Role::Agent))
-        .save("desired", &desired)
-        .unwrap();
+    host.remember(&desired);
     // The tunnel's name is taken by somebody else's link.
     host.run(|| Links::open().unwrap().bridge("kedge0").unwrap());
     host.configure("manager: {url: 'https://10.20.14.12:9443', token_file: /etc/kedge/token}");
@@ -245,9 +242,7 @@ fn a_manager_that_is_named_again_is_followed_from_memory_at_once() {
         vips: vec![wanted_vip()],
         ..HostConfig::default()
     };
-    Store::new(host.root.state_dir(Role::Agent))
-        .save("desired", &desired)
-        .unwrap();
+    host.remember(&desired);
     let manager = "manager: {url: 'https://10.20.14.12:9443', token_file: /etc/kedge/token}";
     host.configure(manager);
     host.start();

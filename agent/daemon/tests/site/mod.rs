@@ -8,8 +8,9 @@ use std::{
 
 use hyper::{Method, StatusCode};
 use kedge_agent_daemon::AgentFile;
+use kedge_control::agent::HostConfig;
 use kedge_core::Problem;
-use kedge_host::{Role, Root, layers::Live, local::call, orders::Order};
+use kedge_host::{Role, Root, layers::Live, local::call, orders::Order, state::Store};
 use kedge_net::{
     link::Links,
     netns::{Lease, Namespace, Worker},
@@ -112,6 +113,13 @@ impl Host {
     /// Writes `agent.yaml`.
     pub fn configure(&self, yaml: &str) {
         std::fs::write(self.root.config_file(Role::Agent), yaml).unwrap();
+    }
+
+    /// Leaves what an earlier process was told by its manager.
+    pub fn remember(&self, desired: &HostConfig) {
+        Store::new(self.root.state_dir(Role::Agent))
+            .save("desired", desired)
+            .unwrap();
     }
 
     /// Starts the agent with what is configured.
