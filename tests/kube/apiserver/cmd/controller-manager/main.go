@@ -1,0 +1,13 @@
+// The controller manager as Kubernetes itself builds it: garbage collection and namespace deletion.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	"k8s.io/kubernetes/cmd/kube-controller-manager/app"
+)
+
+func main() {
+	os.Exit(cli.Run(app.NewControllerManagerCommand()))
+}

@@ -1,0 +1,33 @@
+//! Tests against a real API server, Cluster API's own managers and a real IPAM provider.
+//!
+//! The programs are built once from Go modules that stand beside this crate and are kept in a cache
+//! outside the clone ([`assets`]); [`server::Server`] starts an API server with a store of its own
+//! and stops both again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "test code"
+)]
+
+pub mod assets;
+pub mod process;
+pub mod server;
+
+use std::time::{Duration, Instant};
+
+/// Waits until something holds, prints how long it took, and fails after `limit`.
+pub async fn eventually<F>(what: &str, limit: Duration, mut holds: impl FnMut() -> F) -> Duration
+where
+    F: Future<Output = bool>,
+{
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < limit, "{what}: not within {limit:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    println!("{what}: {:.1} ms", begun.elapsed().as_secs_f64() * 1e3);
+    begun.elapsed()
+}

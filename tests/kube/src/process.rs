@@ -1,0 +1,108 @@
+//! A program under test: it dies with the test, and its last words are kept.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A program under test.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    name: String,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program that writes to `NAME.log` in the folder.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start(name: &str, folder: &Path, command: &mut Command) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            .spawn()
+            .unwrap_or_else(|err| panic!("{name}: {err}"));
+        Self {
+            child,
+            name: name.to_owned(),
+            log,
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until it ended.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let begun = Instant::now();
+        while begun.elapsed() < limit {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+
+    /// Ends it: asks, then kills.
+    pub fn stop(&mut self) {
+        // One that was stopped does not hear anything else.
+        self.signal(Signal::CONT);
+        self.signal(Signal::TERM);
+        if self.wait(Duration::from_secs(5)).is_none() {
+            _ = self.child.kill();
+            _ = self.child.wait();
+        }
+    }
+
+    /// What it printed last.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        let all = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = all.lines().collect();
+        let from = lines.len().saturating_sub(30);
+        format!(
+            "{}:\n{}",
+            self.name,
+            lines.get(from..).unwrap_or_default().join("\n")
+        )
+    }
+
+    /// Where it writes.
+    #[must_use]
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}

@@ -1,0 +1,243 @@
+//! An API server with a store of its own, on loopback.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tempfile::TempDir;
+
+use crate::{
+    assets::{Program, ready},
+    process::Process,
+};
+
+/// Whom the server knows: token, user and groups.
+const IDENTITIES: &[(&str, &str)] = &[("admin", "system:masters")];
+
+/// A running API server.
+#[derive(Debug)]
+pub struct Server {
+    api: Option<Process>,
+    etcd: Option<Process>,
+    folder: TempDir,
+    port: u16,
+    etcd_ports: (u16, u16),
+    flags: Vec<String>,
+}
+
+impl Server {
+    /// Starts a server, or says why it cannot be had.
+    pub async fn start() -> Option<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts a server with further flags.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up.
+    pub async fn start_with(flags: &[&str]) -> Option<Self> {
+        if !ready(&[Program::Etcd, Program::ApiServer]) {
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [port, client, peer] = free_ports();
+        let mut server = Self {
+            api: None,
+            etcd: None,
+            folder,
+            port,
+            etcd_ports: (client, peer),
+            flags: flags.iter().map(ToString::to_string).collect(),
+        };
+        server.write_keys();
+        server.start_etcd();
+        server.start_api().await;
+        Some(server)
+    }
+
+    /// Starts the store.
+    pub fn start_etcd(&mut self) {
+        let (client, peer) = self.etcd_ports;
+        let mut command = Command::new(Program::Etcd.path().unwrap());
+        command
+            .arg("--data-dir")
+            .arg(self.folder.path().join("etcd"))
+            .arg(format!("--listen-client-urls=http://127.0.0.1:{client}"))
+            .arg(format!("--listen-peer-urls=http://127.0.0.1:{peer}"));
+        self.etcd = Some(Process::start("etcd", self.folder.path(), &mut command));
+    }
+
+    /// Starts the server and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// When it does not become ready.
+    pub async fn start_api(&mut self) {
+        let folder = self.folder.path();
+        let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
+        let mut command = Command::new(Program::ApiServer.path().unwrap());
+        command
+            .arg(format!(
+                "--etcd-servers=http://127.0.0.1:{}",
+                self.etcd_ports.0
+            ))
+            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
+            .arg(format!("--secure-port={}", self.port))
+            .arg(file("cert-dir", "certs"))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg(file("service-account-key-file", "sa.pub"))
+            .arg(file("service-account-signing-key-file", "sa.key"))
+            .arg(file("token-auth-file", "tokens.csv"))
+            .args([
+                "--authorization-mode=RBAC",
+                "--service-cluster-ip-range=10.96.0.0/16",
+                "--endpoint-reconciler-type=none",
+                "--disable-admission-plugins=ServiceAccount",
+                "--enable-priority-and-fairness=false",
+            ])
+            .args(&self.flags);
+        let mut api = Process::start("kube-apiserver", folder, &mut command);
+        let begun = Instant::now();
+        while !self.is_ready().await {
+            assert!(
+                api.is_running() && begun.elapsed() < Duration::from_secs(60),
+                "{}",
+                api.last_words()
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        println!("API server ready: {:.1} s", begun.elapsed().as_secs_f64());
+        self.api = Some(api);
+    }
+
+    /// Ends the server alone; its store lives.
+    pub fn stop_api(&mut self) {
+        if let Some(mut api) = self.api.take() {
+            api.stop();
+        }
+    }
+
+    /// The server's process.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    #[must_use]
+    pub fn api(&self) -> &Process {
+        self.api.as_ref().unwrap()
+    }
+
+    /// The address it serves at.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// A folder that goes with the server.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A client of the admin.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    pub async fn client(&self) -> Client {
+        self.client_of("admin").await
+    }
+
+    /// A client of somebody with a token.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be made.
+    pub async fn client_of(&self, token: &str) -> Client {
+        self.try_client(token).await.unwrap()
+    }
+
+    /// A kubeconfig of somebody with a token, as a file.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be written.
+    #[must_use]
+    pub fn kubeconfig(&self, token: &str) -> PathBuf {
+        let path = self.folder.path().join(format!("{token}.kubeconfig"));
+        fs::write(&path, self.kubeconfig_text(token)).unwrap();
+        path
+    }
+
+    fn kubeconfig_text(&self, token: &str) -> String {
+        let ca = self.folder.path().join("certs/apiserver.crt");
+        serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {
+                "server": format!("https://127.0.0.1:{}", self.port),
+                "certificate-authority": ca,
+            }}],
+            "users": [{"name": "test", "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        })
+        .to_string()
+    }
+
+    async fn try_client(&self, token: &str) -> Result<Client, String> {
+        let told = |err: &dyn std::fmt::Display| err.to_string();
+        let config = Kubeconfig::from_yaml(&self.kubeconfig_text(token)).map_err(|e| told(&e))?;
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
+            .await
+            .map_err(|err| told(&err))?;
+        Client::try_from(config).map_err(|err| told(&err))
+    }
+
+    async fn is_ready(&self) -> bool {
+        // Its certificate is made while it starts.
+        let Ok(client) = self.try_client("admin").await else {
+            return false;
+        };
+        let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
+        client
+            .request_text(request)
+            .await
+            .is_ok_and(|text| text == "ok")
+    }
+
+    fn write_keys(&self) {
+        let folder = self.folder.path();
+        fs::create_dir_all(folder.join("certs")).unwrap();
+        let lines: String = IDENTITIES
+            .iter()
+            .map(|(name, groups)| format!("{name},{name},{name},\"{groups}\"\n"))
+            .collect();
+        fs::write(folder.join("tokens.csv"), lines).unwrap();
+        // What signs service account tokens.
+        let key = rcgen::KeyPair::generate().unwrap();
+        fs::write(folder.join("sa.key"), key.serialize_pem()).unwrap();
+        fs::write(folder.join("sa.pub"), key.public_key_pem()).unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The store last: a server without one hangs on and keeps its port.
+        drop(self.api.take());
+        drop(self.etcd.take());
+    }
+}
+
+/// Ports of loopback that nobody has right now.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let held = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    held.each_ref().map(|one| one.local_addr().unwrap().port())
+}
