@@ -299,10 +299,26 @@ pub struct LoadBalancerStatus {
     /// The gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayStatus>,
+    /// How often somebody undid the fill of the endpoint lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Refill>,
     /// Exists, EndpointPublished, IsReachable, MatchesConfig, ControlPlaneUnblocked,
     /// DataplaneProgrammed, Paused, Ready.
     #[serde(default)]
     pub conditions: Vec<Condition>,
+}
+
+/// A filled endpoint that was blanked and filled again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Refill {
+    /// How often since it was last quiet.
+    pub count: u32,
+    /// When last, RFC 3339.
+    pub at: String,
+    /// Who blanked it, by field manager.
+    #[serde(default)]
+    pub by: String,
 }
 
 /// One target.

@@ -13,10 +13,13 @@ pub mod because;
 pub mod config;
 mod desired;
 pub mod endpoint;
+pub mod gate;
 pub mod gateway;
 mod health;
 pub mod ledger;
 pub mod overlay;
+mod provision;
+mod refill;
 mod report;
 mod reserve;
 pub mod slots;
@@ -24,6 +27,7 @@ mod status;
 pub mod targets;
 mod usable;
 mod vip;
+pub mod wake;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +47,7 @@ use desired::Desired;
 use endpoint::Decided;
 use ledger::Ledger;
 use targets::{HostIndex, Target};
+use wake::Wake;
 
 pub use because::Because;
 pub use endpoint::EndpointPlan;
@@ -62,6 +67,8 @@ pub struct Plan {
     pub host_conditions: BTreeMap<Name, Vec<Condition>>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+    /// When to plan again although nothing happened.
+    pub wake: Wake,
 }
 
 /// A LoadBalancer with everything decided about it.
@@ -93,7 +100,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut next = snapshot.clone();
     report::take(&mut next);
     let mut cases = balancer::cases(&next);
-    let (decided, ledger) = decide(&next, &mut cases);
+    let mut wake = Wake::default();
+    let (decided, ledger) = decide(&next, &mut cases, &mut wake);
     let mut services = services(&next, &cases, &decided);
     overlay::assign(&mut next);
     let mut plan = Plan {
@@ -108,6 +116,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     configure_gateways(&mut next, &services, &mut plan);
     let mut wanted = Desired::default();
     desired::endpoints(&next, &cases, &decided, &services, &mut wanted);
+    provision::statuses(&next, &cases, &decided, &mut wanted);
     desired::records(&next, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
@@ -117,10 +126,11 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     };
     status::write(&next, &decisions, &mut plan, &mut wanted);
     plan.writes = wanted.writes(&snapshot.objects, next.incomplete());
+    plan.wake = wake;
     plan
 }
 
-fn decide(snapshot: &Snapshot, cases: &mut [Case]) -> (Vec<Decided>, Ledger) {
+fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Decided>, Ledger) {
     let mut ledger = Ledger::new(snapshot, cases);
     let mut served: BTreeMap<Name, Name> = BTreeMap::new();
     // Those that were decided earlier come first: a new wish waits behind them.
@@ -138,7 +148,7 @@ fn decide(snapshot: &Snapshot, cases: &mut [Case]) -> (Vec<Decided>, Ledger) {
         let other = served.get(&case.cluster).cloned();
         decided.insert(
             index,
-            endpoint::plan(snapshot, &mut ledger, case, other.as_ref()),
+            endpoint::plan(snapshot, &mut ledger, case, other.as_ref(), wake),
         );
         if let Ok(balancer) = &case.asked {
             let name = || balancer.name.clone();

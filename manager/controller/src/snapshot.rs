@@ -16,6 +16,58 @@ use crate::{
     store::{Layers, Name, ObjectKey, Objects},
 };
 
+/// What stands beside the manager, and so what it need not, or must, do itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Environment {
+    /// A directory: no Cluster API core, no API server. Nobody sets owner references, nobody
+    /// copies an endpoint from the infrastructure cluster to the Cluster, nobody holds a
+    /// finalizer, and an object that is gone was deleted.
+    #[default]
+    Directory,
+    /// A Kubernetes API with Cluster API's core beside us.
+    Kubernetes {
+        /// The contract of every infrastructure kind, by group and kind, as the labels of its CRD
+        /// tell.
+        contracts: BTreeMap<(String, String), Contract>,
+    },
+}
+
+impl Environment {
+    /// Whether Cluster API's core owns infrastructure clusters, copies endpoints and waits for
+    /// hooks.
+    #[must_use]
+    pub const fn has_core(&self) -> bool {
+        matches!(self, Self::Kubernetes { .. })
+    }
+
+    /// Whether an object that is being deleted is seen and waits for finalizers.
+    #[must_use]
+    pub const fn has_finalizers(&self) -> bool {
+        matches!(self, Self::Kubernetes { .. })
+    }
+
+    /// The contract an infrastructure kind speaks, where it is known.
+    #[must_use]
+    pub fn contract(&self, group: &str, kind: &str, api_version: &str) -> Option<Contract> {
+        match self {
+            Self::Directory if api_version.ends_with("/v1beta2") => Some(Contract::V1Beta2),
+            Self::Directory => Some(Contract::V1Beta1),
+            Self::Kubernetes { contracts } => {
+                contracts.get(&(group.to_owned(), kind.to_owned())).copied()
+            }
+        }
+    }
+}
+
+/// A version of Cluster API's contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contract {
+    /// `status.ready`, conditions with a severity.
+    V1Beta1,
+    /// `status.initialization.provisioned`, conditions of metav1.
+    V1Beta2,
+}
+
 /// Everything a plan looks at.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
@@ -23,6 +75,8 @@ pub struct Snapshot {
     pub now: String,
     /// The CA certificates hosts shall trust, PEM.
     pub ca_bundle: String,
+    /// What stands beside the manager.
+    pub environment: Environment,
     /// Who is heard of.
     pub live: Live,
     /// The layers.
@@ -54,6 +108,8 @@ pub struct Snapshot {
 pub struct BalancerLayers {
     /// What the user wrote.
     pub written: Option<LoadBalancerSpec>,
+    /// Its metadata.
+    pub meta: ObjectMeta,
     /// What was asked for when last seen, from a user's object or from annotations.
     pub given: Option<LoadBalancerSpec>,
     /// What Kedge decided.
@@ -136,6 +192,7 @@ impl Snapshot {
         Self {
             now: now.to_owned(),
             ca_bundle: ca_bundle.to_owned(),
+            environment: Environment::default(),
             live,
             objects: objects.clone(),
             clusters,
@@ -152,6 +209,13 @@ impl Snapshot {
             balancers,
             problems,
         }
+    }
+
+    /// The same, seen beside other neighbours.
+    #[must_use]
+    pub fn within(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
     }
 
     /// The infrastructure cluster a Cluster refers to, of whatever kind.
@@ -262,6 +326,11 @@ fn balancer_layers(layers: &Layers) -> BalancerLayers {
             .as_written::<balancer::LoadBalancer>()
             .map(|written| written.spec),
         given: owned(managers::GIVEN),
+        meta: layers
+            .effective()
+            .get("metadata")
+            .and_then(|meta| serde_json::from_value(meta.clone()).ok())
+            .unwrap_or_default(),
         kept: owned(managers::ENDPOINT),
         status: status
             .and_then(|status| serde_json::from_value(status.clone()).ok())

@@ -1,23 +1,48 @@
 //! Objects and the layers they are made of.
 //!
 //! An object is what its user wrote, with what Kedge decided beside it: `owned` documents hold
-//! fields of the spec, one per field manager, `status` holds the status. A store reads and writes
-//! these layers; plans see neither files nor Kubernetes.
+//! fields of the spec, one per field manager, `status` holds the status, `marks` the labels,
+//! annotations and finalizers that are ours. A store reads and writes these layers; plans see
+//! neither files nor Kubernetes.
+//!
+//! What a write means is decided by its layer and by whose object it goes to ([`Ground`]):
+//!
+//! | layer | on an object that Kedge makes | on an object of somebody else |
+//! |---|---|---|
+//! | `Owned`, content | creates it, or replaces the manager's fields | fills fields; never creates |
+//! | `Owned`, none | gives the fields up; the last layer takes the object with it | gives the fields up |
+//! | `Status` | replaces the status | replaces only the fields in the content |
+//! | `Marks` | replaces our keys, leaves others' | the same |
+//!
+//! On Kubernetes an `Owned` layer is one server-side apply by that field manager with
+//! `force=true`, and what is observed of it is what `managedFields` say the manager owns. Every
+//! write to an object of somebody else carries the `uid` and, for `Owned`, the `resourceVersion`
+//! of [`Server`]: a missing object (409), another one of the same name (422) or a value that
+//! appeared meanwhile (409) ends the batch, and everything is observed and planned again. Marks
+//! go by merge patch with the `uid`, a key that is no longer wanted as `null`, finalizers as the
+//! whole list with the `resourceVersion`. A status is compared before it is patched.
 
 pub mod directory;
 pub mod document;
 pub mod files;
 pub mod key;
 pub mod merge;
+pub mod vanish;
 pub mod watch;
 
 use std::collections::BTreeMap;
 
 use kedge_core::Problem;
+use kedge_crd::meta;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub use key::{Name, ObjectKey};
+
+/// Cluster API's group of claims and addresses.
+pub const IPAM_GROUP: &str = "ipam.cluster.x-k8s.io";
+/// The kind of a claim.
+pub const CLAIM_KIND: &str = "IPAddressClaim";
 
 /// Everything a store holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,8 +63,28 @@ pub struct Layers {
     pub user: Option<UserDocument>,
     /// What Kedge decided, by field manager.
     pub owned: BTreeMap<String, Value>,
-    /// What Kedge found.
+    /// What Kedge found; on objects of others the fields of the status it keeps for them.
     pub status: Option<Value>,
+    /// Our labels, annotations and finalizers: `metadata` with these three alone.
+    pub marks: Option<Value>,
+    /// What an API server adds; none on a directory.
+    pub server: Option<Server>,
+}
+
+/// What an API server says of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// Its uid: guards every write against another object of the same name.
+    pub uid: String,
+    /// The version that was read: guards a fill against a value that appeared meanwhile.
+    pub resource_version: String,
+    /// Grows with every change of the spec.
+    pub generation: Option<i64>,
+    /// Set once it is being deleted, RFC 3339.
+    pub deletion_timestamp: Option<String>,
+    /// It is not there any more, but nobody was seen to delete it: it counts as it last was, and
+    /// nothing is written to it.
+    pub vanished: bool,
 }
 
 /// A user's document and where it stands.
@@ -58,6 +103,17 @@ pub enum Layer {
     Owned(String),
     /// The status.
     Status,
+    /// Labels, annotations and finalizers.
+    Marks,
+}
+
+/// Whose object it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// Kedge makes and deletes objects of the kind.
+    Ours,
+    /// Others make and delete it: nothing is ever created, and nothing deleted.
+    Theirs,
 }
 
 /// One write: a layer's new content, or its removal.
@@ -106,8 +162,9 @@ impl Objects {
                 layers.owned.remove(manager);
             }
             (Layer::Status, content) => layers.status.clone_from(content),
+            (Layer::Marks, content) => layers.marks.clone_from(content),
         }
-        if *layers == Layers::default() {
+        if layers.is_empty() || layers.is_let_go(write.key.ground()) {
             self.by_key.remove(&write.key);
         }
     }
@@ -119,15 +176,45 @@ impl Objects {
         match layer {
             Layer::Owned(manager) => layers.owned.get(manager),
             Layer::Status => layers.status.as_ref(),
+            Layer::Marks => layers.marks.as_ref(),
+        }
+    }
+}
+
+impl ObjectKey {
+    /// Whose objects of the kind are.
+    #[must_use]
+    pub fn ground(&self) -> Ground {
+        let claim = self.group == IPAM_GROUP && self.kind == CLAIM_KIND;
+        let secret = self.group.is_empty() && self.kind == "Secret";
+        if self.group == meta::GROUP || claim || secret {
+            Ground::Ours
+        } else {
+            Ground::Theirs
         }
     }
 }
 
 impl Layers {
+    /// Whether nothing is left of the object.
+    fn is_empty(&self) -> bool {
+        self.user.is_none()
+            && self.owned.is_empty()
+            && self.status.is_none()
+            && self.marks.is_none()
+    }
+
+    /// Whether an object that is being deleted goes because our finalizer was the last.
+    fn is_let_go(&self, ground: Ground) -> bool {
+        let deleted = self.server.as_ref().is_some_and(Server::is_deleted);
+        let held = |marks: &Value| marks.pointer("/metadata/finalizers").is_some();
+        deleted && ground == Ground::Ours && !self.marks.as_ref().is_some_and(held)
+    }
+
     /// The object as it is in force: what Kedge decided, what the user wrote above it.
     #[must_use]
     pub fn effective(&self) -> Value {
-        let mut value = Value::Null;
+        let mut value = self.marks.clone().unwrap_or(Value::Null);
         for owned in self.owned.values() {
             merge::over(&mut value, owned);
         }
@@ -140,6 +227,14 @@ impl Layers {
         }
         if let Some(status) = &self.status {
             merge::over(&mut value, status);
+        }
+        if let Some(server) = &self.server {
+            let meta = json!({"metadata": {
+                "uid": server.uid,
+                "generation": server.generation,
+                "deletionTimestamp": server.deletion_timestamp,
+            }});
+            merge::over(&mut value, &meta);
         }
         value
     }
@@ -158,6 +253,14 @@ impl Layers {
     /// The layers together make no such object; each alone may.
     pub fn in_force<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_value(self.effective())
+    }
+}
+
+impl Server {
+    /// Whether the object is being deleted.
+    #[must_use]
+    pub const fn is_deleted(&self) -> bool {
+        self.deletion_timestamp.is_some()
     }
 }
 

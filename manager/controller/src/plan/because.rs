@@ -16,7 +16,21 @@ pub enum Because {
     Paused {
         by: String,
     },
+    Deleting {
+        what: String,
+    },
     ManagedElsewhere {
+        by: String,
+    },
+    NotOwned {
+        infra: ObjectKey,
+        cluster: String,
+    },
+    TopologyStuck {
+        class: String,
+        infra: Option<ObjectKey>,
+    },
+    Blanked {
         by: String,
     },
     ClusterMissing {
@@ -131,18 +145,22 @@ impl Because {
         match self {
             Self::NotAsked => "NotAsked",
             Self::Paused { .. } => "Paused",
+            Self::Deleting { .. } => "Deleting",
             Self::ManagedElsewhere { .. }
             | Self::PoolForbidden { .. }
             | Self::AddressFamily { .. } => "Forbidden",
             Self::ClusterMissing { .. }
             | Self::NoInfrastructureRef
             | Self::InfraMissing { .. }
+            | Self::NotOwned { .. }
+            | Self::TopologyStuck { .. }
             | Self::ModeUnset
             | Self::ModeUnknown { .. } => "WaitingForOwner",
             Self::UserSet { .. } => "UserProvided",
             Self::HostWithoutPort { .. }
             | Self::UsersDisagree { .. }
             | Self::OtherEndpoint { .. }
+            | Self::Blanked { .. }
             | Self::ServedBy { .. }
             | Self::AddressTaken { .. } => "Conflict",
             Self::FromPool { .. }
@@ -171,6 +189,7 @@ impl Because {
         match self {
             Self::NotAsked
             | Self::Paused { .. }
+            | Self::Deleting { .. }
             | Self::UserSet { .. }
             | Self::FromPool { .. }
             | Self::ExplicitVip { .. }
@@ -182,6 +201,7 @@ impl Because {
             Self::HostWithoutPort { .. }
             | Self::UsersDisagree { .. }
             | Self::OtherEndpoint { .. }
+            | Self::Blanked { .. }
             | Self::ServedBy { .. } => Some(Code::CapiEndpointConflict),
             Self::AddressTaken { .. } => Some(Code::IpamAddressTaken),
             Self::PoolUnset | Self::PoolMissing { .. } | Self::PoolForeign { .. } => {
@@ -196,6 +216,8 @@ impl Because {
             Self::ClusterMissing { .. }
             | Self::NoInfrastructureRef
             | Self::InfraMissing { .. }
+            | Self::NotOwned { .. }
+            | Self::TopologyStuck { .. }
             | Self::GatewayUnset
             | Self::GatewayMissing { .. }
             | Self::GatewayNoAddress { .. }
@@ -214,6 +236,29 @@ impl fmt::Display for Because {
                 "nobody asked: no LoadBalancer names the cluster and its infrastructure cluster has no annotation kedge.dev/endpoint-mode",
             ),
             Self::Paused { by } => write!(f, "{by} is paused: nothing is changed"),
+            Self::Deleting { what } => write!(f, "{what} is being deleted: nothing is changed"),
+            Self::NotOwned { infra, cluster } => write!(
+                f,
+                "{infra} is not owned by Cluster {cluster} yet: Cluster API sets that itself"
+            ),
+            Self::TopologyStuck { class, infra } => {
+                match infra {
+                    Some(infra) => write!(f, "ClusterClass `{class}` has not made {infra}")?,
+                    None => write!(f, "ClusterClass `{class}` has made no infrastructure cluster")?,
+                }
+                f.write_str(
+                    "; if the condition TopologyReconciled says `controlPlaneEndpoint.host: Required \
+                     value`, leave controlPlaneEndpoint out of the class's template",
+                )
+            }
+            Self::Blanked { by } => {
+                let by = if by.is_empty() { "somebody" } else { by };
+                write!(
+                    f,
+                    "{by} writes an empty host over the endpoint and it is filled again; leave \
+                     controlPlaneEndpoint out of what is applied, or have that path ignored"
+                )
+            }
             Self::ManagedElsewhere { by } => {
                 write!(f, "the infrastructure cluster is managed by `{by}`")
             }

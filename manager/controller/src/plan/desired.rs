@@ -13,7 +13,7 @@ use super::{Case, Decided, EndpointPlan, Service};
 use crate::{
     managers,
     snapshot::{Snapshot, key},
-    store::{Layer, Name, ObjectKey, Objects, Write},
+    store::{Ground, Layer, Name, ObjectKey, Objects, Write},
 };
 
 /// The layers a plan wants, all of them.
@@ -35,12 +35,17 @@ impl Desired {
         self.0.insert((key, Layer::Status), content);
     }
 
+    /// Wants these fields of the status of an object of somebody else.
+    pub fn status_of(&mut self, key: &ObjectKey, api_version: &str, status: Value) {
+        let content = document(key, api_version, "status", status);
+        self.0.insert((key.clone(), Layer::Status), content);
+    }
+
     /// Wants a layer to stay as it is, unless something else is wanted of it.
-    fn retain(&mut self, objects: &Objects, key: &ObjectKey, manager: &str) {
-        let layer = Layer::Owned(manager.to_owned());
-        if let Some(content) = objects.content(key, &layer) {
+    pub fn retain(&mut self, objects: &Objects, key: &ObjectKey, layer: &Layer) {
+        if let Some(content) = objects.content(key, layer) {
             self.0
-                .entry((key.clone(), layer))
+                .entry((key.clone(), layer.clone()))
                 .or_insert_with(|| content.clone());
         }
     }
@@ -57,7 +62,9 @@ impl Desired {
                     .keys()
                     .filter(|manager| managers::PLANNED.contains(&manager.as_str()));
                 let owned = owned.map(|manager| Layer::Owned(manager.clone()));
-                for layer in owned.chain(layers.status.is_some().then_some(Layer::Status)) {
+                let status = layers.status.is_some().then_some(Layer::Status);
+                let marks = layers.marks.is_some().then_some(Layer::Marks);
+                for layer in owned.chain(status).chain(marks) {
                     if !self.0.contains_key(&(key.clone(), layer.clone())) {
                         let key = key.clone();
                         writes.push(Write {
@@ -79,9 +86,22 @@ impl Desired {
                 });
             }
         }
+        writes.retain(|write| is_there(objects, write));
         writes.sort_by_key(rank);
         writes
     }
+}
+
+/// Whether there is something to write to: no object of somebody else is made, and nothing is
+/// written to what vanished.
+fn is_there(objects: &Objects, write: &Write) -> bool {
+    let layers = objects.get(&write.key);
+    let vanished = layers
+        .and_then(|layers| layers.server.as_ref())
+        .is_some_and(|server| server.vanished);
+    let theirs = write.key.ground() == Ground::Theirs;
+    let missing = theirs && layers.is_none_or(|layers| layers.user.is_none());
+    !vanished && (write.content.is_none() || !missing)
 }
 
 /// Endpoints: what was chosen for each LoadBalancer, and the fill.
@@ -107,12 +127,10 @@ pub fn endpoints(
     for case in cases {
         let Some(infra) = &case.infra else { continue };
         if infra.written.host.is_empty() {
-            wanted.retain(&snapshot.objects, &infra.key, managers::ENDPOINT);
-            wanted.retain(
-                &snapshot.objects,
-                &cluster_key(&case.cluster),
-                managers::ENDPOINT,
-            );
+            let layer = Layer::Owned(managers::ENDPOINT.to_owned());
+            let cluster = cluster_key(&case.cluster);
+            wanted.retain(&snapshot.objects, &infra.key, &layer);
+            wanted.retain(&snapshot.objects, &cluster, &layer);
         }
     }
 }
@@ -224,7 +242,9 @@ fn fill(snapshot: &Snapshot, case: &Case, plan: &EndpointPlan, wanted: &mut Desi
             endpoint(set),
         );
     }
-    // No Cluster API core runs on a directory: what it would copy is copied here.
+    if snapshot.environment.has_core() {
+        return;
+    }
     if let (Some(set), Some(cluster)) = (plan.endpoint(), snapshot.clusters.get(&case.cluster)) {
         let in_cluster = cluster.spec.control_plane_endpoint.as_ref();
         if !in_cluster.is_some_and(Endpoint::is_valid) {
@@ -268,7 +288,8 @@ fn rank(write: &Write) -> u8 {
     match (&write.layer, write.key.kind == LoadBalancerSpec::KIND) {
         (Layer::Owned(_), true) => 0,
         (Layer::Owned(_), false) => 1,
-        (Layer::Status, _) => 2,
+        (Layer::Marks, _) => 2,
+        (Layer::Status, _) => 3,
     }
 }
 

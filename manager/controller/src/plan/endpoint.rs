@@ -3,17 +3,19 @@
 use std::num::NonZeroU16;
 
 use kedge_crd::{
-    Cluster, Endpoint, LoadBalancerSpec,
-    balancer::{API_PORT, ManagementAccess, Mode, Port, TargetKindName},
-    capi::{MANAGED_BY_ANNOTATION, PAUSED_ANNOTATION},
+    Endpoint, LoadBalancerSpec,
+    balancer::{API_PORT, ManagementAccess, Mode, Port, Refill, TargetKindName},
 };
 
 use super::{
     balancer::{Balancer, Case, Source},
     because::Because,
+    gate,
     gateway::{self, GatewayUse},
     ledger::Ledger,
+    refill::{self, Fill},
     reserve,
+    wake::Wake,
 };
 use crate::{
     snapshot::{Infra, Snapshot},
@@ -29,8 +31,8 @@ use crate::{
 pub enum EndpointPlan {
     /// Nobody asked Kedge.
     Ignore { because: Because },
-    /// Nothing is changed while the cluster is paused.
-    Pause { because: Because },
+    /// Nothing is changed: the cluster is paused or being deleted.
+    Rest { because: Because },
     /// Something is missing.
     Wait { because: Because },
     /// Two values contradict each other; nothing is overwritten.
@@ -60,10 +62,9 @@ impl EndpointPlan {
             Self::User { endpoint, .. }
             | Self::Keep { endpoint, .. }
             | Self::Set { endpoint, .. } => Some(endpoint),
-            Self::Ignore { .. }
-            | Self::Pause { .. }
-            | Self::Wait { .. }
-            | Self::Conflict { .. } => None,
+            Self::Ignore { .. } | Self::Rest { .. } | Self::Wait { .. } | Self::Conflict { .. } => {
+                None
+            }
         }
     }
 
@@ -72,7 +73,7 @@ impl EndpointPlan {
     pub const fn because(&self) -> &Because {
         match self {
             Self::Ignore { because }
-            | Self::Pause { because }
+            | Self::Rest { because }
             | Self::Wait { because }
             | Self::Conflict { because }
             | Self::User { because, .. }
@@ -91,6 +92,8 @@ pub struct Decided {
     pub missing: Option<Because>,
     /// The gateway in use, or why there is none although one is wanted.
     pub gateway: Option<Result<GatewayUse, Because>>,
+    /// How often the fill was undone lately.
+    pub refill: Option<Refill>,
 }
 
 /// Decides one case and writes what was chosen into its LoadBalancer's spec.
@@ -99,6 +102,7 @@ pub fn plan(
     ledger: &mut Ledger,
     case: &mut Case,
     served_by: Option<&Name>,
+    wake: &mut Wake,
 ) -> Decided {
     let balancer = match &mut case.asked {
         Ok(balancer) => balancer,
@@ -144,10 +148,22 @@ pub fn plan(
     });
     let missing = served.as_ref().err().cloned();
     let plan = conclude(balancer, wish, served);
+    let mut refill = None;
+    let plan = match (plan, &case.infra) {
+        (EndpointPlan::Keep { endpoint, because }, Some(infra)) => {
+            match refill::check(snapshot, &balancer.name, infra, &mut refill, wake) {
+                Fill::Stands => EndpointPlan::Keep { endpoint, because },
+                Fill::Again(because) => EndpointPlan::Keep { endpoint, because },
+                Fill::Later(because) => EndpointPlan::Wait { because },
+            }
+        }
+        (plan, _) => plan,
+    };
     Decided {
         plan,
         missing,
         gateway,
+        refill,
     }
 }
 
@@ -157,6 +173,7 @@ impl Decided {
             plan,
             missing: None,
             gateway: None,
+            refill: None,
         }
     }
 }
@@ -196,30 +213,7 @@ fn wish(
 ) -> Result<Wish, EndpointPlan> {
     let wait = |because| Err(EndpointPlan::Wait { because });
     let conflict = |because| Err(EndpointPlan::Conflict { because });
-    let Some(cluster) = snapshot.clusters.get(cluster_name) else {
-        return wait(Because::ClusterMissing {
-            cluster: cluster_name.to_string(),
-        });
-    };
-    if let Some(by) = paused(cluster, infra) {
-        return Err(EndpointPlan::Pause {
-            because: Because::Paused { by },
-        });
-    }
-    let Some(infra) = infra else {
-        return wait(infra_missing(cluster));
-    };
-    if let Some(by) = infra
-        .meta
-        .annotations
-        .get(MANAGED_BY_ANNOTATION)
-        .filter(|by| *by != "kedge")
-    {
-        let by = by.escape_debug().to_string();
-        return Err(EndpointPlan::Ignore {
-            because: Because::ManagedElsewhere { by },
-        });
-    }
+    let (cluster, infra) = gate::open(snapshot, cluster_name, infra)?;
     if let Some(other) = served_by {
         return conflict(Because::ServedBy {
             other: other.clone(),
@@ -400,26 +394,6 @@ fn unasked(
             EndpointPlan::User { endpoint, because }
         }
         None => EndpointPlan::Ignore { because },
-    }
-}
-
-fn paused(cluster: &Cluster, infra: Option<&Infra>) -> Option<String> {
-    if cluster.spec.paused || cluster.metadata.has_annotation(PAUSED_ANNOTATION) {
-        return Some(format!("Cluster {}", cluster.metadata.name));
-    }
-    let infra = infra.filter(|infra| infra.meta.has_annotation(PAUSED_ANNOTATION))?;
-    Some(infra.key.to_string())
-}
-
-fn infra_missing(cluster: &Cluster) -> Because {
-    let Some(reference) = &cluster.spec.infrastructure_ref else {
-        return Because::NoInfrastructureRef;
-    };
-    let namespace = reference.namespace.as_deref();
-    let namespace = namespace.unwrap_or_else(|| cluster.metadata.namespace());
-    let name = Name::new(namespace, &reference.name);
-    Because::InfraMissing {
-        infra: crate::store::ObjectKey::new(reference.group(), &reference.kind, name),
     }
 }
 

@@ -1,3 +1,4 @@
+mod gates;
 mod law;
 mod outcomes;
 mod reserve;

@@ -229,6 +229,7 @@ impl Directory {
         let manager = match layer {
             Layer::Owned(manager) => manager,
             Layer::Status => STATUS_MANAGER,
+            Layer::Marks => MARKS_MANAGER,
         };
         path.join(format!("{manager}.yaml"))
     }
@@ -430,6 +431,8 @@ fn own_key(base: &Path, top: &str, path: &Path) -> Option<(ObjectKey, Layer)> {
     let manager = file.strip_suffix(".yaml")?;
     let layer = if top == STATUS {
         Layer::Status
+    } else if manager == MARKS_MANAGER {
+        Layer::Marks
     } else {
         Layer::Owned(manager.to_owned())
     };
@@ -458,7 +461,7 @@ fn mode_of(key: &ObjectKey) -> u32 {
 
 const fn layer_directory(layer: &Layer) -> &'static str {
     match layer {
-        Layer::Owned(_) => OWNED,
+        Layer::Owned(_) | Layer::Marks => OWNED,
         Layer::Status => STATUS,
     }
 }
@@ -469,6 +472,7 @@ pub(super) const OWNED: &str = "owned";
 pub(super) const STATUS: &str = "status";
 const LAST_GOOD: &str = ".last-good";
 const STATUS_MANAGER: &str = "kedge-manager";
+const MARKS_MANAGER: &str = "kedge-marks";
 
 #[cfg(test)]
 mod tests;

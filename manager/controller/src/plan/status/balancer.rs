@@ -57,6 +57,7 @@ pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBa
                 .as_ref()
                 .map(|host| host.name.clone())
                 .unwrap_or_default(),
+            ..VipStatus::default()
         })
     });
     let gateway = match &service.decided.gateway {
@@ -88,7 +89,9 @@ pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBa
         active_targets,
         vip,
         gateway,
+        refill: service.decided.refill.clone(),
         conditions: merge(last, conditions, &snapshot.now),
+        ..LoadBalancerStatus::default()
     }
 }
 
@@ -141,7 +144,7 @@ fn conditions(
             because.reason(),
             because.to_string(),
         ),
-        EndpointPlan::Pause { because } => {
+        EndpointPlan::Rest { because } => {
             let known = service.balancer.kept.endpoint.is_some();
             Condition::new(
                 "EndpointPublished",
@@ -188,7 +191,7 @@ fn conditions(
         ),
         Some(first) => Condition::new("Ready", false, &first.reason, first.message.clone()),
     };
-    let paused = matches!(plan, EndpointPlan::Pause { .. });
+    let paused = matches!(plan.because(), Because::Paused { .. });
     let degraded = if is_orphan(&service.balancer) {
         Condition::new(
             "Degraded",

@@ -1,5 +1,7 @@
 //! A small world for plans: the demo's files, hosts that enrol and report.
 
+use std::collections::BTreeMap;
+
 use kedge_control::report::{
     AddressType, GatewayReport, HostReport, ReportedAddress, ReportedPeer, ReportedTunnel,
     ReportedVip,
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     managers,
     plan::{Plan, plan},
-    snapshot::{GatewayLive, Hearing, HostLive, Live, Snapshot, key},
+    snapshot::{Contract, Environment, GatewayLive, Hearing, HostLive, Live, Snapshot, key},
     store::{Layer, Name, ObjectKey, Objects, Write, document},
 };
 
@@ -21,6 +23,7 @@ pub struct World {
     pub objects: Objects,
     pub live: Live,
     pub now: String,
+    pub environment: Environment,
 }
 
 /// The site, its gateway and its pool, without clusters.
@@ -50,6 +53,7 @@ pub fn world(texts: &[&str]) -> World {
         objects: Objects::default(),
         live: Live::default(),
         now: "2026-01-01T00:00:00Z".to_owned(),
+        environment: Environment::Directory,
     };
     for text in texts {
         world.write(text);
@@ -172,7 +176,89 @@ impl World {
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::observe(&self.objects, self.live.clone(), "CA", &self.now)
+        let live = self.live.clone();
+        Snapshot::observe(&self.objects, live, "CA", &self.now).within(self.environment.clone())
+    }
+
+    /// From here on the world is a Kubernetes API with Cluster API's core.
+    pub fn on_kubernetes(mut self) -> Self {
+        let kind = |kind: &str| {
+            (
+                "infrastructure.cluster.x-k8s.io".to_owned(),
+                kind.to_owned(),
+            )
+        };
+        self.environment = Environment::Kubernetes {
+            contracts: BTreeMap::from([
+                (kind("ElementalCluster"), Contract::V1Beta1),
+                (kind("NewCluster"), Contract::V1Beta2),
+            ]),
+        };
+        self
+    }
+
+    /// The document of somebody else's object.
+    pub fn document(&mut self, group: &str, kind: &str, name: &str) -> &mut Value {
+        let key = ObjectKey::new(group, kind, Name::new(NS, name));
+        let layers = self.objects.by_key.get_mut(&key).unwrap();
+        &mut layers.user.as_mut().unwrap().value
+    }
+
+    /// Cluster API's core does its work: it owns infrastructure clusters and copies endpoints.
+    pub fn core(&mut self) {
+        for (key, layers) in &mut self.objects.by_key {
+            let server = layers.server.get_or_insert_default();
+            server.uid = format!("uid-{}-{}", key.kind, key.name.name);
+            server.generation = Some(1);
+        }
+        let clusters = self.objects.of_kind("cluster.x-k8s.io", "Cluster");
+        let clusters: Vec<(ObjectKey, kedge_crd::Cluster)> = clusters
+            .filter_map(|(key, layers)| Some((key.clone(), layers.as_written()?)))
+            .collect();
+        for (key, cluster) in clusters {
+            let Some(reference) = &cluster.spec.infrastructure_ref else {
+                continue;
+            };
+            let name = Name::new(NS, &reference.name);
+            let infra = ObjectKey::new(reference.group(), &reference.kind, name);
+            let uid = format!("uid-Cluster-{}", key.name.name);
+            let Some(layers) = self.objects.by_key.get_mut(&infra) else {
+                continue;
+            };
+            if let Some(user) = &mut layers.user {
+                user.value["metadata"]["ownerReferences"] = json!([{"kind": "Cluster", "uid": uid,
+                    "apiVersion": "cluster.x-k8s.io/v1beta2", "name": key.name.name}]);
+            }
+            let effective = layers.effective();
+            let endpoint = effective.pointer("/spec/controlPlaneEndpoint").cloned();
+            let document = self.document("cluster.x-k8s.io", "Cluster", &key.name.name);
+            document["metadata"]["uid"] = json!(uid);
+            let host = endpoint
+                .as_ref()
+                .and_then(|endpoint| endpoint["host"].as_str());
+            if host.is_some_and(|host| !host.is_empty())
+                && document["spec"].get("controlPlaneEndpoint").is_none()
+            {
+                document["spec"]["controlPlaneEndpoint"] = endpoint.unwrap();
+            }
+        }
+    }
+
+    /// Somebody begins to delete an object.
+    pub fn delete(&mut self, group: &str, kind: &str, name: &str) {
+        let key = ObjectKey::new(group, kind, Name::new(NS, name));
+        let layers = self.objects.by_key.get_mut(&key).unwrap();
+        let server = layers.server.get_or_insert_default();
+        server.deletion_timestamp = Some(self.now.clone());
+        if let Some(user) = &mut layers.user {
+            user.value["metadata"]["deletionTimestamp"] = json!(self.now);
+        }
+    }
+
+    /// So much later.
+    pub fn later(&mut self, seconds: i64) {
+        let now: jiff::Timestamp = self.now.parse().unwrap();
+        self.now = (now + jiff::SignedDuration::from_secs(seconds)).to_string();
     }
 
     /// Plans, carries the plan out, and checks the law: the next plan writes nothing.

@@ -1,0 +1,110 @@
+//! A blank endpoint that was filled and is blank again: somebody re-applies an empty host by
+//! force. The same value is filled again, after growing pauses.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kedge_crd::balancer::Refill;
+use serde_json::Value;
+
+use super::{because::Because, wake::Wake};
+use crate::{
+    managers,
+    snapshot::{Infra, Snapshot},
+    store::Name,
+};
+
+/// What to do about a fill that may have been undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// It stands, or was never made.
+    Stands,
+    /// It was undone, and is made again.
+    Again(Because),
+    /// It was undone, and is made again later.
+    Later(Because),
+}
+
+/// Decides whether a fill is made again, and keeps count in `refill`.
+pub fn check(
+    snapshot: &Snapshot,
+    balancer: &Name,
+    infra: &Infra,
+    refill: &mut Option<Refill>,
+    wake: &mut Wake,
+) -> Fill {
+    let last = snapshot.balancers.get(balancer);
+    *refill = last.and_then(|layers| layers.status.refill.clone());
+    let now: Option<Timestamp> = snapshot.now.parse().ok();
+    let since = refill.as_ref().and_then(|last| last.at.parse().ok());
+    let Some(now) = now else { return Fill::Stands };
+    if let Some(quiet) = since.and_then(|at| wake.until(now, at, QUIET)) {
+        wake.at(quiet);
+    } else {
+        *refill = None;
+    }
+    if stands(snapshot, infra) {
+        let by = refill.as_ref().map(|last| last.by.clone());
+        return by.map_or(Fill::Stands, |by| Fill::Again(Because::Blanked { by }));
+    }
+    let by = blanked_by(snapshot, infra);
+    let because = Because::Blanked { by: by.clone() };
+    let count = refill.as_ref().map_or(0, |last| last.count);
+    if let Some(due) = since.and_then(|at| wake.until(now, at, pause(count))) {
+        wake.at(due);
+        return Fill::Later(because);
+    }
+    *refill = Some(Refill {
+        count: count.saturating_add(1),
+        at: snapshot.now.clone(),
+        by,
+    });
+    Fill::Again(because)
+}
+
+/// Whether our value is there.
+fn stands(snapshot: &Snapshot, infra: &Infra) -> bool {
+    let fill = snapshot.objects.owned(&infra.key, managers::ENDPOINT);
+    let host = fill.and_then(|fill| fill.pointer("/spec/controlPlaneEndpoint/host"));
+    host.and_then(Value::as_str)
+        .is_some_and(|host| !host.is_empty())
+}
+
+/// The field managers that wrote the empty host, as the API server tells.
+fn blanked_by(snapshot: &Snapshot, infra: &Infra) -> String {
+    let document = snapshot.objects.get(&infra.key);
+    let document = document.and_then(|layers| layers.user.as_ref());
+    let entries = document
+        .and_then(|document| {
+            document
+                .value
+                .pointer("/metadata/managedFields")?
+                .as_array()
+        })
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let mut names: Vec<&str> = entries
+        .iter()
+        .filter(|entry| {
+            let host = "/fieldsV1/f:spec/f:controlPlaneEndpoint/f:host";
+            entry.pointer(host).is_some()
+        })
+        .filter_map(|entry| entry.get("manager")?.as_str())
+        .filter(|manager| *manager != managers::ENDPOINT)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ").escape_debug().take(100).collect()
+}
+
+/// The pause after that many fills: none before the first, then doubling from a second.
+fn pause(fills: u32) -> Duration {
+    match fills {
+        0 => Duration::ZERO,
+        fills => Duration::from_secs(1 << (fills - 1).min(16)).min(LONGEST),
+    }
+}
+
+const LONGEST: Duration = Duration::from_secs(300);
+/// What was undone this long ago is forgotten.
+const QUIET: Duration = Duration::from_secs(3600);
