@@ -17,3 +17,10 @@ pub const CA: &str = "kedge-ca";
 
 /// The managers whose layers a plan decides; the others belong to the agent API.
 pub const PLANNED: [&str; 4] = [ENDPOINT, GIVEN, OVERLAY, CONFIG];
+/// Labels, annotations and finalizers on objects of anybody.
+pub const MARKS: &str = "kedge-marks";
+/// Every status.
+pub const STATUS: &str = "kedge-manager";
+
+/// The managers whose fields in an object of an API server are a layer.
+pub const LAYERED: [&str; 6] = [ENDPOINT, OVERLAY, CONFIG, ENROL, TOKEN, CA];

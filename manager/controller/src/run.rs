@@ -24,7 +24,7 @@ use crate::{
     clock::Clock,
     pki::Authority,
     socket,
-    store::{directory::Directory, watch::Watch},
+    store::{Store, directory::Directory, watch::Watch},
     world::World,
 };
 
@@ -107,14 +107,15 @@ impl Manager {
     /// The store or the port cannot be used.
     pub async fn start(options: &ManagerOptions) -> Result<Self, Problem> {
         let started = (Instant::now(), options.clock.text());
-        let mut store = Directory::open(&options.dir)?;
-        let authority = Arc::new(Authority::load_or_create(&mut store, &options.clock)?);
+        let directory = Directory::open(&options.dir)?;
+        let root = directory.root().to_owned();
+        let store = Store::from(directory);
+        let authority = Arc::new(Authority::load_or_create(&store, &options.clock).await?);
         let tls = authority.server(&options.clock)?;
         let listener = api::serve::listen(options.listen).await?;
         let address = listener.local_addr().unwrap_or(options.listen);
-        let root = store.root().to_owned();
         let terms = (options.trust_domain.as_str(), options.certificate_life);
-        let world = Arc::new(World::new(store, authority, options.clock.clone(), terms));
+        let world = World::start(store, authority, options.clock.clone(), terms).await;
         let watch = Watch::start(&root, Arc::clone(&world.files_changed));
         if let Err(error) = &watch {
             warn!(
@@ -158,7 +159,7 @@ impl Manager {
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         // Requests that are still under way end on their own, without writing any more.
-        self.world.state().await.store.close();
+        self.world.store.close().await;
     }
 
     /// Ends once a task has: none should.

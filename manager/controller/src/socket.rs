@@ -87,7 +87,7 @@ async fn status(State(context): State<Arc<Context>>) -> Answer<ManagerStatus> {
     let world = &context.world;
     let state = world.state().await;
     let hosts = state
-        .members
+        .members()
         .values()
         .filter_map(|member| match &member.party {
             Party::Host(name) => Some(name),
@@ -118,7 +118,7 @@ async fn status(State(context): State<Arc<Context>>) -> Answer<ManagerStatus> {
                 .map_or(1, |config| config.generation),
             config_stale: false,
         },
-        store: format!("directory {}", state.store.root().display()),
+        store: world.store.name(),
         agent_api: context.agent_api.clone(),
         ca_pin: world.authority.pin().to_owned(),
         clusters: count(state.plan.endpoints.len()),

@@ -25,7 +25,9 @@
 pub mod directory;
 pub mod document;
 pub mod files;
+pub mod keep;
 pub mod key;
+pub mod kubernetes;
 pub mod merge;
 pub mod vanish;
 pub mod watch;
@@ -37,6 +39,7 @@ use kedge_crd::meta;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub use keep::Store;
 pub use key::{Name, ObjectKey};
 
 /// Cluster API's group of claims and addresses.

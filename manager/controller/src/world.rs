@@ -1,10 +1,19 @@
 //! The one place where everything meets: the store, who is heard of, and the plan in force.
 //!
 //! ```text
-//! files changed ─► rescan ─┐
-//! report, enrolment ───────┼─► snapshot ─► plan ─► write ─► publish ─► waiting requests
-//! clock (liveness) ────────┘
+//! files changed ─► refresh ─┐
+//! report, enrolment ────────┼─► snapshot ─► plan ─► members ─► write ─► publish ─► waiting requests
+//! clock (liveness) ─────────┘    state      -       state       -       state
 //! ```
+//!
+//! Below each step stands the lock it holds: none while it is planned and written, so that a slow
+//! disk or API server holds up no request but those that write themselves. The order is law: who
+//! is served is known before anything is written (a ban does not wait for the disk), and nothing
+//! is handed out before it is written. What changes between snapshot and publication wakes the
+//! next plan; a member that came or went meanwhile is kept as it is, not as the snapshot had it.
+//!
+//! Requests that look at records and then write them take [`World::change`] first, one at a time:
+//! of two racers for the last use of a token one is refused. The order of locks is change, state.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +37,7 @@ use crate::{
     plan::{Plan, plan},
     sampled::Sampled,
     snapshot::{Live, Snapshot, key},
-    store::{Name, directory::Directory},
+    store::{Name, Store},
     token,
 };
 
@@ -47,22 +56,27 @@ pub struct World {
     pub files_changed: Arc<Notify>,
     /// Refused enrolments: whoever reaches the port can cause one.
     pub refusals: Sampled,
+    /// The store.
+    pub store: Store,
     dirty: Notify,
     version: watch::Sender<u64>,
+    changes: Mutex<()>,
     state: Mutex<State>,
 }
 
 /// What one task at a time may change.
 #[derive(Debug)]
 pub struct State {
-    /// The store.
-    pub store: Directory,
+    /// The store, to read.
+    pub store: Store,
     /// Who is heard of.
     pub tracker: Tracker,
     /// The plan in force: written, and handed out.
     pub plan: Plan,
     /// The enrolled, by uid.
-    pub members: BTreeMap<String, Member>,
+    members: BTreeMap<String, Member>,
+    /// Who came or went since the last snapshot.
+    fresh: BTreeMap<String, Option<Member>>,
     /// Why the last plan could not be written.
     pub stuck: Option<Problem>,
     live: Live,
@@ -92,41 +106,46 @@ pub enum Party {
 
 impl World {
     /// A world around a store; the first plan is made and written at once.
-    #[must_use]
-    pub fn new(
-        store: Directory,
+    pub async fn start(
+        store: Store,
         authority: Arc<Authority>,
         clock: Clock,
         (trust_domain, certificate_life): (&str, Duration),
-    ) -> Self {
+    ) -> Arc<Self> {
         let state = State {
-            store,
+            store: store.clone(),
             tracker: Tracker::new(Instant::now()),
             plan: Plan::default(),
             members: BTreeMap::new(),
+            fresh: BTreeMap::new(),
             stuck: None,
             live: Live::default(),
         };
-        let world = Self {
+        let world = Arc::new(Self {
             authority,
             clock,
             trust_domain: trust_domain.to_owned(),
             certificate_life,
             files_changed: Arc::new(Notify::new()),
             refusals: Sampled::default(),
+            store,
             dirty: Notify::new(),
             version: watch::Sender::new(0),
+            changes: Mutex::new(()),
             state: Mutex::new(state),
-        };
-        if let Ok(mut state) = world.state.try_lock() {
-            world.settle(&mut state);
-        }
+        });
+        world.settle().await;
         world
     }
 
     /// The state, for one task at a time.
     pub async fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().await
+    }
+
+    /// The right to look at records and then write them; taken before the state.
+    pub async fn change(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().await
     }
 
     /// Wakes the planner: something a plan looks at has changed.
@@ -167,48 +186,55 @@ impl World {
             if files {
                 next_rescan = began + rescan;
             }
-            // The disk is waited for on a thread of its own: connections and timers go on.
-            let (world, dirty) = (Arc::clone(&self), woken == Ok(false));
-            if let Err(error) = spawn_blocking(move || world.turn(files, dirty)).await {
-                if let Ok(panic) = error.try_into_panic() {
-                    std::panic::resume_unwind(panic);
-                }
-                return;
-            }
+            self.turn(files, woken == Ok(false)).await;
             // A large fleet's requests get as much time as its plans.
             sleep(began.elapsed().min(TICK)).await;
         }
     }
 
-    fn turn(&self, files: bool, dirty: bool) {
-        let mut state = self.state.blocking_lock();
-        // It may have come late: then the directory is another manager's.
-        if state.store.is_closed() {
+    async fn turn(self: &Arc<Self>, files: bool, dirty: bool) {
+        // It may have come late: then the store is another manager's.
+        if self.store.is_closed() {
             return;
         }
-        let mut due = dirty || state.stuck.is_some();
-        if files {
-            due |= state.store.rescan();
-        }
-        due |= state.live_now() != state.live;
+        let changed = files && self.store.refresh().await;
+        let due = {
+            let state = self.state().await;
+            let wake = state.plan.wake.earliest();
+            let is_time = wake.is_some_and(|wake| wake <= self.clock.timestamp());
+            dirty || changed || is_time || state.stuck.is_some() || state.live_now() != state.live
+        };
         if due {
-            self.settle(&mut state);
+            self.settle().await;
         }
     }
 
     /// Plans, writes, and hands out what was planned. What cannot be written is not handed out.
-    pub fn settle(&self, state: &mut State) {
-        let live = state.live_now();
-        let bundle = self.authority.bundle();
-        let snapshot = Snapshot::observe(
-            state.store.objects(),
-            live.clone(),
-            bundle,
-            &self.clock.text(),
-        );
-        let planned = plan(&snapshot);
-        state.members = members(&snapshot);
-        if let Err(problem) = state.store.write(&planned.writes) {
+    pub async fn settle(self: &Arc<Self>) {
+        let (objects, live) = {
+            let mut state = self.state().await;
+            state.fresh.clear();
+            (self.store.objects(), state.live_now())
+        };
+        // A plan of a large fleet takes its time on a thread of its own.
+        let (world, heard) = (Arc::clone(self), live.clone());
+        let planning = spawn_blocking(move || {
+            let bundle = world.authority.bundle();
+            let snapshot = Snapshot::observe(&objects, heard, bundle, &world.clock.text())
+                .within(world.store.environment());
+            (plan(&snapshot), members(&snapshot))
+        });
+        let (planned, members) = match planning.await {
+            Ok(planned) => planned,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return,
+            },
+        };
+        self.state().await.know(members);
+        let written = self.store.write(planned.writes.clone()).await;
+        let mut state = self.state().await;
+        if let Err(problem) = written {
             if state.stuck.as_ref() != Some(&problem) {
                 warn!(KEDGE_CODE = %problem.code, %problem, "a plan cannot be written");
             }
@@ -219,23 +245,21 @@ impl World {
         state.live = live;
         tell(&state.plan, &planned);
         state.plan = planned;
+        drop(state);
         self.nudge();
-        self.drop_tokens(state);
+        self.drop_tokens().await;
     }
 
     /// Forgets the tokens that expired long ago. They admit nobody: what fails is tried at the next
     /// plan.
-    fn drop_tokens(&self, state: &mut State) {
-        let removals = token::removals(state.store.objects(), self.clock.timestamp());
+    async fn drop_tokens(&self) {
+        let removals = token::removals(&self.store.objects(), self.clock.timestamp());
         if removals.is_empty() {
             return;
         }
-        match state.store.write(&removals) {
-            Ok(()) => info!(
-                tokens = removals.len(),
-                because = "they expired long ago",
-                "tokens removed"
-            ),
+        let tokens = removals.len();
+        match self.store.write(removals).await {
+            Ok(()) => info!(tokens, because = "they expired long ago", "tokens removed"),
             Err(problem) => {
                 warn!(KEDGE_CODE = %problem.code, %problem, "an expired token cannot be removed");
             }
@@ -254,6 +278,40 @@ impl State {
             .chain(&self.plan.problems)
             .chain(endpoints);
         all.cloned().collect()
+    }
+
+    /// The enrolled, by uid.
+    #[must_use]
+    pub const fn members(&self) -> &BTreeMap<String, Member> {
+        &self.members
+    }
+
+    /// Somebody enrolled, or its identity changed.
+    pub fn admit(&mut self, member: Member) {
+        let uid = member.identity.uid.clone();
+        self.fresh.insert(uid.clone(), Some(member.clone()));
+        self.members.insert(uid, member);
+    }
+
+    /// Somebody left.
+    pub fn dismiss(&mut self, uid: &str) {
+        self.fresh.insert(uid.to_owned(), None);
+        self.members.remove(uid);
+    }
+
+    /// The enrolled as a snapshot has them, and those who came or went since.
+    fn know(&mut self, members: BTreeMap<String, Member>) {
+        self.members = members;
+        for (uid, member) in &self.fresh {
+            match member {
+                Some(member) => {
+                    self.members.insert(uid.clone(), member.clone());
+                }
+                None => {
+                    self.members.remove(uid);
+                }
+            }
+        }
     }
 
     fn live_now(&self) -> Live {
@@ -363,93 +421,4 @@ const TICK: Duration = Duration::from_millis(500);
 const SETTLE: Duration = Duration::from_millis(30);
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        sync::atomic::{AtomicBool, Ordering},
-        time::SystemTime,
-    };
-
-    use jiff::Timestamp;
-    use kedge_control::identity::Role;
-
-    use super::*;
-    use crate::token::{GRACE, Record};
-
-    #[test]
-    fn an_expired_token_is_told_for_a_while_and_then_removed() {
-        let root = tempfile::tempdir().unwrap();
-        let mut store = Directory::open(root.path()).unwrap();
-        let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
-        let clock = Clock::new(move || now.into());
-        let authority = Arc::new(Authority::load_or_create(&mut store, &clock).unwrap());
-        let second = jiff::SignedDuration::from_secs(1);
-        let record = |expires| {
-            let scope = ("ns", "t");
-            let made = Record::create(Role::Host, scope, None, (expires, 1), authority.pin());
-            made.unwrap().1
-        };
-        let usable = record(now + second);
-        let told = record(now - GRACE + second);
-        let outdated = record(now - GRACE);
-        let unreadable = Record {
-            expires: "never".to_owned(),
-            ..record(now)
-        };
-        let records = [&usable, &told, &outdated, &unreadable];
-        let writes: Vec<_> = records.iter().map(|record| record.write()).collect();
-        store.write(&writes).unwrap();
-        let secrets = || walk(&root.path().join("owned/core/Secret/ns"));
-        assert_eq!(secrets(), 4);
-
-        let life = Duration::from_secs(60);
-        let world = World::new(store, authority, clock, ("kedge.local", life));
-        let state = world.state.try_lock().unwrap();
-        let left = token::all(state.store.objects());
-        assert_eq!(left.len(), 3);
-        assert!(!left.contains_key(&outdated.id));
-        assert_eq!(left[&told.id].summary(now).state, "expired");
-        assert_eq!(secrets(), 3, "on the disk as well");
-        assert!(state.plan.problems.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_plan_that_waits_leaves_connections_and_timers_alone() {
-        // The clock stands for the disk: it is asked in the middle of a plan, and here it takes
-        // its time. The runtime has one thread.
-        let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
-        let (open, gate) = std::sync::mpsc::channel::<()>();
-        let (gate, slow) = (
-            std::sync::Mutex::new(gate),
-            Arc::new(AtomicBool::new(false)),
-        );
-        let is_slow = Arc::clone(&slow);
-        let clock = Clock::new(move || {
-            if is_slow.swap(false, Ordering::SeqCst) {
-                let waited = gate.lock().unwrap();
-                entered.send(None).unwrap();
-                let opened = waited.recv_timeout(Duration::from_secs(5)).is_ok();
-                entered.send(Some(opened)).unwrap();
-            }
-            SystemTime::UNIX_EPOCH
-        });
-        let root = tempfile::tempdir().unwrap();
-        let mut store = Directory::open(root.path()).unwrap();
-        let authority = Arc::new(Authority::load_or_create(&mut store, &clock).unwrap());
-        let life = Duration::from_secs(60);
-        let world = Arc::new(World::new(store, authority, clock, ("kedge.local", life)));
-        let mut version = world.follow();
-        slow.store(true, Ordering::SeqCst);
-        world.touch();
-        let planner = tokio::spawn(Arc::clone(&world).run(life));
-        assert_eq!(inside.recv().await, Some(None));
-        assert!(world.state.try_lock().is_err(), "the plan is under way");
-        open.send(()).unwrap();
-        assert_eq!(inside.recv().await, Some(Some(true)), "we ran meanwhile");
-        version.changed().await.unwrap();
-        planner.abort();
-    }
-
-    fn walk(folder: &std::path::Path) -> usize {
-        std::fs::read_dir(folder).unwrap().count()
-    }
-}
+mod tests;

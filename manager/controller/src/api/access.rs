@@ -49,9 +49,12 @@ impl Caller {
     ///
     /// The identity is void (401), not served, or another's path is asked for (403).
     pub fn member<'a>(&self, state: &'a State) -> Result<&'a Member, ApiError> {
-        let member = state.members.get(&self.peer.identity.uid).ok_or_else(|| {
-            ApiError::unauthenticated("the identity was revoked: no record holds it any more")
-        })?;
+        let member = state
+            .members()
+            .get(&self.peer.identity.uid)
+            .ok_or_else(|| {
+                ApiError::unauthenticated("the identity was revoked: no record holds it any more")
+            })?;
         let namespace = match &member.party {
             Party::Host(name) | Party::Instance(name, _) => &name.namespace,
         };

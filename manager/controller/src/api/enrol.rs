@@ -114,10 +114,10 @@ async fn admit(
     }
     let csr = SigningRequest::parse(&request.csr)
         .map_err(|error| ApiError::malformed(error.to_string()))?;
-    let mut state = world.state().await;
-    let mut token = proven(&state, connection, &request, &csr)?;
+    let _change = world.change().await;
+    let mut token = proven(world, connection, &request, &csr)?;
     if let Some(used) = token.used_with(&csr.key_hash()) {
-        return repeat(world, &mut state, &used.uid.clone(), &csr);
+        return repeat(world, &used.uid.clone(), &csr).await;
     }
     usable(world, &token)?;
     if let Some((role, scope)) = scope
@@ -128,31 +128,32 @@ async fn admit(
             "the token is not for this path",
         ));
     }
-    let (member, write) = match token.role {
-        Role::Host => newcomer(world, &state, &token, &request, &csr)?,
-        Role::Gateway => instance_newcomer(&state, &token, &request, &csr)?,
+    let (member, write, before) = {
+        let state = world.state().await;
+        let (member, write) = match token.role {
+            Role::Host => newcomer(world, &state, &token, &request, &csr)?,
+            Role::Gateway => instance_newcomer(&state, &token, &request, &csr)?,
+        };
+        record::free_tunnel_key(&state, &request.tunnel_key, &member.party)?;
+        let before = record::layer(&state, &member.party.key());
+        (member, write, before)
     };
-    record::free_tunnel_key(&state, &request.tunnel_key, &member.party)?;
     token.used_by.push(Use {
         uid: member.identity.uid.clone(),
         key_hash: csr.key_hash(),
     });
     // The record first: what is not counted yet can be asked for again with the same key, but a
     // use that was counted for a record that was never written would be lost.
-    let key = member.party.key();
-    let before = record::layer(&state, &key);
     match write {
-        Entry::Host(name, host) => record::keep_host(&mut state, &name, &host)?,
-        Entry::Instances(gateway, all) => record::keep_instances(&mut state, &gateway, all)?,
+        Entry::Host(name, host) => record::keep_host(world, &name, &host).await?,
+        Entry::Instances(gateway, all) => record::keep_instances(world, &gateway, all).await?,
     }
     // Counted before anything is signed: of two racers for the last use one is refused.
-    if let Err(problem) = state.store.write(&[token.write()]) {
-        record::put_back(&mut state, key, before);
+    if let Err(problem) = world.store.write(vec![token.write()]).await {
+        record::put_back(world, member.party.key(), before).await;
         return Err(ApiError::unavailable(problem));
     }
-    state
-        .members
-        .insert(member.identity.uid.clone(), member.clone());
+    world.state().await.admit(member.clone());
     Ok((
         StatusCode::CREATED,
         Json(record::certificate(world, &member, &csr)?),
@@ -168,7 +169,7 @@ enum Entry {
 /// The token whose key made the proof, on this very connection. A wrong id and a wrong signature
 /// give one answer.
 fn proven(
-    state: &world::State,
+    world: &World,
     connection: &Connection,
     request: &EnrolRequest,
     csr: &SigningRequest,
@@ -191,7 +192,7 @@ fn proven(
     let signature = URL_SAFE_NO_PAD
         .decode(&request.proof.signature)
         .map_err(|_| bad())?;
-    let token = token::find(state.store.objects(), &request.proof.id).ok_or_else(bad)?;
+    let token = token::find(&world.store.objects(), &request.proof.id).ok_or_else(bad)?;
     let message = proof_message(ProofKind::Token, &connection.exporter, &csr.digest);
     if token.verifies(&message, &signature) {
         Ok(token)
@@ -214,8 +215,14 @@ fn usable(world: &World, token: &Record) -> Result<(), ApiError> {
 }
 
 /// The same key with the same token again: the answer was lost, and the use counts once.
-fn repeat(world: &World, state: &mut world::State, uid: &str, csr: &SigningRequest) -> Answer {
-    let member = state.members.get(uid).cloned();
+async fn repeat(world: &World, uid: &str, csr: &SigningRequest) -> Answer {
+    let (member, is_heard) = {
+        let state = world.state().await;
+        let member = state.members().get(uid).cloned();
+        let heard = |member: &Member| state.tracker.hears(&member.party, Instant::now());
+        let is_heard = member.as_ref().is_some_and(heard);
+        (member, is_heard)
+    };
     let member = member.filter(|member| member.active).ok_or_else(|| {
         refused(
             Code::EnrolTokenUsed,
@@ -224,14 +231,14 @@ fn repeat(world: &World, state: &mut world::State, uid: &str, csr: &SigningReque
     })?;
     let member = if member.identity.generation == 1 {
         member
-    } else if state.tracker.hears(&member.party, Instant::now()) {
+    } else if is_heard {
         // Its answer was not lost, it went on from there: a copy must not put it out.
         return Err(ApiError::conflict(
             Code::ApiConflict,
             "the identity is in use; what asks for it again is another one",
         ));
     } else {
-        next_generation(world, state, &member, String::new())?
+        next_generation(world, &member, String::new()).await?
     };
     Ok((
         StatusCode::CREATED,
@@ -240,9 +247,8 @@ fn repeat(world: &World, state: &mut world::State, uid: &str, csr: &SigningReque
 }
 
 /// Gives a member's identity its next generation, written before anything is signed.
-pub fn next_generation(
+pub async fn next_generation(
     world: &World,
-    state: &mut world::State,
     member: &Member,
     renewal_id: String,
 ) -> Result<Member, ApiError> {
@@ -255,7 +261,7 @@ pub fn next_generation(
         issued: world.clock.text(),
         ..member.identity.clone()
     };
-    record::keep_identity(state, member, identity.clone())?;
+    record::keep_identity(world, member, identity.clone()).await?;
     Ok(Member {
         identity,
         ..member.clone()
@@ -324,10 +330,13 @@ fn newcomer(
             "the record stands for a machine that the token is not bound to",
         ));
     }
-    let others = state.members.values().filter(|member| match &member.party {
-        Party::Host(other) => other.namespace == name.namespace && *other != name,
-        Party::Instance(..) => false,
-    });
+    let others = state
+        .members()
+        .values()
+        .filter(|member| match &member.party {
+            Party::Host(other) => other.namespace == name.namespace && *other != name,
+            Party::Instance(..) => false,
+        });
     if let Some(bound) = &bound {
         let other = others.clone().find_map(|member| match &member.party {
             Party::Host(other) => {
@@ -371,10 +380,8 @@ fn instance_newcomer(
     csr: &SigningRequest,
 ) -> Result<(Member, Entry), ApiError> {
     let gateway = gateway_named(&token.scope);
-    let known = state
-        .store
-        .objects()
-        .get(&key::<kedge_crd::EdgeGatewaySpec>(&gateway));
+    let objects = state.store.objects();
+    let known = objects.get(&key::<kedge_crd::EdgeGatewaySpec>(&gateway));
     if known.is_none_or(|layers| layers.user.is_none()) {
         return Err(refused(
             Code::EnrolTokenScope,

@@ -30,23 +30,26 @@ pub async fn leave(
     State(world): State<Arc<World>>,
     caller: Caller,
 ) -> Result<StatusCode, ApiError> {
-    let mut state = world.state().await;
-    let member = caller.member(&state)?.clone();
+    let _change = world.change().await;
+    let member = caller.member(&*world.state().await)?.clone();
     match &member.party {
-        Party::Host(name) => {
-            remove(&mut state, &member.party.key())?;
-            state.tracker.forget_host(name);
-        }
+        Party::Host(_) => remove(&world, &member.party.key()).await?,
         Party::Instance(gateway, name) => {
-            let mut all = instances(&state, gateway);
+            let mut all = instances(&*world.state().await, gateway);
             all.retain(|instance| instance.name != *name);
-            keep_instances(&mut state, gateway, all)?;
-            state
-                .tracker
-                .forget_gateway(&(gateway.clone(), name.clone()));
+            keep_instances(&world, gateway, all).await?;
         }
     }
-    state.members.remove(&member.identity.uid);
+    let mut state = world.state().await;
+    match &member.party {
+        Party::Host(name) => state.tracker.forget_host(name),
+        Party::Instance(gateway, name) => {
+            let key = (gateway.clone(), name.clone());
+            state.tracker.forget_gateway(&key);
+        }
+    }
+    state.dismiss(&member.identity.uid);
+    drop(state);
     info!(party = ?member.party, uid = member.identity.uid, "a member left");
     world.touch();
     Ok(StatusCode::ACCEPTED)
@@ -71,7 +74,7 @@ pub fn instances(state: &world::State, gateway: &Name) -> Vec<Instance> {
 /// # Errors
 ///
 /// It cannot be written.
-pub fn keep_host(state: &mut world::State, name: &Name, host: &EdgeHost) -> Result<(), ApiError> {
+pub async fn keep_host(world: &World, name: &Name, host: &EdgeHost) -> Result<(), ApiError> {
     let key = crate::snapshot::key::<EdgeHostSpec>(name);
     let meta = ObjectMeta {
         name: name.name.clone(),
@@ -85,7 +88,7 @@ pub fn keep_host(state: &mut world::State, name: &Name, host: &EdgeHost) -> Resu
         "metadata": meta,
         "spec": host.spec,
     });
-    write(state, key, content)
+    write(world, key, content).await
 }
 
 /// Keeps the instances of a gateway.
@@ -93,8 +96,8 @@ pub fn keep_host(state: &mut world::State, name: &Name, host: &EdgeHost) -> Resu
 /// # Errors
 ///
 /// They cannot be written.
-pub fn keep_instances(
-    state: &mut world::State,
+pub async fn keep_instances(
+    world: &World,
     gateway: &Name,
     instances: Vec<Instance>,
 ) -> Result<(), ApiError> {
@@ -105,7 +108,7 @@ pub fn keep_instances(
         "metadata": {"name": gateway.name, "namespace": gateway.namespace},
         "spec": {"instances": instances},
     });
-    write(state, key, content)
+    write(world, key, content).await
 }
 
 /// Keeps a member's identity, and lets it be known.
@@ -113,30 +116,29 @@ pub fn keep_instances(
 /// # Errors
 ///
 /// It cannot be written.
-pub fn keep_identity(
-    state: &mut world::State,
+pub async fn keep_identity(
+    world: &World,
     member: &Member,
     identity: Identity,
 ) -> Result<(), ApiError> {
     match &member.party {
         Party::Host(name) => {
-            let mut host = host(state, name);
+            let mut host = host(&*world.state().await, name);
             host.spec.identity = Some(identity.clone());
-            keep_host(state, name, &host)?;
+            keep_host(world, name, &host).await?;
         }
         Party::Instance(gateway, name) => {
-            let mut all = instances(state, gateway);
+            let mut all = instances(&*world.state().await, gateway);
             for instance in all.iter_mut().filter(|instance| instance.name == *name) {
                 instance.identity = identity.clone();
             }
-            keep_instances(state, gateway, all)?;
+            keep_instances(world, gateway, all).await?;
         }
     }
-    let member = Member {
-        identity: identity.clone(),
+    world.state().await.admit(Member {
+        identity,
         ..member.clone()
-    };
-    state.members.insert(identity.uid, member);
+    });
     Ok(())
 }
 
@@ -206,7 +208,7 @@ pub fn tunnel_key(text: &str) -> Option<[u8; 32]> {
 pub fn free_tunnel_key(state: &world::State, key: &str, party: &Party) -> Result<(), ApiError> {
     let mut gateways = BTreeSet::new();
     let taken = state
-        .members
+        .members()
         .values()
         .any(|member| match (&member.party, party) {
             (Party::Host(name), own) => {
@@ -240,8 +242,8 @@ pub fn free_tunnel_key(state: &world::State, key: &str, party: &Party) -> Result
 #[must_use]
 pub fn is_banned(state: &world::State, tenant: &str, hashes: &[String]) -> bool {
     let key = crate::snapshot::key::<TenantSpec>(&Name::new("", tenant));
-    let layers = state.store.objects().get(&key);
-    let tenant: Option<Tenant> = layers.and_then(|layers| layers.as_written());
+    let objects = state.store.objects();
+    let tenant: Option<Tenant> = objects.get(&key).and_then(|layers| layers.as_written());
     tenant.is_some_and(|tenant| {
         let mut denied = tenant.spec.enrollment.denied.iter();
         denied.any(|denied| hashes.contains(&denied.key_hash))
@@ -255,13 +257,13 @@ pub fn layer(state: &world::State, key: &ObjectKey) -> Option<Value> {
 }
 
 /// Undoes a write, as far as the disk lets it: [`layer`] was there before.
-pub fn put_back(state: &mut world::State, key: ObjectKey, before: Option<Value>) {
+pub async fn put_back(world: &World, key: ObjectKey, before: Option<Value>) {
     let write = Write {
         key,
         layer: Layer::Owned(managers::ENROL.to_owned()),
         content: before,
     };
-    if let Err(problem) = state.store.write(&[write]) {
+    if let Err(problem) = world.store.write(vec![write]).await {
         warn!(KEDGE_CODE = %problem.code, %problem, "a record of nobody stays behind");
     }
 }
@@ -270,7 +272,7 @@ fn kept<T: DeserializeOwned>(state: &world::State, key: &ObjectKey) -> Option<T>
     serde_json::from_value(layer(state, key)?).ok()
 }
 
-fn write(state: &mut world::State, key: ObjectKey, content: Value) -> Result<(), ApiError> {
+async fn write(world: &World, key: ObjectKey, content: Value) -> Result<(), ApiError> {
     let layer = Layer::Owned(managers::ENROL.to_owned());
     let content = Some(content);
     let write = Write {
@@ -278,14 +280,16 @@ fn write(state: &mut world::State, key: ObjectKey, content: Value) -> Result<(),
         layer,
         content,
     };
-    state.store.write(&[write]).map_err(ApiError::unavailable)
+    let written = world.store.write(vec![write]).await;
+    written.map_err(ApiError::unavailable)
 }
 
-fn remove(state: &mut world::State, key: &ObjectKey) -> Result<(), ApiError> {
+async fn remove(world: &World, key: &ObjectKey) -> Result<(), ApiError> {
     let write = Write {
         key: key.clone(),
         layer: Layer::Owned(managers::ENROL.to_owned()),
         content: None,
     };
-    state.store.write(&[write]).map_err(ApiError::unavailable)
+    let written = world.store.write(vec![write]).await;
+    written.map_err(ApiError::unavailable)
 }

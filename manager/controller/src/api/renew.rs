@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     pki::{Peer, Presented, SigningRequest, Verdict, request::key_bytes, verdict::verdict},
-    world::{self, Member, World},
+    world::{Member, World},
 };
 
 /// `POST <own path>/certificate`.
@@ -31,21 +31,14 @@ pub async fn renew(
     Bounded(request): Bounded<RenewRequest, 64>,
 ) -> Result<Json<Enrolled>, ApiError> {
     let csr = own_request(&request.csr, &request.renewal_id)?;
-    let mut state = world.state().await;
-    let member = caller.member(&state)?.clone();
+    let _change = world.change().await;
+    let member = caller.member(&*world.state().await)?.clone();
     if request.generation != caller.peer.generation {
         return Err(ApiError::malformed(
             "`generation` is not that of the certificate in use",
         ));
     }
-    let enrolled = next(
-        &world,
-        &mut state,
-        &member,
-        &caller.peer,
-        &csr,
-        &request.renewal_id,
-    )?;
+    let enrolled = next(&world, &member, &caller.peer, &csr, &request.renewal_id).await?;
     Ok(Json(enrolled))
 }
 
@@ -59,13 +52,12 @@ pub async fn recover(
 ) -> Result<Json<Enrolled>, ApiError> {
     let csr = own_request(&request.csr, &request.renewal_id)?;
     let peer = last_certificate(&world, &request.certificate)?;
-    let mut state = world.state().await;
-    let member = Caller {
+    let _change = world.change().await;
+    let caller = Caller {
         peer: peer.clone(),
         place,
-    }
-    .member(&state)?
-    .clone();
+    };
+    let member = caller.member(&*world.state().await)?.clone();
     proven(&connection, &request, &csr, &member)?;
     let now = world.clock.timestamp();
     let age = world
@@ -100,21 +92,13 @@ pub async fn recover(
         uid = member.identity.uid,
         "an expired identity is recovered by its key"
     );
-    let enrolled = next(
-        &world,
-        &mut state,
-        &member,
-        &peer,
-        &csr,
-        &request.renewal_id,
-    )?;
+    let enrolled = next(&world, &member, &peer, &csr, &request.renewal_id).await?;
     Ok(Json(enrolled))
 }
 
 /// The next certificate by the table of verdicts.
-fn next(
+async fn next(
     world: &World,
-    state: &mut world::State,
     member: &Member,
     peer: &Peer,
     csr: &SigningRequest,
@@ -139,7 +123,7 @@ fn next(
             info!(uid, "an answer was lost: the same certificate again");
             member.clone()
         }
-        Verdict::Renew => next_generation(world, state, member, renewal_id.to_owned())?,
+        Verdict::Renew => next_generation(world, member, renewal_id.to_owned()).await?,
         Verdict::Repair => {
             warn!(
                 uid,
@@ -149,7 +133,7 @@ fn next(
             );
             let mut member = member.clone();
             member.identity.generation = peer.generation;
-            next_generation(world, state, &member, renewal_id.to_owned())?
+            next_generation(world, &member, renewal_id.to_owned()).await?
         }
         Verdict::Conflict => {
             warn!(

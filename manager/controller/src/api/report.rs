@@ -8,12 +8,13 @@ use axum::{
     extract::{FromRequest as _, Request, State},
 };
 use kedge_control::report::{GatewayReport, HostReport, MAX_ITEMS, ReportAnswer};
+use kedge_crd::{EdgeHost, gateway::Instance};
 use tracing::info;
 
 use super::{access::Caller, body::Bounded, error::ApiError, record};
 use crate::{
     store::Name,
-    world::{self, Party, World},
+    world::{Party, World},
 };
 
 /// `PATCH <own path>`.
@@ -27,23 +28,19 @@ pub async fn report(
     match party {
         Party::Host(name) => {
             let Bounded(report) = Bounded::<HostReport, 256>::from_request(request, &()).await?;
-            let mut state = world.state().await;
-            caller.member(&state)?;
-            host(&world, &mut state, &name, report)
+            host(&world, &caller, &name, report).await
         }
         Party::Instance(gateway, name) => {
             let Bounded(report) =
                 Bounded::<GatewayReport, 2048>::from_request(request, &()).await?;
-            let mut state = world.state().await;
-            caller.member(&state)?;
-            instance(&world, &mut state, (gateway, name), report)
+            instance(&world, &caller, (gateway, name), report).await
         }
     }
 }
 
-fn host(
+async fn host(
     world: &World,
-    state: &mut world::State,
+    caller: &Caller,
     name: &Name,
     report: HostReport,
 ) -> Result<Json<ReportAnswer>, ApiError> {
@@ -68,19 +65,28 @@ fn host(
                 "`tunnel.publicKey` is no WireGuard public key",
             ));
         }
-        let mut host = record::host(state, name);
-        if host.spec.tunnel.public_keys.first() != Some(&key) {
-            record::free_tunnel_key(state, &key, &Party::Host(name.clone()))?;
-            let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
-            if record::is_banned(state, &host.spec.tenant, hash.as_slice()) {
-                return Err(ApiError::forbidden("the host's key was banned"));
-            }
+        let known = |host: &EdgeHost| host.spec.tunnel.public_keys.first() == Some(&key);
+        if !known(&record::host(&*world.state().await, name)) {
+            let _change = world.change().await;
+            let mut host = {
+                let state = world.state().await;
+                caller.member(&state)?;
+                record::free_tunnel_key(&state, &key, &Party::Host(name.clone()))?;
+                let host = record::host(&state, name);
+                let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
+                if record::is_banned(&state, &host.spec.tenant, hash.as_slice()) {
+                    return Err(ApiError::forbidden("the host's key was banned"));
+                }
+                host
+            };
             host.spec.tunnel.public_keys = vec![key];
-            record::keep_host(state, name, &host)?;
+            record::keep_host(world, name, &host).await?;
             info!(host = %name, "a host has another tunnel key");
             world.touch();
         }
     }
+    let mut state = world.state().await;
+    caller.member(&state)?;
     if state.tracker.host_report(name, report, Instant::now()) {
         world.touch();
     }
@@ -92,9 +98,9 @@ fn host(
     Ok(Json(ReportAnswer { generation }))
 }
 
-fn instance(
+async fn instance(
     world: &World,
-    state: &mut world::State,
+    caller: &Caller,
     key: (Name, String),
     mut report: GatewayReport,
 ) -> Result<Json<ReportAnswer>, ApiError> {
@@ -107,22 +113,29 @@ fn instance(
                 "`publicKey` is no WireGuard public key",
             ));
         }
-        let mut all = record::instances(state, &key.0);
-        let mut changed = false;
-        for own in all.iter_mut().filter(|instance| instance.name == key.1) {
-            if own.public_keys.first() != Some(&report.public_key) {
+        let is_own = |instance: &&Instance| instance.name == key.1;
+        let is_other =
+            |instance: &Instance| instance.public_keys.first() != Some(&report.public_key);
+        let all = record::instances(&*world.state().await, &key.0);
+        if all.iter().find(is_own).is_some_and(is_other) {
+            let _change = world.change().await;
+            let mut all = {
+                let state = world.state().await;
+                caller.member(&state)?;
                 let party = Party::Instance(key.0.clone(), key.1.clone());
-                record::free_tunnel_key(state, &report.public_key, &party)?;
+                record::free_tunnel_key(&state, &report.public_key, &party)?;
+                record::instances(&state, &key.0)
+            };
+            for own in all.iter_mut().filter(|instance| instance.name == key.1) {
                 own.public_keys = vec![report.public_key.clone()];
-                changed = true;
             }
-        }
-        if changed {
-            record::keep_instances(state, &key.0, all)?;
+            record::keep_instances(world, &key.0, all).await?;
             info!(gateway = %key.0, instance = key.1, "a gateway instance has another tunnel key");
             world.touch();
         }
     }
+    let mut state = world.state().await;
+    caller.member(&state)?;
     // A gateway speaks for its own peers: what it says of others' hosts is not heard.
     let own = state.plan.gateways.get(&key);
     let own = own.and_then(|config| config.tunnel.as_ref());

@@ -27,7 +27,7 @@ use super::{SigningRequest, hash, serial};
 use crate::{
     clock::Clock,
     managers,
-    store::{Name, ObjectKey, directory::Directory},
+    store::{Name, ObjectKey, Store},
 };
 
 /// The certificate authority.
@@ -45,13 +45,13 @@ impl Authority {
     /// # Errors
     ///
     /// The Secret cannot be written or is corrupt. It is never replaced: every host trusts it.
-    pub fn load_or_create(store: &mut Directory, clock: &Clock) -> Result<Self, Problem> {
+    pub async fn load_or_create(store: &Store, clock: &Clock) -> Result<Self, Problem> {
         let name = Name::new(SYSTEM_NAMESPACE, NAME);
         let key = ObjectKey::new("", "Secret", name);
         let kept = store.objects().owned(&key, managers::CA).cloned();
         let secret = match kept {
             Some(secret) => secret,
-            None => store.create(&key, managers::CA, &make(clock)?)?,
+            None => store.create(key, managers::CA, make(clock)?).await?,
         };
         let text = |field: &str| {
             let value = secret.pointer(&format!("/stringData/{field}"));

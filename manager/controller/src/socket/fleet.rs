@@ -15,9 +15,8 @@ use crate::{
 /// `GET /v1/fleet/hosts`.
 pub async fn hosts(State(context): State<Arc<Context>>) -> Answer<FleetHostList> {
     let world = &context.world;
-    let state = world.state().await;
     let snapshot = Snapshot::observe(
-        state.store.objects(),
+        &world.store.objects(),
         Live::default(),
         "",
         &world.clock.text(),

@@ -23,8 +23,7 @@ use crate::{
 /// `GET /v1/tokens`.
 pub async fn list<Root>(_: Root, State(context): State<Arc<Context>>) -> Answer<TokenList> {
     let now = context.world.clock.timestamp();
-    let state = context.world.state().await;
-    let tokens = token::all(state.store.objects());
+    let tokens = token::all(&context.world.store.objects());
     let items = tokens.values().map(|record| record.summary(now)).collect();
     Answer(StatusCode::OK, TokenList { items })
 }
@@ -44,8 +43,7 @@ pub async fn create<Root>(
         Refusal::unprocessable(Code::ApiMalformed, what)
     })?;
     let world = &context.world;
-    let mut state = world.state().await;
-    let objects = state.store.objects();
+    let objects = world.store.objects();
     let (namespace, scope, default_ttl) = match (request.role, &request.tenant, &request.gateway) {
         (Role::Host, Some(name), None) => {
             let layers = objects.get(&key::<TenantSpec>(&Name::new("", name)));
@@ -107,7 +105,7 @@ pub async fn create<Root>(
         let problem = Problem::new(Code::SysUnexpected, "no token can be made").caused_by(&error);
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, problem)
     })?;
-    let written = state.store.write(&[record.write()]);
+    let written = world.store.write(vec![record.write()]).await;
     written.map_err(|problem| Refusal(StatusCode::INTERNAL_SERVER_ERROR, problem))?;
     let summary = record.summary(now);
     info!(

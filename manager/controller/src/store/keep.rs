@@ -1,0 +1,165 @@
+//! One type for every store. What it holds is read at once; writing takes its time, and whoever
+//! writes waits without holding anybody else up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kedge_core::{Code, Problem};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::{ObjectKey, Objects, Write, directory::Directory};
+use crate::snapshot::Environment;
+
+/// A store.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// A directory of YAML files.
+    Directory(Folder),
+}
+
+/// A directory that several tasks use: its files are waited for on threads of their own.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    directory: Arc<Mutex<Directory>>,
+    /// What it held after the last change, so that readers need not wait for the disk.
+    shown: Arc<Mutex<Shown>>,
+}
+
+#[derive(Debug)]
+struct Shown {
+    objects: Arc<Objects>,
+    closed: bool,
+    name: String,
+}
+
+impl From<Directory> for Store {
+    fn from(directory: Directory) -> Self {
+        let shown = Shown {
+            objects: Arc::new(directory.objects().clone()),
+            closed: directory.is_closed(),
+            name: format!("directory {}", directory.root().display()),
+        };
+        Self::Directory(Folder {
+            directory: Arc::new(Mutex::new(directory)),
+            shown: Arc::new(Mutex::new(shown)),
+        })
+    }
+}
+
+impl Store {
+    /// What it holds.
+    #[must_use]
+    pub fn objects(&self) -> Arc<Objects> {
+        match self {
+            Self::Directory(folder) => Arc::clone(&lock(&folder.shown).objects),
+        }
+    }
+
+    /// Looks for what others changed; says whether anything differs.
+    pub async fn refresh(&self) -> bool {
+        match self {
+            Self::Directory(folder) => folder.on_disk(Directory::rescan).await.unwrap_or(false),
+        }
+    }
+
+    /// Carries out the writes in order. What could be written stands and is seen at once, also
+    /// where a later one fails.
+    ///
+    /// # Errors
+    ///
+    /// Something cannot be written.
+    pub async fn write(&self, writes: Vec<Write>) -> Result<(), Problem> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        match self {
+            Self::Directory(folder) => {
+                let written = folder.on_disk(move |directory| directory.write(&writes));
+                written.await.unwrap_or_else(Err)
+            }
+        }
+    }
+
+    /// Creates an owned document unless there is one; answers with the one that is there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written or read back.
+    pub async fn create(
+        &self,
+        key: ObjectKey,
+        manager: &'static str,
+        content: Value,
+    ) -> Result<Value, Problem> {
+        match self {
+            Self::Directory(folder) => {
+                let made =
+                    folder.on_disk(move |directory| directory.create(&key, manager, &content));
+                made.await.unwrap_or_else(Err)
+            }
+        }
+    }
+
+    /// Lets the store go: another manager may take it, and nothing is written by this one. Ends
+    /// once what is being written is written.
+    pub async fn close(&self) {
+        match self {
+            Self::Directory(folder) => {
+                let _: Result<(), Problem> = folder.on_disk(Directory::close).await;
+            }
+        }
+    }
+
+    /// Whether it was let go.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Self::Directory(folder) => lock(&folder.shown).closed,
+        }
+    }
+
+    /// What stands beside the manager.
+    #[must_use]
+    pub const fn environment(&self) -> Environment {
+        match self {
+            Self::Directory(_) => Environment::Directory,
+        }
+    }
+
+    /// What it is, for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Directory(folder) => lock(&folder.shown).name.clone(),
+        }
+    }
+}
+
+impl Folder {
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Directory) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let folder = self.clone();
+        let done = spawn_blocking(move || {
+            let mut directory = lock(&folder.directory);
+            let done = work(&mut directory);
+            let mut shown = lock(&folder.shown);
+            if *shown.objects != *directory.objects() {
+                shown.objects = Arc::new(directory.objects().clone());
+            }
+            shown.closed = directory.is_closed();
+            done
+        });
+        done.await.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(error) => {
+                Problem::new(Code::SysUnexpected, "the manager is leaving").caused_by(&error)
+            }
+        })
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,274 @@
+//! Splits an object of the API server into layers, by who owns which field.
+//!
+//! ```text
+//! managedFields: kedge-endpoint ──► owned[kedge-endpoint]
+//!                kedge-overlay  ──► owned[kedge-overlay]
+//!                kedge-marks    ──► marks
+//! .status of our kinds, and what kedge-manager owns in others' ──► status
+//! everything else               ──► user document
+//! ```
+//!
+//! A field that a user owns beside us is the user's: it stays in the user document.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kedge_crd::meta;
+use serde_json::{Map, Value, json};
+
+use super::fields::{self, Fields};
+use crate::{
+    managers,
+    store::{Ground, Layers, Name, ObjectKey, Server, UserDocument},
+};
+
+/// The annotation that keeps what was last asked for with a LoadBalancer. It is a copy of fields a
+/// user owns, so it cannot be fields itself.
+pub const GIVEN_ANNOTATION: &str = "kedge.dev/given";
+
+/// An object as the API server holds it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Its layers.
+    pub layers: Layers,
+    /// Its `apiVersion`.
+    pub api_version: String,
+    /// Whether nobody but us has a word in it: without our fields it is nothing.
+    pub is_ours: bool,
+    /// Who else owns the endpoint's host, by field manager.
+    pub endpoint_owners: Vec<String>,
+}
+
+/// Splits an object as the API server sent it.
+#[must_use]
+pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
+    let api_version = text(&object, "/apiVersion");
+    let managed = take_managed(&mut object);
+    let server = take_server(&mut object);
+    let given = take_given(&mut object);
+    let identity = identity(key, &api_version);
+    let with_identity = |mut document: Value| {
+        fields::put(&mut document, identity.clone());
+        document
+    };
+    let status = if key.group == meta::GROUP {
+        take(&mut object, "status").map(|status| json!({ "status": status }))
+    } else {
+        part(&object, &managed.status, &[])
+    };
+    let is_said = |document: &Value| {
+        let status = document.get("status").and_then(Value::as_object);
+        status.is_some_and(|status| !status.is_empty())
+    };
+    let status = status.filter(is_said).map(with_identity);
+    let mut owned = BTreeMap::new();
+    for manager in managers::LAYERED {
+        let Some(own) = managed.ours.get(manager) else {
+            continue;
+        };
+        let document = fields::extract(&object, own, &managed.all_but(manager));
+        let document = readable(key, document.unwrap_or_else(|| json!({})));
+        owned.insert(manager.to_owned(), with_identity(document));
+    }
+    if let Some(given) = given {
+        owned.insert(managers::GIVEN.to_owned(), with_identity(given));
+    }
+    let is_ours = key.ground() == Ground::Ours
+        && !managed.ours.is_empty()
+        && !managed.others.iter().any(|(_, fields)| has_word(fields));
+    let endpoint_owners = managed
+        .others
+        .iter()
+        .filter(|(_, fields)| fields::at(fields, &ENDPOINT_HOST).is_some())
+        .map(|(manager, _)| manager.clone())
+        .collect();
+    let others: Vec<&Fields> = managed.others.iter().map(|(_, fields)| fields).collect();
+    let marks = part(&object, &managed.marks, &managed.all_but(managers::MARKS));
+    let marks = marks.filter(|marks| marks.get("metadata").is_some());
+    let rest = managed
+        .ours
+        .values()
+        .chain([&managed.marks, &managed.status])
+        .filter(|own| !own.is_empty())
+        .try_fold(object, |rest, own| fields::without(rest, own, &others));
+    let user = rest.and_then(|rest| {
+        let value = if is_ours {
+            only_metadata(rest)?
+        } else {
+            readable(key, rest)
+        };
+        let origin = key.name.to_string();
+        Some(UserDocument { value, origin })
+    });
+    Seen {
+        layers: Layers {
+            user,
+            owned,
+            status,
+            marks,
+            server: Some(server),
+        },
+        api_version,
+        is_ours,
+        endpoint_owners,
+    }
+}
+
+/// `apiVersion`, `kind`, name and namespace: what every document of ours begins with.
+#[must_use]
+pub fn identity(key: &ObjectKey, api_version: &str) -> Value {
+    let Name { namespace, name } = &key.name;
+    let metadata = if namespace.is_empty() {
+        json!({ "name": name })
+    } else {
+        json!({ "name": name, "namespace": namespace })
+    };
+    json!({ "apiVersion": api_version, "kind": key.kind, "metadata": metadata })
+}
+
+/// Whether it is a Secret.
+#[must_use]
+pub fn is_secret(key: &ObjectKey) -> bool {
+    key.group.is_empty() && key.kind == "Secret"
+}
+
+/// What of an object is in a set of fields; nothing where there is no set.
+fn part(object: &Value, own: &Fields, others: &[&Fields]) -> Option<Value> {
+    (!own.is_empty())
+        .then(|| fields::extract(object, own, others))
+        .flatten()
+}
+
+/// Who owns what.
+#[derive(Debug, Default)]
+struct Managed {
+    ours: BTreeMap<String, Fields>,
+    marks: Fields,
+    status: Fields,
+    others: Vec<(String, Fields)>,
+}
+
+impl Managed {
+    /// The fields of everybody but `manager`.
+    fn all_but(&self, manager: &str) -> Vec<&Fields> {
+        let ours = self.ours.iter().filter(|(name, _)| *name != manager);
+        let others = self.others.iter().map(|(_, fields)| fields);
+        ours.map(|(_, fields)| fields).chain(others).collect()
+    }
+}
+
+fn take_managed(object: &mut Value) -> Managed {
+    let mut managed = Managed::default();
+    let entries = object
+        .get_mut("metadata")
+        .and_then(|metadata| take(metadata, "managedFields"));
+    let Some(Value::Array(entries)) = entries else {
+        return managed;
+    };
+    for mut entry in entries {
+        let manager = text(&entry, "/manager");
+        let is_status = text(&entry, "/subresource") == "status";
+        let Some(Value::Object(fields)) = take(&mut entry, "fieldsV1") else {
+            continue;
+        };
+        let own = match manager.as_str() {
+            managers::STATUS if is_status => &mut managed.status,
+            // The status has its own way; who else wrote it has no word in the rest.
+            _ if is_status => continue,
+            managers::MARKS => &mut managed.marks,
+            own if own == managers::GIVEN || managers::LAYERED.contains(&own) => {
+                managed.ours.entry(manager).or_default()
+            }
+            _ => {
+                managed.others.push((manager, fields));
+                continue;
+            }
+        };
+        fields::join(own, fields);
+    }
+    managed
+}
+
+fn take_server(object: &mut Value) -> Server {
+    let mut server = Server {
+        uid: text(object, "/metadata/uid"),
+        generation: object
+            .pointer("/metadata/generation")
+            .and_then(Value::as_i64),
+        ..Server::default()
+    };
+    let deleted = text(object, "/metadata/deletionTimestamp");
+    server.deletion_timestamp = (!deleted.is_empty()).then_some(deleted);
+    if let Some(metadata) = object.get_mut("metadata") {
+        // It changes with every write, and says nothing to a plan.
+        let version = take(metadata, "resourceVersion");
+        let version = version.as_ref().and_then(Value::as_str);
+        server.resource_version = version.unwrap_or_default().to_owned();
+    }
+    server
+}
+
+fn take_given(object: &mut Value) -> Option<Value> {
+    let metadata = object.get_mut("metadata")?;
+    let annotations = metadata.get_mut("annotations")?;
+    let text = take(annotations, GIVEN_ANNOTATION)?;
+    if annotations.as_object().is_some_and(Map::is_empty) {
+        take(metadata, "annotations");
+    }
+    let given: Value = serde_json::from_str(text.as_str()?).ok()?;
+    given.is_object().then_some(given)
+}
+
+fn text(object: &Value, pointer: &str) -> String {
+    let found = object.pointer(pointer).and_then(Value::as_str);
+    found.unwrap_or_default().to_owned()
+}
+
+fn take(object: &mut Value, field: &str) -> Option<Value> {
+    object.as_object_mut()?.remove(field)
+}
+
+/// Whether who owns these fields says something about the object itself: more than labels, notes
+/// and finalizers, and more than a status.
+fn has_word(fields: &Fields) -> bool {
+    let silent = [".", "f:metadata", "f:status"];
+    fields.keys().any(|field| !silent.contains(&field.as_str()))
+}
+
+/// What others labelled and annotated of an object of ours, if they did.
+fn only_metadata(mut document: Value) -> Option<Value> {
+    let filled = |pointer: &str| {
+        let part = document.pointer(pointer).and_then(Value::as_object);
+        part.is_some_and(|part| !part.is_empty())
+    };
+    if !filled("/metadata/labels") && !filled("/metadata/annotations") {
+        return None;
+    }
+    let members = document.as_object_mut()?;
+    members.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&name.as_str()));
+    Some(document)
+}
+
+/// A Secret's data as text, as it was written.
+fn readable(key: &ObjectKey, mut document: Value) -> Value {
+    if !is_secret(key) {
+        return document;
+    }
+    if let Some(Value::Object(data)) = take(&mut document, "data") {
+        let text = |value: &Value| {
+            let bytes = STANDARD.decode(value.as_str()?).ok()?;
+            String::from_utf8(bytes).ok()
+        };
+        let data: Map<String, Value> = data
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, Value::from(text(&value)?))))
+            .collect();
+        fields::put(&mut document, json!({ "stringData": data }));
+    }
+    document
+}
+
+const ENDPOINT_HOST: [&str; 3] = ["f:spec", "f:controlPlaneEndpoint", "f:host"];
+
+#[cfg(test)]
+mod tests;
