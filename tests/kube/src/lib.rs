@@ -5,6 +5,7 @@
 //! and stops both again.
 #![allow(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
@@ -13,8 +14,23 @@
 )]
 
 pub mod assets;
+pub mod background;
+pub mod capi;
+pub mod clusters;
+pub mod condition;
+pub mod controllers;
+pub mod edgetest;
+pub mod elemental;
+pub mod finalizers;
+pub mod foreign;
+pub mod ipam;
+pub mod manager;
+pub mod manifests;
+pub mod objects;
 pub mod process;
+mod schema;
 pub mod server;
+pub mod stack;
 
 use std::time::{Duration, Instant};
 
@@ -30,4 +46,20 @@ where
     }
     println!("{what}: {:.1} ms", begun.elapsed().as_secs_f64() * 1e3);
     begun.elapsed()
+}
+
+/// Watches that something goes on holding.
+///
+/// # Panics
+///
+/// When it does not.
+pub async fn stays<F>(what: &str, span: Duration, mut holds: impl FnMut() -> F)
+where
+    F: Future<Output = bool>,
+{
+    let begun = Instant::now();
+    while begun.elapsed() < span {
+        assert!(holds().await, "{what}: no more after {:?}", begun.elapsed());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -174,7 +174,11 @@ impl Server {
     #[must_use]
     pub fn kubeconfig(&self, token: &str) -> PathBuf {
         let path = self.folder.path().join(format!("{token}.kubeconfig"));
-        fs::write(&path, self.kubeconfig_text(token)).unwrap();
+        let text = self.kubeconfig_text(token);
+        // Somebody may be reading it.
+        if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+            fs::write(&path, text).unwrap();
+        }
         path
     }
 
@@ -237,7 +241,7 @@ impl Drop for Server {
 }
 
 /// Ports of loopback that nobody has right now.
-fn free_ports<const N: usize>() -> [u16; N] {
+pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     let held = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
     held.each_ref().map(|one| one.local_addr().unwrap().port())
 }

@@ -1,0 +1,41 @@
+//! Kubernetes' own controllers: garbage collection and namespace deletion.
+
+use std::process::Command;
+
+use crate::{
+    assets::{Program, ready},
+    process::Process,
+    server::Server,
+};
+
+/// The controller manager, with the two controllers whose absence tests would see.
+#[derive(Debug)]
+pub struct Controllers {
+    process: Process,
+}
+
+impl Controllers {
+    /// Starts them, or says why they cannot be had.
+    ///
+    /// They look for new kinds every 30 s: start them after the definitions.
+    pub fn start(server: &Server) -> Option<Self> {
+        if !ready(&[Program::ControllerManager]) {
+            return None;
+        }
+        let mut command = Command::new(Program::ControllerManager.path().unwrap());
+        command
+            .arg(format!(
+                "--kubeconfig={}",
+                server.kubeconfig("admin").display()
+            ))
+            .arg("--controllers=garbage-collector-controller,namespace-controller")
+            .args(["--leader-elect=false", "--secure-port=0"]);
+        let process = Process::start("kube-controller-manager", server.folder(), &mut command);
+        Some(Self { process })
+    }
+
+    /// Their process.
+    pub const fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}

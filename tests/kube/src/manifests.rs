@@ -1,0 +1,92 @@
+//! Manifests of others, applied to the API server of a test.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+/// The documents of every YAML file of a folder, or of one file.
+///
+/// # Panics
+///
+/// When one cannot be read.
+#[must_use]
+pub fn read(path: &Path) -> Vec<Value> {
+    let mut files: Vec<PathBuf> = if path.is_dir() {
+        let entries = fs::read_dir(path).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
+        entries.map(|entry| entry.unwrap().path()).collect()
+    } else {
+        vec![path.to_owned()]
+    };
+    files.retain(|file| file.extension().is_some_and(|end| end == "yaml"));
+    files.sort();
+    files.iter().flat_map(|file| documents(file)).collect()
+}
+
+/// Adds labels to a manifest.
+pub fn label(manifest: &mut Value, labels: &[(&str, &str)]) {
+    for (key, value) in labels {
+        manifest["metadata"]["labels"][key] = json!(value);
+    }
+}
+
+/// Applies manifests of objects without a namespace, whatever they are.
+///
+/// # Panics
+///
+/// When the server refuses one.
+pub async fn apply(client: &Client, manifests: &[Value]) {
+    for manifest in manifests {
+        let object: DynamicObject = serde_json::from_value(manifest.clone()).unwrap();
+        let types = object.types.clone().unwrap();
+        let kind = GroupVersionKind::try_from(&types).unwrap();
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+        let name = object.metadata.name.clone().unwrap();
+        let how = PatchParams::apply("test").force();
+        if let Err(err) = api.patch(&name, &how, &Patch::Apply(&object)).await {
+            panic!("{} {name}: {err}", types.kind);
+        }
+    }
+}
+
+/// Applies definitions and waits until their kinds are served.
+///
+/// # Panics
+///
+/// When one is refused or not served in time.
+pub async fn apply_definitions(client: &Client, manifests: &[Value]) {
+    apply(client, manifests).await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let begun = Instant::now();
+    for manifest in manifests {
+        let name = manifest["metadata"]["name"].as_str().unwrap();
+        while !is_served(&definitions.get(name).await.unwrap()) {
+            assert!(begun.elapsed() < LIMIT, "{name} is not served");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn is_served(definition: &CustomResourceDefinition) -> bool {
+    let conditions = definition.status.iter().flat_map(|s| s.conditions.iter());
+    conditions
+        .flatten()
+        .any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
+fn documents(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap_or_else(|err| panic!("{}: {err}", file.display()));
+    let all: Vec<Value> = serde_saphyr::from_multiple(&text)
+        .unwrap_or_else(|err| panic!("{}: {err}", file.display()));
+    all.into_iter().filter(Value::is_object).collect()
+}
+
+const LIMIT: Duration = Duration::from_secs(30);
