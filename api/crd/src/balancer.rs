@@ -1,15 +1,21 @@
 //! LoadBalancer: how the API of one cluster is reached.
 
-use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16, time::Duration};
+mod status;
+mod vip;
 
-use kedge_core::vip::{AdvertInterval, OutOfRange, Vrid};
+use std::{collections::BTreeMap, num::NonZeroU16};
+
+use kedge_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    status::{GatewayStatus, LoadBalancerStatus, Refill, Target, TargetState, VipStatus},
+    vip::{AdvertSeconds, Health, PoolRef, Vip, VipCheck, VipProtocol},
+};
 use crate::{
-    condition::Condition,
     endpoint::Endpoint,
-    host::AddressKind,
+    host::{AddressKind, Family, HostRef},
     meta::{GROUP, GatewayRef, Object, Resource, VERSION},
     selector::LabelSelector,
 };
@@ -34,13 +40,39 @@ pub type LoadBalancer = Object<LoadBalancerSpec, LoadBalancerStatus>;
 /// they must survive a move, which status does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["clusterName"], "x-kubernetes-validations" = [{
+    "rule": "self.clusterName == oldSelf.clusterName",
+    "message": "clusterName is immutable",
+}, {
+    "rule": "!has(oldSelf.endpoint) || !has(oldSelf.endpoint.host) || oldSelf.endpoint.host == '' || !has(oldSelf.endpoint.port) || oldSelf.endpoint.port == 0 || (has(self.endpointPolicy) && self.endpointPolicy == 'FollowTarget') || (has(self.endpoint) && self.endpoint == oldSelf.endpoint)",
+    "message": "endpoint is immutable once it is set, unless endpointPolicy is FollowTarget",
+}, {
+    "rule": "!has(oldSelf.mode) || !has(oldSelf.endpoint) || (has(self.mode) && self.mode == oldSelf.mode)",
+    "message": "mode is immutable once an endpoint is set",
+}, {
+    "rule": "!has(self.vip) || !has(self.vip.poolRef) || !has(self.vip.address) || has(self.endpoint) || has(self.vip.vrid)",
+    "message": "set vip.poolRef or vip.address, not both",
+}, {
+    "rule": "has(self.gatewayRef) || ((!has(self.mode) || self.mode != 'Tunnel') && (!has(self.managementAccess) || self.managementAccess != 'Gateway'))",
+    "message": "gatewayRef is required for mode Tunnel and for managementAccess Gateway",
+}, {
+    "rule": "!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q.name == p.name))",
+    "message": "ports must be unique by name",
+}, {
+    "rule": "!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q.port == p.port))",
+    "message": "ports must be unique by port",
+}]))]
 pub struct LoadBalancerSpec {
     /// The cluster, in the same namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 63))]
     pub cluster_name: String,
     /// The endpoint: a user's wish, otherwise written once by the manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
+    /// Whether a set endpoint may change; `Keep` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_policy: Option<EndpointPolicy>,
     /// How the endpoint is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
@@ -50,8 +82,12 @@ pub struct LoadBalancerSpec {
     /// Which objects are targets; the cluster's control-plane machines when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
+    /// Ports a distribution needs beside those listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
     /// The ports; 6443 when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
     pub ports: Vec<Port>,
     /// The VIP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,9 +98,18 @@ pub struct LoadBalancerSpec {
     /// The reserved host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_address: Option<ReservedHost>,
+    /// The names of the endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<EndpointDns>,
+    /// How a target leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
     /// How the management side reaches the API; `Endpoint` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management_access: Option<ManagementAccess>,
+    /// A load balancer of somebody else that does the work, in the same namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infrastructure_ref: Option<HostRef>,
     /// The gateway's port of each port by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub listeners: BTreeMap<String, NonZeroU16>,
@@ -97,6 +142,63 @@ impl Mode {
             Self::HostAddress => "HostAddress",
         }
     }
+}
+
+/// Whether a set endpoint may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum EndpointPolicy {
+    /// It never does.
+    #[default]
+    Keep,
+    /// It follows the target; whoever dials the old one has to be told.
+    FollowTarget,
+}
+
+/// Ports a distribution needs beside those listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// RKE2: 9345, where nodes join.
+    Rke2,
+}
+
+/// The names of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndpointDns {
+    /// The name clients use instead of the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub hostname: Option<String>,
+    /// How long its record may be remembered; `60s` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub ttl: Option<Span>,
+}
+
+/// How a target leaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Drain {
+    /// How long the deletion of its Machine waits at most; `60s` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub timeout: Option<Span>,
+    /// Where in the deletion it waits; `PreDrain` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<DrainHook>,
+}
+
+/// Where in the deletion of a Machine its traffic is taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DrainHook {
+    /// Before its node is drained.
+    #[default]
+    PreDrain,
+    /// Before its infrastructure goes.
+    PreTerminate,
+    /// The deletion does not wait.
+    None,
 }
 
 /// A kind of target.
@@ -136,6 +238,7 @@ impl TargetKindName {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Port {
     /// Its name.
+    #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The port at the endpoint.
     pub port: NonZeroU16,
@@ -144,120 +247,20 @@ pub struct Port {
     pub target_port: Option<NonZeroU16>,
 }
 
-/// The VIP of a LoadBalancer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Vip {
-    /// The pool it is taken from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool_ref: Option<PoolRef>,
-    /// The address: a user's, otherwise chosen once from the pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<IpAddr>,
-    /// The interface on the hosts; chosen by on-link prefix when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interface: Option<String>,
-    /// The virtual router identifier: a user's, otherwise chosen once, unique in the pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vrid: Option<Vrid>,
-    /// The advertisement interval in steps of 0.01; 0.1 when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub advert_interval_seconds: Option<AdvertSeconds>,
-    /// What decides whether a host is fit; `auto` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub health: Option<Health>,
-    /// The place of each host in the order of priorities.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub slots: BTreeMap<String, u8>,
-}
-
-/// An advertisement interval as a number of seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "f64", into = "f64")]
-pub struct AdvertSeconds(AdvertInterval);
-
-impl AdvertSeconds {
-    /// The interval.
-    #[must_use]
-    pub const fn interval(self) -> AdvertInterval {
-        self.0
-    }
-}
-
-impl From<AdvertInterval> for AdvertSeconds {
-    fn from(interval: AdvertInterval) -> Self {
-        Self(interval)
-    }
-}
-
-impl TryFrom<f64> for AdvertSeconds {
-    type Error = OutOfRange;
-
-    fn try_from(seconds: f64) -> Result<Self, OutOfRange> {
-        // A tenth of a second has no exact binary form: round to the microsecond first.
-        let duration = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        let micros = (duration.as_nanos() + 500) / 1000;
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-        AdvertInterval::try_from(Duration::from_micros(micros)).map(Self)
-    }
-}
-
-impl From<AdvertSeconds> for f64 {
-    fn from(seconds: AdvertSeconds) -> Self {
-        Self::from(seconds.0.centis()) / 100.0
-    }
-}
-
-impl JsonSchema for AdvertSeconds {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AdvertSeconds".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "number", "minimum": 0.01, "maximum": 40.95, "multipleOf": 0.01
-        })
-    }
-}
-
-/// What decides whether a host is fit for a VIP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Health {
-    /// The API server on the host.
-    #[default]
-    Auto,
-    /// Nothing.
-    None,
-}
-
-/// A pool of addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PoolRef {
-    /// The API group; `kedge.dev` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_group: Option<String>,
-    /// The kind; `VIPPool` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// The name, in the same namespace.
-    pub name: String,
-}
-
 /// Which host's address becomes the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReservedHost {
     /// The types of address that will do; InternalIP, then ExternalIP, when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5))]
     pub types: Vec<AddressKind>,
+    /// The family the address must be of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// The interface the address must be on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
     pub interface: Option<String>,
     /// The EdgeHost: a user's wish, otherwise chosen once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -274,132 +277,10 @@ pub enum ManagementAccess {
     Gateway,
 }
 
-/// What is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LoadBalancerStatus {
-    /// The published endpoint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub endpoint: Option<Endpoint>,
-    /// The kind of the targets.
-    #[serde(default)]
-    pub target_kind: String,
-    /// How targets are selected.
-    #[serde(default)]
-    pub target_selector: String,
-    /// The targets, by name.
-    #[serde(default)]
-    pub targets: Vec<Target>,
-    /// Those that take traffic.
-    #[serde(default)]
-    pub active_targets: Vec<String>,
-    /// The VIP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vip: Option<VipStatus>,
-    /// The gateway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gateway: Option<GatewayStatus>,
-    /// How often somebody undid the fill of the endpoint lately.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refill: Option<Refill>,
-    /// Exists, EndpointPublished, IsReachable, MatchesConfig, ControlPlaneUnblocked,
-    /// DataplaneProgrammed, Paused, Ready.
-    #[serde(default)]
-    pub conditions: Vec<Condition>,
-}
-
-/// A filled endpoint that was blanked and filled again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Refill {
-    /// How often since it was last quiet.
-    pub count: u32,
-    /// When last, RFC 3339.
-    pub at: String,
-    /// Who blanked it, by field manager.
-    #[serde(default)]
-    pub by: String,
-}
-
-/// One target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Target {
-    /// The Machine or EdgeHost.
-    pub name: String,
-    /// The EdgeHost behind it, empty while none is known.
-    #[serde(default)]
-    pub host: String,
-    /// Its address in the overlay, or on its LAN.
-    #[serde(default)]
-    pub address: String,
-    /// How far it is.
-    pub state: TargetState,
-}
-
-/// How far a target is, in the words of the LoadBalancer proposal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum TargetState {
-    /// Known, not serving yet.
-    #[default]
-    Adding,
-    /// Serving.
-    Active,
-    /// Taken out by annotation.
-    Disabled,
-    /// Being deleted.
-    Removing,
-}
-
-/// The VIP in force.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct VipStatus {
-    /// Its address.
-    pub address: String,
-    /// The prefix length of its LAN, where the pool tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<u8>,
-    /// The host that holds it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub holder: String,
-}
-
-/// The gateway in force.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct GatewayStatus {
-    /// Its address.
-    pub address: String,
-    /// Its ports, by name.
-    #[serde(default)]
-    pub ports: BTreeMap<String, u16>,
-}
-
 impl Resource for LoadBalancerSpec {
     const GROUP: &'static str = GROUP;
     const VERSION: &'static str = VERSION;
     const KIND: &'static str = "LoadBalancer";
     const NAMESPACED: bool = true;
     type Status = LoadBalancerStatus;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_read_as_seconds_in_steps_of_ten_milliseconds() {
-        let read = |text: &str| serde_json::from_str::<AdvertSeconds>(text).ok();
-        assert_eq!(read("0.1").unwrap().interval(), AdvertInterval::DEFAULT);
-        assert_eq!(read("40.95").unwrap().interval().centis(), 4095);
-        assert_eq!(
-            serde_json::to_string(&read("0.07").unwrap()).unwrap(),
-            "0.07"
-        );
-        for bad in ["0", "-1", "0.005", "41", "1e300", "0.105"] {
-            assert_eq!(read(bad), None, "{bad}");
-        }
-    }
 }

@@ -53,16 +53,20 @@ impl From<bool> for Status {
 pub struct Condition {
     /// The aspect, such as `EndpointPublished`.
     #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 316))]
     pub kind: String,
     /// Whether it holds.
     pub status: Status,
     /// A CamelCase word from a fixed list.
+    #[schemars(length(min = 1, max = 1024))]
     pub reason: String,
     /// A sentence.
     #[serde(default)]
+    #[schemars(length(max = 32_768))]
     pub message: String,
     /// When `status` last changed, RFC 3339.
     #[serde(default)]
+    #[schemars(length(max = 64), extend("format" = "date-time"))]
     pub last_transition_time: String,
     /// The generation of the spec this was observed at.
     #[serde(default, skip_serializing_if = "Option::is_none")]

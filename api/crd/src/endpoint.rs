@@ -16,9 +16,11 @@ use crate::meta::Object;
 pub struct Endpoint {
     /// An address or a name; empty is blank.
     #[serde(default)]
+    #[schemars(length(max = 512))]
     pub host: String,
     /// The port; 0 is blank.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 65535))]
     pub port: i32,
 }
 

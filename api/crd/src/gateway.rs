@@ -1,9 +1,9 @@
 //! EdgeGateway: the tunnel hub of the load-balancer side, a group of instances.
 
-use std::{net::IpAddr, num::NonZeroU16};
+use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
-use kedge_core::vip::OutOfRange;
+use kedge_core::{Span, vip::OutOfRange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,9 @@ pub struct EdgeGatewaySpec {
     /// The tunnel.
     #[serde(default)]
     pub tunnel: GatewayTunnel,
+    /// The proxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envoy: Option<EnvoyFleet>,
     /// Where clients reach the listeners.
     #[serde(default)]
     pub service: GatewayService,
@@ -47,6 +50,10 @@ pub struct EdgeGatewaySpec {
     pub ports: GatewayPorts,
     /// The enrolled instances, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub instances: Vec<Instance>,
 }
 
@@ -54,12 +61,23 @@ pub struct EdgeGatewaySpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewayTunnel {
+    /// The WireGuard ports an instance listens on; the ports of its endpoints when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub listen_ports: Vec<NonZeroU16>,
     /// Where hosts reach the instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub public_endpoints: Vec<PublicEndpoint>,
     /// The overlay's prefixes; `fd6b:6564:6765::/48` and `198.18.0.0/16` when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(
+        with = "Vec<String>",
+        length(max = 64),
+        inner(length(max = 49)),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
+        }])
+    )]
     pub cidrs: Vec<IpNet>,
     /// The device's MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,6 +85,50 @@ pub struct GatewayTunnel {
     /// Seconds between keepalives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keepalive_seconds: Option<u16>,
+    /// What moves the packets; `Userspace` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<TunnelMode>,
+}
+
+/// What moves a tunnel's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TunnelMode {
+    /// Kedge itself.
+    #[default]
+    Userspace,
+    /// The kernel's WireGuard.
+    Kernel,
+}
+
+/// The proxies of a gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EnvoyFleet {
+    /// How many; one for each instance when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 64))]
+    pub replicas: Option<u16>,
+    /// What each may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Resources>,
+    /// How long connections may go on when a proxy leaves; `60s` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub drain: Option<Span>,
+}
+
+/// What a container asks for and may use, in the quantities of Kubernetes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Resources {
+    /// What it asks for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub requests: BTreeMap<String, String>,
+    /// What it may use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub limits: BTreeMap<String, String>,
 }
 
 impl GatewayTunnel {
@@ -154,9 +216,31 @@ pub struct PublicEndpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewayService {
+    /// The Service made for the listeners; none when left out.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ServiceKind>,
+    /// Its load balancer class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub class: Option<String>,
+    /// Its annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub annotations: BTreeMap<String, String>,
     /// The addresses; the host of the first public endpoint when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
+}
+
+/// The type of a gateway's Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ServiceKind {
+    /// An address from the cluster's provider.
+    LoadBalancer,
+    /// A port of every node.
+    NodePort,
+    /// An address inside the cluster.
+    ClusterIP,
 }
 
 /// The ports of the listeners.
@@ -171,6 +255,9 @@ pub struct GatewayPorts {
 /// A range of ports, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self.from <= self.to", "message": "from must not be above to",
+}]))]
 pub struct PortRange {
     /// The first.
     pub from: NonZeroU16,
@@ -183,6 +270,7 @@ pub struct PortRange {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Instance {
     /// Its name.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// The identity it enrolled with.
     #[serde(default)]
@@ -192,7 +280,14 @@ pub struct Instance {
     pub public_keys: Vec<String>,
     /// Its overlay addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(
+        with = "Vec<String>",
+        length(max = 64),
+        inner(length(max = 49)),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
+        }])
+    )]
     pub addresses: Vec<IpNet>,
     /// The desired state handed to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -205,9 +300,27 @@ pub struct Instance {
 pub struct EdgeGatewayStatus {
     /// The instances, by name.
     #[serde(default)]
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub instances: Vec<InstanceStatus>,
-    /// Programmed, KeysReady, Ready.
+    /// The hosts that any instance hears.
     #[serde(default)]
+    pub peers: u32,
+    /// The version of the proxies' configuration that is handed out.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub xds_version: String,
+    /// The proxies, by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub envoys: Vec<EnvoyStatus>,
+    /// How many proxies run the version that is handed out.
+    #[serde(default)]
+    pub envoys_ready: u32,
+    /// Programmed, XDSConnected, KeysReady, Paused, Ready.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
     pub conditions: Vec<Condition>,
 }
 
@@ -231,7 +344,49 @@ pub struct InstanceStatus {
     pub config_generation: u64,
     /// The hosts it hears, by name.
     #[serde(default)]
+    #[schemars(length(max = 16_384))]
     pub peers_alive: Vec<String>,
+    /// Its WireGuard keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub public_keys: Vec<InstanceKey>,
+    /// Where hosts reach it, `host:port`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub endpoints: Vec<String>,
+    /// What moves its packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_plane: Option<TunnelMode>,
+}
+
+/// A WireGuard key of an instance, and when it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceKey {
+    /// The public key, base64.
+    #[schemars(length(max = 44))]
+    pub key: String,
+    /// From when on, RFC 3339.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub not_before: String,
+    /// Until when, RFC 3339.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub not_after: String,
+}
+
+/// What one proxy runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvoyStatus {
+    /// Its node id.
+    #[schemars(length(max = 253))]
+    pub id: String,
+    /// The version it acknowledged.
+    #[serde(default)]
+    pub acked_version: String,
+    /// How many versions it refused since then.
+    #[serde(default)]
+    pub nacks: u32,
 }
 
 impl Resource for EdgeGatewaySpec {

@@ -17,9 +17,20 @@ pub type EdgeHost = Object<EdgeHostSpec, EdgeHostStatus>;
 /// `tunnel.gatewayRef`, which are an admin's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(oldSelf.tenant) || (has(self.tenant) && self.tenant == oldSelf.tenant)",
+    "message": "tenant is immutable",
+}, {
+    "rule": "!has(oldSelf.hostRef) || (has(self.hostRef) && self.hostRef == oldSelf.hostRef)",
+    "message": "hostRef is bound once and immutable",
+}, {
+    "rule": "!has(oldSelf.identity) || !has(oldSelf.identity.uid) || (has(self.identity) && has(self.identity.uid) && self.identity.uid == oldSelf.identity.uid)",
+    "message": "identity.uid is immutable; delete the EdgeHost to void the identity",
+}]))]
 pub struct EdgeHostSpec {
     /// The tenant.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
     pub tenant: String,
     /// The identity the host enrolled with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,9 +44,15 @@ pub struct EdgeHostSpec {
     /// Whether the host is served at all; `Active` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
+    /// Whether the host may speak for its cluster's Services and Ingresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exposures: Option<bool>,
     /// Wishes for its virtual routers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrrp: Option<HostVrrp>,
+    /// Whether work is done on the host: it gives its VIPs away and takes no traffic.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub maintenance: bool,
     /// The desired state handed to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigMark>,
@@ -55,6 +72,7 @@ impl EdgeHostSpec {
 pub struct Identity {
     /// A UUID made at enrolment; it stands in the certificate's SAN.
     #[serde(default)]
+    #[schemars(length(max = 64))]
     pub uid: String,
     /// The Ed25519 public key, PEM.
     #[serde(default)]
@@ -87,6 +105,14 @@ pub struct Identity {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde calls it with a reference"
 )]
+pub(crate) fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
 fn is_zero(value: &u32) -> bool {
     *value == 0
 }
@@ -98,10 +124,13 @@ fn is_zero(value: &u32) -> bool {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostRef {
     /// The object's API group.
+    #[schemars(length(max = 253))]
     pub api_group: String,
     /// Its kind.
+    #[schemars(length(min = 1, max = 63))]
     pub kind: String,
     /// Its name.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 
@@ -111,14 +140,37 @@ pub struct HostRef {
 pub struct HostTunnel {
     /// WireGuard public keys, base64; the first is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), inner(length(max = 44)))]
     pub public_keys: Vec<String>,
     /// The host's overlay addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<String>")]
+    #[schemars(
+        with = "Vec<String>",
+        length(max = 64),
+        inner(length(max = 49)),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
+        }])
+    )]
     pub addresses: Vec<IpNet>,
     /// The gateway it connects to; the tenant's when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_ref: Option<GatewayRef>,
+    /// Prefixes of the site it may speak for in the tunnel, besides its own addresses.
+    #[serde(
+        default,
+        rename = "allowedCIDRs",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(
+        with = "Vec<String>",
+        length(max = 64),
+        inner(length(max = 49)),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
+        }])
+    )]
+    pub allowed_cidrs: Vec<IpNet>,
 }
 
 impl HostTunnel {
@@ -180,6 +232,9 @@ pub struct EdgeHostStatus {
     /// The Machine it is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub machine_ref: String,
+    /// The node of its workload cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<HostNode>,
     /// The agent.
     #[serde(default)]
     pub agent: AgentInfo,
@@ -189,9 +244,34 @@ pub struct EdgeHostStatus {
     /// Its VIPs.
     #[serde(default)]
     pub vips: Vec<HostVip>,
-    /// Enrolled, AddressesReported, ConfigApplied, TunnelReady, VIPHealthy, AgentAlive, Ready.
+    /// Enrolled, IdentityUnique, CertificateValid, AddressesReported, ConfigApplied, TunnelReady,
+    /// VIPHealthy, AgentAlive, Paused, Ready.
     #[serde(default)]
+    #[schemars(length(max = 32))]
     pub conditions: Vec<Condition>,
+}
+
+/// The node a host became.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostNode {
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// Whether its cluster says it is ready.
+    #[serde(default)]
+    pub ready: bool,
+}
+
+/// A family of addresses.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum Family {
+    /// IPv4.
+    IPv4,
+    /// IPv6.
+    IPv6,
 }
 
 /// Cluster API's address types.
@@ -235,6 +315,9 @@ pub struct HostAddress {
     /// The interface that carries it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// Its family; absent for names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// Whether it is the one to use.
     #[serde(default)]
     pub primary: bool,

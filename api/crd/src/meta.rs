@@ -147,9 +147,11 @@ pub struct OwnerReference {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewayRef {
     /// The EdgeGateway's name.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Its namespace; `kedge-system` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     condition::Condition,
+    host::is_false,
     meta::{GROUP, GatewayRef, Object, Resource, VERSION},
 };
 
@@ -17,9 +18,14 @@ pub type Tenant = Object<TenantSpec, TenantStatus>;
 /// What a tenant may do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "(has(self.__namespace__) ? self.__namespace__ : '') == (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : '')",
+    "message": "namespace is immutable",
+}]))]
 pub struct TenantSpec {
     /// The namespace of its objects: that of its Clusters. `tenant-<name>` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
     /// The rules of enrolment.
     #[serde(default)]
@@ -27,9 +33,61 @@ pub struct TenantSpec {
     /// The gateway its hosts connect to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_ref: Option<GatewayRef>,
+    /// The names its load balancers get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<TenantDns>,
     /// The pools its LoadBalancers may use; all of its namespace when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     pub allowed_pools: Vec<String>,
+    /// How much it may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TenantLimits>,
+}
+
+/// The names a tenant's load balancers get.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.provider) || self.provider == 'None' || has(self.domain)",
+    "message": "domain is required where a provider makes records",
+}]))]
+pub struct TenantDns {
+    /// The domain below which names are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub domain: Option<String>,
+    /// Who makes the records; `None` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<DnsProvider>,
+}
+
+/// Who makes DNS records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DnsProvider {
+    /// Nobody of ours.
+    #[default]
+    None,
+    /// A controller that reads annotations, such as external-dns.
+    Annotations,
+    /// The manager, by dynamic updates (RFC 2136).
+    #[serde(rename = "RFC2136")]
+    Rfc2136,
+}
+
+/// How much a tenant may have; unbounded where left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TenantLimits {
+    /// Hosts, besides `enrollment.maxHosts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<u32>,
+    /// Load balancers of all three kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_balancers: Option<u32>,
+    /// Ports of gateways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<u32>,
 }
 
 /// The rules of enrolment.
@@ -38,6 +96,7 @@ pub struct TenantSpec {
 pub struct Enrollment {
     /// How long a new token may be used when its maker does not say; 1 hour when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
     pub ttl: Option<Span>,
     /// How many hosts may be enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,9 +104,29 @@ pub struct Enrollment {
     /// Labels every enrolled host gets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub host_labels: BTreeMap<String, String>,
+    /// Whether a host waits for a person; `Auto` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
+    /// Whether the key of an Elemental host is a proof, besides tokens.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_elemental_keys: bool,
     /// Keys that are never enrolled again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 4096),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["keyHash"])
+    )]
     pub denied: Vec<Denied>,
+}
+
+/// Whether a host waits for a person.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Approval {
+    /// It does not.
+    #[default]
+    Auto,
+    /// It does.
+    Manual,
 }
 
 /// A key that is never enrolled again.
@@ -56,6 +135,7 @@ pub struct Enrollment {
 pub struct Denied {
     /// SHA-256 of the public key's DER SubjectPublicKeyInfo (identity keys) or of its 32 bytes
     /// (WireGuard keys), base64url without padding.
+    #[schemars(length(min = 43, max = 43))]
     pub key_hash: String,
     /// Why.
     #[serde(default)]
@@ -78,9 +158,25 @@ pub struct TenantStatus {
     /// LoadBalancers in its namespace.
     #[serde(default)]
     pub load_balancers: u32,
-    /// Ready, WithinLimits.
+    /// What counts against its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TenantUsage>,
+    /// Ready, CredentialsReady, WithinLimits, Paused.
     #[serde(default)]
+    #[schemars(length(max = 32))]
     pub conditions: Vec<Condition>,
+}
+
+/// What counts against a tenant's limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantUsage {
+    /// Load balancers of all three kinds.
+    #[serde(default)]
+    pub load_balancers: u32,
+    /// Ports of gateways.
+    #[serde(default)]
+    pub ports: u32,
 }
 
 impl Resource for TenantSpec {

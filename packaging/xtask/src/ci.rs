@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{arch, docs, run};
+use crate::{arch, crds, docs, run};
 
 /// Every check.
 pub fn all(no_netns: bool) -> anyhow::Result<()> {
@@ -18,6 +18,7 @@ pub fn all(no_netns: bool) -> anyhow::Result<()> {
     ];
     run::step("clippy", &mut run::cargo(&clippy)?)?;
     docs::generate(true)?;
+    crds::generate(true)?;
     tests(no_netns)?;
     let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
     run::step("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;

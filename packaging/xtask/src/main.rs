@@ -1,4 +1,4 @@
-//! Project tasks: `cargo xtask ci | arch | docs | test`.
+//! Project tasks: `cargo xtask ci | arch | crds | docs | test`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -7,6 +7,7 @@
 
 mod arch;
 mod ci;
+mod crds;
 mod docs;
 mod run;
 
@@ -25,13 +26,19 @@ struct Cli {
 enum Task {
     /// Checks the map of crates: names, places, arrows, file sizes
     Arch,
+    /// Writes the CustomResourceDefinitions (or, with --check, fails when they differ)
+    Crds {
+        /// Only compare
+        #[arg(long)]
+        check: bool,
+    },
     /// Writes the generated parts of docs/ (or, with --check, fails when they differ)
     Docs {
         /// Only compare
         #[arg(long)]
         check: bool,
     },
-    /// Runs every check: fmt, clippy, arch, docs, tests, deny
+    /// Runs every check: fmt, clippy, arch, docs, CRDs, tests, deny
     Ci {
         /// Leaves out the steps that need root and network namespaces
         #[arg(long)]
@@ -48,6 +55,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Arch => arch::check(),
+        Task::Crds { check } => crds::generate(check),
         Task::Docs { check } => docs::generate(check),
         Task::Ci { no_netns } => ci::all(no_netns),
         Task::Test { no_netns } => ci::tests(no_netns),

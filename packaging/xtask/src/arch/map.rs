@@ -229,14 +229,18 @@ pub const RESERVED: &[Reserved] = &[
         why: "only kedge-host reads configuration and speaks D-Bus and to systemd",
     },
     Reserved {
-        crates: &["kube", "k8s-openapi", "kube-runtime"],
+        crates: &["kube", "k8s-openapi", "kube-client", "kube-runtime"],
         rooms: &[
             "kedge-manager-controller",
-            "kedge-crd",
             "kedge-agent-daemon",
             "kedge-tests-kube",
         ],
         why: "Kubernetes ends at the manager and the in-cluster watcher",
+    },
+    Reserved {
+        crates: &["kube-cel", "cel"],
+        rooms: &["kedge-crd"],
+        why: "the rules of our kinds are asked in one place, kedge_crd::validate",
     },
     Reserved {
         crates: &["boringtun"],

@@ -1,0 +1,209 @@
+//! TCPLoadBalancer: ports of a tenant's Service, offered at the gateway.
+
+use std::{net::IpAddr, num::NonZeroU16};
+
+use kedge_core::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    condition::Condition,
+    meta::{GROUP, Object, Resource, VERSION},
+    selector::LabelSelector,
+    traffic::{Ingress, Source, Transport},
+};
+
+/// Ports of a tenant's Service, offered at the gateway.
+pub type TcpLoadBalancer = Object<TcpLoadBalancerSpec, TcpLoadBalancerStatus>;
+
+/// What the tenant's cluster asks for; the manager writes it for the agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q.port == p.port && (has(q.protocol) ? q.protocol : 'TCP') == (has(p.protocol) ? p.protocol : 'TCP')))",
+    "message": "ports must be unique by number and protocol",
+}, {
+    "rule": "!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q.name == p.name))",
+    "message": "ports must be unique by name",
+}, {
+    "rule": "!has(oldSelf.source) || (has(self.source) && self.source == oldSelf.source)",
+    "message": "source is immutable",
+}]))]
+pub struct TcpLoadBalancerSpec {
+    /// The object it stands for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// The ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub ports: Vec<TcpPort>,
+    /// What serves them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub endpoints: Vec<Backend>,
+    /// Who may reach it; `External` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exposure: Option<Exposure>,
+    /// Which hosts take traffic; `Cluster` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_traffic_policy: Option<TrafficPolicy>,
+    /// Whether a client stays with a backend; `None` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_affinity: Option<SessionAffinity>,
+    /// Whether backends are told the client's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocol>,
+    /// How backends are checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// How a backend is chosen; `RoundRobin` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<BalancePolicy>,
+}
+
+/// One port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TcpPort {
+    /// Its name.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The port clients ask for.
+    pub port: NonZeroU16,
+    /// The protocol; TCP when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Transport>,
+    /// The gateway's port, chosen once by the manager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listener_port: Option<NonZeroU16>,
+}
+
+/// A set of backends: hosts by label, or addresses of machines without an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.hostSelector) != has(self.addresses)",
+    "message": "set hostSelector or addresses, one of the two",
+}]))]
+pub struct Backend {
+    /// EdgeHosts of the tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_selector: Option<LabelSelector>,
+    /// Addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub addresses: Vec<IpAddr>,
+    /// Their ports, by the name of the load balancer's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub ports: Vec<BackendPort>,
+}
+
+/// Where a backend serves a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BackendPort {
+    /// The name of the load balancer's port.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The backend's port.
+    pub port: NonZeroU16,
+}
+
+/// Who may reach a load balancer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Exposure {
+    /// Whoever reaches the gateway's public addresses.
+    #[default]
+    External,
+    /// The tenant's hosts alone.
+    Internal,
+}
+
+/// Which hosts take traffic, in the words of a Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TrafficPolicy {
+    /// All.
+    #[default]
+    Cluster,
+    /// Those with a ready endpoint.
+    Local,
+}
+
+/// Whether a client stays with a backend, in the words of a Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SessionAffinity {
+    /// No.
+    #[default]
+    None,
+    /// By its address.
+    ClientIP,
+}
+
+/// The version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ProxyProtocol {
+    /// Version 1, text.
+    V1,
+    /// Version 2, binary.
+    V2,
+}
+
+/// How backends are checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HealthCheck {
+    /// Between two checks; `5s` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub interval: Option<Span>,
+    /// For one check; `2s` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub timeout: Option<Span>,
+    /// Failures after which a backend is out; 3 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub fall: Option<u8>,
+    /// Successes after which it is back; 2 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub rise: Option<u8>,
+}
+
+/// How a backend is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BalancePolicy {
+    /// In turn.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest connections.
+    LeastConnections,
+    /// By a hash of the connection that moves few of them when backends change.
+    Maglev,
+}
+
+/// What is offered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TcpLoadBalancerStatus {
+    /// The addresses clients use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub ingress: Vec<Ingress>,
+    /// How many backends take traffic.
+    #[serde(default)]
+    pub active_endpoints: u32,
+    /// Accepted, Programmed, BackendsHealthy, Paused, Ready.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    pub conditions: Vec<Condition>,
+}
+
+impl Resource for TcpLoadBalancerSpec {
+    const GROUP: &'static str = GROUP;
+    const VERSION: &'static str = VERSION;
+    const KIND: &'static str = "TCPLoadBalancer";
+    const NAMESPACED: bool = true;
+    type Status = TcpLoadBalancerStatus;
+}
