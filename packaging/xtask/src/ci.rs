@@ -4,8 +4,19 @@ use std::process::Command;
 
 use crate::{arch, crds, docs, run};
 
+/// The tiers a run goes without.
+#[derive(clap::Args)]
+pub struct LeftOut {
+    /// Leaves out the tests that need root and network namespaces
+    #[arg(long)]
+    no_netns: bool,
+    /// Leaves out the tests against a real API server, whose programs take minutes to build
+    #[arg(long)]
+    no_kube: bool,
+}
+
 /// Every check.
-pub fn all(no_netns: bool) -> anyhow::Result<()> {
+pub fn all(left_out: &LeftOut) -> anyhow::Result<()> {
     run::step("fmt", &mut run::cargo(&["fmt", "--all", "--", "--check"])?)?;
     arch::check()?;
     let clippy = [
@@ -19,16 +30,23 @@ pub fn all(no_netns: bool) -> anyhow::Result<()> {
     run::step("clippy", &mut run::cargo(&clippy)?)?;
     docs::generate(true)?;
     crds::generate(true)?;
-    tests(no_netns)?;
+    tests(left_out)?;
     let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
     run::step("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
     deny()
 }
 
 /// Every test.
-pub fn tests(no_netns: bool) -> anyhow::Result<()> {
+pub fn tests(left_out: &LeftOut) -> anyhow::Result<()> {
     // Unit tests, tables, simulation: everything that needs no privilege.
-    let quick = ["test", "--workspace", "--exclude", "kedge-tests-netns"];
+    let quick = [
+        "test",
+        "--workspace",
+        "--exclude",
+        "kedge-tests-netns",
+        "--exclude",
+        "kedge-tests-kube",
+    ];
     run::step("tests", &mut run::cargo(&quick)?)?;
     // A run of its own: the feature stops the clock of the Noise core for the whole process.
     let clock = [
@@ -40,10 +58,20 @@ pub fn tests(no_netns: bool) -> anyhow::Result<()> {
         "--lib",
     ];
     run::step("tests on a clock that tests set", &mut run::cargo(&clock)?)?;
-    if no_netns {
+    if left_out.no_netns {
         println!("── tests in network namespaces: left out (--no-netns)");
+    } else {
+        netns()?;
+    }
+    if left_out.no_kube {
+        println!("── tests against an API server: left out (--no-kube)");
         return Ok(());
     }
+    kube()
+}
+
+/// Tests in network namespaces.
+fn netns() -> anyhow::Result<()> {
     // One at a time: they measure how long things take.
     let netns = [
         "test",
@@ -54,6 +82,18 @@ pub fn tests(no_netns: bool) -> anyhow::Result<()> {
         "--nocapture",
     ];
     run::step("tests in network namespaces", &mut run::cargo(&netns)?)
+}
+
+/// Tests against a real API server.
+fn kube() -> anyhow::Result<()> {
+    let package = ["--package", "kedge-tests-kube"];
+    // Before the tests, so that none of them is told to wait for a compiler.
+    let mut programs = run::cargo(&["run", "--quiet"])?;
+    programs.args(package).args(["--bin", "kube-programs"]);
+    run::step("programs of an API server", &mut programs)?;
+    let mut tests = run::cargo(&["test"])?;
+    tests.args(package).args(["--", "--nocapture"]);
+    run::step("tests against an API server", &mut tests)
 }
 
 /// Licences, bans and sources of the dependencies. The advisory database is not consulted here:

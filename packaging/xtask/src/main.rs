@@ -40,15 +40,13 @@ enum Task {
     },
     /// Runs every check: fmt, clippy, arch, docs, CRDs, tests, deny
     Ci {
-        /// Leaves out the steps that need root and network namespaces
-        #[arg(long)]
-        no_netns: bool,
+        #[command(flatten)]
+        left_out: ci::LeftOut,
     },
     /// Runs every test there is, and says what it skipped
     Test {
-        /// Leaves out the tests that need root and network namespaces
-        #[arg(long)]
-        no_netns: bool,
+        #[command(flatten)]
+        left_out: ci::LeftOut,
     },
 }
 
@@ -57,8 +55,8 @@ fn main() -> ExitCode {
         Task::Arch => arch::check(),
         Task::Crds { check } => crds::generate(check),
         Task::Docs { check } => docs::generate(check),
-        Task::Ci { no_netns } => ci::all(no_netns),
-        Task::Test { no_netns } => ci::tests(no_netns),
+        Task::Ci { left_out } => ci::all(&left_out),
+        Task::Test { left_out } => ci::tests(&left_out),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,6 +7,7 @@ use std::{
     hash::{Hash, Hasher},
     path::{Path, PathBuf},
     process::Command,
+    sync::{Mutex, PoisonError},
 };
 
 /// A program of the tests.
@@ -83,6 +84,12 @@ impl Program {
         if path.exists() {
             return Ok(path);
         }
+        // One build at a time: each uses every core there is.
+        let _turn = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
+        if path.exists() {
+            return Ok(path);
+        }
+        check_go(&module)?;
         fs::create_dir_all(&folder).map_err(|err| format!("{}: {err}", folder.display()))?;
         // Other test programs may build it at the same time: the last one wins, all are alike.
         let fresh = folder.join(format!("{}.{}", self.file(), std::process::id()));
@@ -92,6 +99,7 @@ impl Program {
             .arg(&fresh)
             .arg(package)
             .env("CGO_ENABLED", "0")
+            .env("GOTOOLCHAIN", "local")
             .current_dir(&module)
             .status()
             .map_err(|err| format!("go: {err}"))?;
@@ -116,14 +124,12 @@ impl Program {
 ///
 /// Why Go does not tell.
 pub fn module_folder(module: &str, name: &str) -> Result<PathBuf, String> {
-    let output = Command::new("go")
-        .args(["list", "-m", "-f", "{{.Dir}}", name])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(module))
-        .output()
-        .map_err(|err| format!("go: {err}"))?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join(module);
+    // Programs may be in the cache where sources are not.
+    go(&module, &["mod", "download", name])?;
+    let said = go(&module, &["list", "-m", "-f", "{{.Dir}}", name])?;
     if said.is_empty() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        return Err(format!("go does not know where {name} lies"));
     }
     Ok(said.into())
 }
@@ -134,20 +140,51 @@ pub fn ready(programs: &[Program]) -> bool {
     let Some(why) = programs.iter().find_map(|program| program.path().err()) else {
         return true;
     };
-    let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
-    let required = required.split(',').any(|tier| tier == "kube");
-    assert!(!required, "{why}");
+    assert!(!is_required(), "{why}");
     eprintln!("skipped: {why}");
     false
 }
 
-/// What the modules of a build stand for: another `go.sum` is another build.
+/// Whether a tier that cannot run is a failure.
+#[must_use]
+pub fn is_required() -> bool {
+    let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
+    required.split(',').any(|tier| tier == "kube")
+}
+
+/// Whether there is a Go that can build a module.
+fn check_go(module: &Path) -> Result<(), String> {
+    let version = go(module, &["env", "GOVERSION"])?;
+    let numbers = version.trim_start_matches("go").split('.');
+    let mut numbers = numbers.map(|number| number.parse().unwrap_or(0));
+    let found: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found < GO {
+        return Err(format!(
+            "Go {}.{} or newer is needed, this is {version}",
+            GO.0, GO.1
+        ));
+    }
+    Ok(())
+}
+
+fn go(module: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("go")
+        .args(arguments)
+        .env("GOTOOLCHAIN", "local")
+        .current_dir(module)
+        .output()
+        .map_err(|err| format!("go: {err}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// What the modules of a build stand for: another `go.sum` or source is another build.
 fn key(module: &Path) -> String {
     let mut hasher = DefaultHasher::new();
-    for file in ["go.mod", "go.sum"] {
-        fs::read(module.join(file))
-            .unwrap_or_default()
-            .hash(&mut hasher);
+    for file in sources(module) {
+        fs::read(file).unwrap_or_default().hash(&mut hasher);
     }
     LINK.hash(&mut hasher);
     let name = module
@@ -157,6 +194,21 @@ fn key(module: &Path) -> String {
     format!("{name}-{:016x}", hasher.finish())
 }
 
+/// A module's own files, in an order of their own.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(sources(&path));
+        } else {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
 fn cache() -> PathBuf {
     let given = std::env::var_os("KEDGE_KUBE_CACHE").map(PathBuf::from);
     given.unwrap_or_else(|| {
@@ -164,6 +216,11 @@ fn cache() -> PathBuf {
         Path::new(&home).join(".cache/kedge-kube")
     })
 }
+
+static BUILDS: Mutex<()> = Mutex::new(());
+
+/// What the modules ask for.
+const GO: (u32, u32) = (1, 26);
 
 /// Without them `/version` says v0.0.0-master, and clients choose features by it.
 const LINK: &str = "-s -w \
