@@ -96,6 +96,21 @@ pub enum TargetState {
     Removed,
 }
 
+impl TargetState {
+    /// The state as it is spelt, also in the annotation on the target.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Adding => "adding",
+            Self::Active => "active",
+            Self::Disabling => "disabling",
+            Self::Disabled => "disabled",
+            Self::Removing => "removing",
+            Self::Removed => "removed",
+        }
+    }
+}
+
 /// The VIP in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
