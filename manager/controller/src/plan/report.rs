@@ -1,10 +1,12 @@
 //! Takes what hosts and gateways reported into their status, on transitions only.
 
+use std::net::IpAddr;
+
 use kedge_control::report::{AddressType, GatewayReport, HostReport};
 use kedge_crd::{
     EdgeHostStatus,
     gateway::InstanceStatus,
-    host::{AddressKind, AgentInfo, HostAddress, HostVip, TunnelInfo},
+    host::{AddressKind, AgentInfo, Family, HostAddress, HostVip, TunnelInfo},
 };
 
 use crate::snapshot::Snapshot;
@@ -52,6 +54,7 @@ fn host_status(last: EdgeHostStatus, report: &HostReport) -> EdgeHostStatus {
         },
         address: clean(&address.address),
         interface: address.interface.as_deref().map(clean),
+        family: family(&address.address),
         primary: address.primary,
         because: clean(&address.because),
     });
@@ -103,7 +106,17 @@ fn instance_status(name: &str, report: &GatewayReport) -> InstanceStatus {
         listen_port: report.listen_port,
         config_generation: report.applied_generation,
         peers_alive,
+        ..InstanceStatus::default()
     }
+}
+
+fn family(address: &str) -> Option<Family> {
+    let address: IpAddr = address.parse().ok()?;
+    Some(if address.is_ipv4() {
+        Family::IPv4
+    } else {
+        Family::IPv6
+    })
 }
 
 /// A text from elsewhere, fit for a terminal, a condition and a log: no control characters, and

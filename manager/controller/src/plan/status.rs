@@ -317,6 +317,7 @@ fn tenants(snapshot: &Snapshot, services: &[Service], wanted: &mut Desired) {
             ),
             namespace,
             hosts,
+            usage: None,
         };
         put::<TenantSpec>(wanted, &Name::new("", name), &status);
     }
