@@ -16,7 +16,10 @@ pub mod endpoint;
 pub mod gate;
 pub mod gateway;
 mod health;
+mod leave;
 pub mod ledger;
+pub mod marks;
+pub mod names;
 pub mod overlay;
 mod provision;
 mod refill;
@@ -36,9 +39,10 @@ use kedge_control::{
     local::FleetEndpoint,
 };
 use kedge_core::Problem;
-use kedge_crd::{Condition, balancer::Mode};
+use kedge_crd::{Condition, Endpoint, balancer::Mode};
 
 use crate::{
+    managers,
     snapshot::Snapshot,
     store::{Name, Write},
 };
@@ -84,6 +88,10 @@ pub struct Service {
     pub targets: Vec<Target>,
     /// The host that holds the VIP.
     pub holder: Option<Name>,
+    /// Whether somebody paused the cluster.
+    pub at_rest: bool,
+    /// Whether the cluster is being deleted.
+    pub is_going: bool,
 }
 
 /// Everything that was decided on the way to a plan.
@@ -114,9 +122,11 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     }
     // The holder of a VIP comes first among a listener's members.
     configure_gateways(&mut next, &services, &mut plan);
+    leave::states(&next, &mut services, &mut wake);
     let mut wanted = Desired::default();
     desired::endpoints(&next, &cases, &decided, &services, &mut wanted);
     provision::statuses(&next, &cases, &decided, &mut wanted);
+    leave::annotations(&next, &services, &mut wanted);
     desired::records(&next, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
@@ -133,36 +143,53 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Decided>, Ledger) {
     let mut ledger = Ledger::new(snapshot, cases);
     let mut served: BTreeMap<Name, Name> = BTreeMap::new();
-    // Those that were decided earlier come first: a new wish waits behind them.
     let mut order: Vec<usize> = (0..cases.len()).collect();
-    let is_new = |index: &usize| {
-        let asked = cases.get(*index).and_then(|case| case.asked.as_ref().ok());
-        asked.is_none_or(|balancer| balancer.kept.endpoint.is_none())
-    };
-    order.sort_by_key(is_new);
+    order.sort_by_key(|index| cases.get(*index).map(|case| rank(snapshot, case)));
     let mut decided: BTreeMap<usize, Decided> = BTreeMap::new();
     for index in order {
         let Some(case) = cases.get_mut(index) else {
             continue;
         };
-        let other = served.get(&case.cluster).cloned();
-        decided.insert(
-            index,
-            endpoint::plan(snapshot, &mut ledger, case, other.as_ref(), wake),
-        );
-        if let Ok(balancer) = &case.asked {
+        if let Ok(balancer) = &mut case.asked {
             let name = || balancer.name.clone();
-            served.entry(case.cluster.clone()).or_insert_with(name);
+            let first = served.entry(case.cluster.clone()).or_insert_with(name);
+            balancer.beside = (*first != balancer.name).then(|| first.clone());
         }
+        decided.insert(index, endpoint::plan(snapshot, &mut ledger, case, wake));
     }
     (decided.into_values().collect(), ledger)
+}
+
+/// Who comes first: whose endpoint the cluster has, who was decided earlier, who is new. A new
+/// wish waits behind the others.
+fn rank(snapshot: &Snapshot, case: &Case) -> u8 {
+    let Ok(balancer) = &case.asked else { return 2 };
+    let kept = balancer.kept.endpoint.as_ref();
+    let fill = case.infra.as_ref().and_then(|infra| {
+        let fill = snapshot.objects.owned(&infra.key, managers::ENDPOINT)?;
+        let endpoint = fill.pointer("/spec/controlPlaneEndpoint")?;
+        serde_json::from_value(endpoint.clone()).ok()
+    });
+    let cluster = snapshot.clusters.get(&case.cluster);
+    let copied = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.clone());
+    let written = case.infra.as_ref().map(|infra| infra.written.clone());
+    let published = [fill, copied, written];
+    let ours = kept.or(balancer.given.endpoint.as_ref());
+    let publishes = |endpoint: &Endpoint| published.iter().flatten().any(|other| other == endpoint);
+    match ours {
+        Some(endpoint) if publishes(endpoint) => 0,
+        _ if kept.is_some() => 1,
+        _ => 2,
+    }
 }
 
 fn services(snapshot: &Snapshot, cases: &[Case], decided: &[Decided]) -> Vec<Service> {
     let index = HostIndex::new(snapshot);
     let asked = cases.iter().zip(decided).filter_map(|(case, decided)| {
         let balancer = case.asked.as_ref().ok()?;
-        let targets = targets::targets(snapshot, &index, balancer);
+        let cluster = snapshot.clusters.get(&case.cluster);
+        let is_going = cluster.is_some_and(|object| object.metadata.deletion_timestamp.is_some());
+        let targets = targets::targets(snapshot, &index, balancer, is_going);
         let mut balancer = balancer.clone();
         if let (Some(Mode::Vip), Some(vip)) = (balancer.spec.mode, balancer.spec.vip.as_mut())
             && vip.address.is_some()
@@ -177,6 +204,8 @@ fn services(snapshot: &Snapshot, cases: &[Case], decided: &[Decided]) -> Vec<Ser
             decided: decided.clone(),
             targets,
             holder: None,
+            at_rest: leave::is_at_rest(decided.plan.because()),
+            is_going,
         })
     });
     asked.collect()

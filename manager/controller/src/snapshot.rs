@@ -1,6 +1,9 @@
 //! What plans look at: every object typed, and who is heard of. A value; plans see nothing else.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use kedge_control::report::{GatewayReport, HostReport};
 use kedge_core::{Code, Problem};
@@ -77,6 +80,8 @@ pub struct Snapshot {
     pub ca_bundle: String,
     /// What stands beside the manager.
     pub environment: Environment,
+    /// What the names of endpoints resolve to; `None` where nobody looks.
+    pub names: Option<BTreeMap<String, BTreeSet<IpAddr>>>,
     /// Who is heard of.
     pub live: Live,
     /// The layers.
@@ -193,6 +198,7 @@ impl Snapshot {
             now: now.to_owned(),
             ca_bundle: ca_bundle.to_owned(),
             environment: Environment::default(),
+            names: None,
             live,
             objects: objects.clone(),
             clusters,

@@ -44,6 +44,8 @@ pub struct Balancer {
     pub spec: LoadBalancerSpec,
     /// What is asked for but cannot change once the endpoint exists.
     pub fixed: Vec<&'static str>,
+    /// The LoadBalancer of the same cluster that fills the endpoint instead of this one.
+    pub beside: Option<Name>,
 }
 
 impl Balancer {
@@ -105,12 +107,18 @@ pub fn cases(snapshot: &Snapshot) -> Vec<Case> {
         let Some(asked) = infra.as_ref().and_then(annotated) else {
             continue;
         };
-        if written_for.contains(cluster) {
+        // An object replaces the annotations, unless they already led to an endpoint: then it
+        // stands beside that.
+        let name = free_name(snapshot, cluster);
+        let led = snapshot.balancers.get(&name).is_some_and(|layers| {
+            let kept = layers.kept.as_ref();
+            kept.is_some_and(|kept| kept.endpoint.is_some() && kept.cluster_name == cluster.name)
+        });
+        if written_for.contains(cluster) && !led {
             continue;
         }
         match asked {
             Ok(mut given) => {
-                let name = free_name(snapshot, cluster);
                 given.cluster_name.clone_from(&cluster.name);
                 known.insert(name.clone());
                 put(balancer(snapshot, &name, Source::Annotations, given));
@@ -197,6 +205,7 @@ fn balancer(snapshot: &Snapshot, name: &Name, source: Source, given: LoadBalance
         kept,
         spec,
         fixed,
+        beside: None,
     }
 }
 

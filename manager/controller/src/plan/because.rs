@@ -33,6 +33,16 @@ pub enum Because {
     Blanked {
         by: String,
     },
+    NameUnresolved {
+        name: String,
+    },
+    SanMissing {
+        name: String,
+        object: ObjectKey,
+    },
+    Beside {
+        other: Name,
+    },
     ClusterMissing {
         cluster: String,
     },
@@ -60,9 +70,6 @@ pub enum Because {
         at: String,
         theirs: Endpoint,
         ours: Option<Endpoint>,
-    },
-    ServedBy {
-        other: Name,
     },
     FromPool {
         pool: String,
@@ -145,6 +152,9 @@ impl Because {
         match self {
             Self::NotAsked => "NotAsked",
             Self::Paused { .. } => "Paused",
+            Self::NameUnresolved { .. } => "WaitingForDNS",
+            Self::SanMissing { .. } => "SANMissing",
+            Self::Beside { .. } => "Beside",
             Self::Deleting { .. } => "Deleting",
             Self::ManagedElsewhere { .. }
             | Self::PoolForbidden { .. }
@@ -161,7 +171,6 @@ impl Because {
             | Self::UsersDisagree { .. }
             | Self::OtherEndpoint { .. }
             | Self::Blanked { .. }
-            | Self::ServedBy { .. }
             | Self::AddressTaken { .. } => "Conflict",
             Self::FromPool { .. }
             | Self::ExplicitVip { .. }
@@ -190,6 +199,7 @@ impl Because {
             Self::NotAsked
             | Self::Paused { .. }
             | Self::Deleting { .. }
+            | Self::Beside { .. }
             | Self::UserSet { .. }
             | Self::FromPool { .. }
             | Self::ExplicitVip { .. }
@@ -201,8 +211,7 @@ impl Because {
             Self::HostWithoutPort { .. }
             | Self::UsersDisagree { .. }
             | Self::OtherEndpoint { .. }
-            | Self::Blanked { .. }
-            | Self::ServedBy { .. } => Some(Code::CapiEndpointConflict),
+            | Self::Blanked { .. } => Some(Code::CapiEndpointConflict),
             Self::AddressTaken { .. } => Some(Code::IpamAddressTaken),
             Self::PoolUnset | Self::PoolMissing { .. } | Self::PoolForeign { .. } => {
                 Some(Code::IpamPoolMissing)
@@ -218,6 +227,8 @@ impl Because {
             | Self::InfraMissing { .. }
             | Self::NotOwned { .. }
             | Self::TopologyStuck { .. }
+            | Self::NameUnresolved { .. }
+            | Self::SanMissing { .. }
             | Self::GatewayUnset
             | Self::GatewayMissing { .. }
             | Self::GatewayNoAddress { .. }
@@ -236,6 +247,18 @@ impl fmt::Display for Because {
                 "nobody asked: no LoadBalancer names the cluster and its infrastructure cluster has no annotation kedge.dev/endpoint-mode",
             ),
             Self::Paused { by } => write!(f, "{by} is paused: nothing is changed"),
+            Self::NameUnresolved { name } => write!(
+                f,
+                "{name} does not resolve yet, and the first host asks for it at once; add its record"
+            ),
+            Self::SanMissing { name, object } => write!(
+                f,
+                "the certificate that {object} asks for does not carry {name}; add it before the \
+                 control plane starts, later it means a rollout"
+            ),
+            Self::Beside { other } => {
+                write!(f, "LoadBalancer {other} fills the cluster's endpoint; this one stands beside it")
+            }
             Self::Deleting { what } => write!(f, "{what} is being deleted: nothing is changed"),
             Self::NotOwned { infra, cluster } => write!(
                 f,
@@ -286,7 +309,6 @@ impl fmt::Display for Because {
                 f,
                 "{at} already has {theirs}; set the LoadBalancer's spec.endpoint to it if Kedge shall serve it"
             ),
-            Self::ServedBy { other } => write!(f, "the LoadBalancer {other} already serves the cluster"),
             Self::FromPool { pool, address } => {
                 write!(f, "{address} was the lowest free address of VIPPool {pool}")
             }

@@ -9,7 +9,7 @@ use kedge_crd::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Case, Decided, EndpointPlan, Service};
+use super::{Case, Decided, EndpointPlan, Service, marks::Marks};
 use crate::{
     managers,
     snapshot::{Snapshot, key},
@@ -18,13 +18,16 @@ use crate::{
 
 /// The layers a plan wants, all of them.
 #[derive(Debug, Default)]
-pub struct Desired(BTreeMap<(ObjectKey, Layer), Value>);
+pub struct Desired {
+    layers: BTreeMap<(ObjectKey, Layer), Value>,
+    marks: BTreeMap<ObjectKey, Marks>,
+}
 
 impl Desired {
     /// Wants these fields of a spec to be owned by `manager`.
     pub fn own(&mut self, key: &ObjectKey, api_version: &str, manager: &str, spec: Value) {
         let content = document(key, api_version, "spec", spec);
-        self.0
+        self.layers
             .insert((key.clone(), Layer::Owned(manager.to_owned())), content);
     }
 
@@ -32,19 +35,24 @@ impl Desired {
     pub fn status<S: Resource>(&mut self, name: &Name, status: Value) {
         let key = key::<S>(name);
         let content = document(&key, &S::api_version(), "status", status);
-        self.0.insert((key, Layer::Status), content);
+        self.layers.insert((key, Layer::Status), content);
     }
 
     /// Wants these fields of the status of an object of somebody else.
     pub fn status_of(&mut self, key: &ObjectKey, api_version: &str, status: Value) {
         let content = document(key, api_version, "status", status);
-        self.0.insert((key.clone(), Layer::Status), content);
+        self.layers.insert((key.clone(), Layer::Status), content);
+    }
+
+    /// The marks wanted on an object.
+    pub fn marks(&mut self, key: &ObjectKey) -> &mut Marks {
+        self.marks.entry(key.clone()).or_default()
     }
 
     /// Wants a layer to stay as it is, unless something else is wanted of it.
     pub fn retain(&mut self, objects: &Objects, key: &ObjectKey, layer: &Layer) {
         if let Some(content) = objects.content(key, layer) {
-            self.0
+            self.layers
                 .entry((key.clone(), layer.clone()))
                 .or_insert_with(|| content.clone());
         }
@@ -53,7 +61,14 @@ impl Desired {
     /// The writes that make it so. What was chosen is written before what is published from it,
     /// status after both, and nothing is removed while a document is unreadable.
     #[must_use]
-    pub fn writes(self, objects: &Objects, incomplete: bool) -> Vec<Write> {
+    pub fn writes(mut self, objects: &Objects, incomplete: bool) -> Vec<Write> {
+        for (key, marks) in std::mem::take(&mut self.marks) {
+            if let Some(content) = marks.content() {
+                // What stays as it is because its cluster is paused is not changed by another.
+                let layer = (key, Layer::Marks);
+                self.layers.entry(layer).or_insert(content);
+            }
+        }
         let mut writes: Vec<Write> = Vec::new();
         if !incomplete {
             for (key, layers) in &objects.by_key {
@@ -65,7 +80,7 @@ impl Desired {
                 let status = layers.status.is_some().then_some(Layer::Status);
                 let marks = layers.marks.is_some().then_some(Layer::Marks);
                 for layer in owned.chain(status).chain(marks) {
-                    if !self.0.contains_key(&(key.clone(), layer.clone())) {
+                    if !self.layers.contains_key(&(key.clone(), layer.clone())) {
                         let key = key.clone();
                         writes.push(Write {
                             key,
@@ -76,7 +91,7 @@ impl Desired {
                 }
             }
         }
-        for ((key, layer), content) in self.0 {
+        for ((key, layer), content) in self.layers {
             if objects.content(&key, &layer) != Some(&content) {
                 let content = Some(content);
                 writes.push(Write {
@@ -205,7 +220,9 @@ fn kept(service: &Service) -> Option<LoadBalancerSpec> {
         .as_ref()
         .and_then(|reserved| reserved.host.clone());
     let endpoint = match &service.decided.plan {
-        EndpointPlan::Set { endpoint, .. } | EndpointPlan::Keep { endpoint, .. } => Some(endpoint),
+        EndpointPlan::Set { endpoint, .. }
+        | EndpointPlan::Keep { endpoint, .. }
+        | EndpointPlan::Beside { endpoint, .. } => Some(endpoint),
         _ => service.balancer.kept.endpoint.as_ref(),
     };
     let decided =
@@ -226,7 +243,7 @@ fn kept(service: &Service) -> Option<LoadBalancerSpec> {
 }
 
 fn fill(snapshot: &Snapshot, case: &Case, plan: &EndpointPlan, wanted: &mut Desired) {
-    if case.asked.is_err() {
+    if case.asked.is_err() || matches!(plan, EndpointPlan::Beside { .. }) {
         return;
     }
     let endpoint = |endpoint: &Endpoint| json!({"controlPlaneEndpoint": endpoint});

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use kedge_crd::{
     Endpoint, LoadBalancerSpec,
-    balancer::{API_PORT, ManagementAccess, Mode, Port, Refill, TargetKindName},
+    balancer::{API_PORT, ManagementAccess, Mode, Port, Preset, Refill, TargetKindName},
 };
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     gate,
     gateway::{self, GatewayUse},
     ledger::Ledger,
+    names,
     refill::{self, Fill},
     reserve,
     wake::Wake,
@@ -47,6 +48,11 @@ pub enum EndpointPlan {
         endpoint: Endpoint,
         because: Because,
     },
+    /// Another LoadBalancer fills the cluster's endpoint; this is one more way in.
+    Beside {
+        endpoint: Endpoint,
+        because: Because,
+    },
     /// It is set.
     Set {
         endpoint: Endpoint,
@@ -61,6 +67,7 @@ impl EndpointPlan {
         match self {
             Self::User { endpoint, .. }
             | Self::Keep { endpoint, .. }
+            | Self::Beside { endpoint, .. }
             | Self::Set { endpoint, .. } => Some(endpoint),
             Self::Ignore { .. } | Self::Rest { .. } | Self::Wait { .. } | Self::Conflict { .. } => {
                 None
@@ -78,6 +85,7 @@ impl EndpointPlan {
             | Self::Conflict { because }
             | Self::User { because, .. }
             | Self::Keep { because, .. }
+            | Self::Beside { because, .. }
             | Self::Set { because, .. } => because,
         }
     }
@@ -97,13 +105,7 @@ pub struct Decided {
 }
 
 /// Decides one case and writes what was chosen into its LoadBalancer's spec.
-pub fn plan(
-    snapshot: &Snapshot,
-    ledger: &mut Ledger,
-    case: &mut Case,
-    served_by: Option<&Name>,
-    wake: &mut Wake,
-) -> Decided {
+pub fn plan(snapshot: &Snapshot, ledger: &mut Ledger, case: &mut Case, wake: &mut Wake) -> Decided {
     let balancer = match &mut case.asked {
         Ok(balancer) => balancer,
         Err(because) => {
@@ -116,13 +118,7 @@ pub fn plan(
             ));
         }
     };
-    let wish = match wish(
-        snapshot,
-        &case.cluster,
-        case.infra.as_ref(),
-        balancer,
-        served_by,
-    ) {
+    let wish = match wish(snapshot, &case.cluster, case.infra.as_ref(), balancer) {
         Ok(wish) => wish,
         Err(plan) => {
             balancer.restrain();
@@ -141,13 +137,25 @@ pub fn plan(
         wish.endpoint.as_ref(),
         blank_port,
     );
+    let name = names::hostname(balancer).map(str::to_owned);
+    let served = served.map(|(mut endpoint, because)| {
+        if let Some(name) = name {
+            endpoint.host = name;
+        }
+        (endpoint, because)
+    });
     let gateway = wants_gateway(balancer).then(|| {
         let gateway = gateway::in_use(snapshot, balancer)?;
         gateway::claim_ports(snapshot, ledger, balancer, &gateway.name, None)?;
         Ok(gateway)
     });
     let missing = served.as_ref().err().cloned();
-    let plan = conclude(balancer, wish, served);
+    let used = gateway.as_ref().and_then(|gateway| gateway.as_ref().ok());
+    let ready = names::check(snapshot, &case.cluster, balancer, used);
+    let plan = match (ready, &balancer.kept.endpoint) {
+        (Err(because), None) if wish.filled_at.is_none() => EndpointPlan::Wait { because },
+        _ => conclude(balancer, wish, served),
+    };
     let mut refill = None;
     let plan = match (plan, &case.infra) {
         (EndpointPlan::Keep { endpoint, because }, Some(infra)) => {
@@ -181,15 +189,24 @@ impl Decided {
 /// The ports of a LoadBalancer; the API server's when none are named.
 #[must_use]
 pub fn ports(spec: &LoadBalancerSpec, blank_port: Option<u16>) -> Vec<Port> {
-    if spec.ports.is_empty() {
+    let mut ports = spec.ports.clone();
+    if ports.is_empty() {
         let port = blank_port.filter(|_| spec.mode != Some(Mode::Tunnel));
-        vec![Port {
-            name: "api".to_owned(),
-            port: port.and_then(NonZeroU16::new).unwrap_or(API),
-            target_port: None,
-        }]
-    } else {
-        spec.ports.clone()
+        let port = port.and_then(NonZeroU16::new).unwrap_or(API);
+        ports.push(one_port("api", port));
+    }
+    let joins = |port: &Port| port.port == RKE2_JOIN || port.name == RKE2_JOIN_NAME;
+    if spec.preset == Some(Preset::Rke2) && !ports.iter().any(joins) {
+        ports.push(one_port(RKE2_JOIN_NAME, RKE2_JOIN));
+    }
+    ports
+}
+
+fn one_port(name: &str, port: NonZeroU16) -> Port {
+    Port {
+        name: name.to_owned(),
+        port,
+        target_port: None,
     }
 }
 
@@ -209,27 +226,30 @@ fn wish(
     cluster_name: &Name,
     infra: Option<&Infra>,
     balancer: &Balancer,
-    served_by: Option<&Name>,
 ) -> Result<Wish, EndpointPlan> {
-    let wait = |because| Err(EndpointPlan::Wait { because });
     let conflict = |because| Err(EndpointPlan::Conflict { because });
     let (cluster, infra) = gate::open(snapshot, cluster_name, infra)?;
-    if let Some(other) = served_by {
-        return conflict(Because::ServedBy {
-            other: other.clone(),
+    if balancer.spec.mode.is_none() {
+        return Err(EndpointPlan::Wait {
+            because: Because::ModeUnset,
         });
     }
-    if balancer.spec.mode.is_none() {
-        return wait(Because::ModeUnset);
+    let valid = |endpoint: &Endpoint| endpoint.is_valid().then(|| endpoint.clone());
+    let in_given = balancer.given.endpoint.as_ref().and_then(valid);
+    if balancer.beside.is_some() {
+        return Ok(Wish {
+            endpoint: in_given.clone(),
+            filled_at: None,
+            set_at: in_given.map(|_| format!("LoadBalancer {}", balancer.name)),
+            in_cluster: None,
+        });
     }
     let at = infra.key.to_string();
     if !infra.written.host.is_empty() && !infra.written.is_valid() {
         let host = infra.written.host.escape_debug().to_string();
         return conflict(Because::HostWithoutPort { at, host });
     }
-    let valid = |endpoint: &Endpoint| endpoint.is_valid().then(|| endpoint.clone());
     let in_infra = valid(&infra.written);
-    let in_given = balancer.given.endpoint.as_ref().and_then(valid);
     let in_cluster = cluster.spec.control_plane_endpoint.as_ref().and_then(valid);
     if let (Some(one), Some(other)) = (&in_infra, &in_given)
         && one != other
@@ -355,6 +375,10 @@ fn conclude(
     }
     let known = balancer.kept.endpoint.as_ref() == Some(&endpoint);
     balancer.spec.endpoint = Some(endpoint.clone());
+    if let Some(other) = balancer.beside.clone() {
+        let because = Because::Beside { other };
+        return EndpointPlan::Beside { endpoint, because };
+    }
     if known {
         EndpointPlan::Keep { endpoint, because }
     } else {
@@ -412,3 +436,6 @@ pub fn is_orphan(balancer: &Balancer) -> bool {
 
 /// The API server's port.
 pub(super) const API: NonZeroU16 = NonZeroU16::MIN.saturating_add(API_PORT - 1);
+/// Where RKE2's nodes join.
+const RKE2_JOIN: NonZeroU16 = NonZeroU16::MIN.saturating_add(9345 - 1);
+const RKE2_JOIN_NAME: &str = "join";

@@ -2,10 +2,7 @@
 
 use jiff::Timestamp;
 use kedge_core::vip::RouterState;
-use kedge_crd::{
-    balancer::{Mode, TargetState},
-    host::HostVip,
-};
+use kedge_crd::{balancer::Mode, host::HostVip};
 
 use super::{
     Service,
@@ -28,23 +25,11 @@ pub fn holder(snapshot: &Snapshot, service: &Service) -> Option<Name> {
     active.max().map(|(_, name)| name.clone())
 }
 
-/// How far a target is.
+/// Whether a target takes traffic.
 #[must_use]
-pub fn state(snapshot: &Snapshot, service: &Service, target: &Target) -> TargetState {
-    if target.removing {
-        return TargetState::Removing;
-    }
-    if target.disabled {
-        return TargetState::Disabled;
-    }
-    let serves = target
-        .serving()
-        .is_some_and(|name| serves(snapshot, service, name));
-    if serves {
-        TargetState::Active
-    } else {
-        TargetState::Adding
-    }
+pub fn is_serving(snapshot: &Snapshot, service: &Service, target: &Target) -> bool {
+    let host = target.serving();
+    host.is_some_and(|name| serves(snapshot, service, name))
 }
 
 /// Whether the host's tunnel carries data, by its own word or a gateway's.

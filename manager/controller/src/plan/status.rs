@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{Decisions, Plan, Service, desired::Desired, health, ledger::Ledger, usable::refusal};
 use crate::{
-    snapshot::{Hearing, Snapshot},
+    snapshot::{Hearing, Snapshot, key},
     store::Name,
 };
 
@@ -36,7 +36,7 @@ pub fn write(
     } = *decisions;
     for service in services {
         let status = balancer::status(snapshot, ledger, service);
-        put::<LoadBalancerSpec>(wanted, &service.balancer.name, &status);
+        put::<LoadBalancerSpec>(snapshot, wanted, &service.balancer.name, &status);
         plan.endpoints.push(fleet::endpoint(service, &status));
     }
     let unasked = cases
@@ -53,8 +53,23 @@ pub fn write(
     pools(snapshot, ledger, wanted);
 }
 
-fn put<S: Resource>(wanted: &mut Desired, name: &Name, status: &impl Serialize) {
-    wanted.status::<S>(name, serde_json::to_value(status).unwrap_or(Value::Null));
+/// Wants a status, whose conditions say at which generation of the spec they were found.
+fn put<S: Resource>(
+    snapshot: &Snapshot,
+    wanted: &mut Desired,
+    name: &Name,
+    status: &impl Serialize,
+) {
+    let mut status = serde_json::to_value(status).unwrap_or(Value::Null);
+    let layers = snapshot.objects.get(&key::<S>(name));
+    let generation = layers.and_then(|layers| layers.server.as_ref()?.generation);
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if let (Some(condition), Some(generation)) = (condition.as_object_mut(), generation) {
+            condition.insert("observedGeneration".to_owned(), Value::from(generation));
+        }
+    }
+    wanted.status::<S>(name, status);
 }
 
 fn hosts(snapshot: &Snapshot, services: &[Service], plan: &mut Plan, wanted: &mut Desired) {
@@ -77,7 +92,7 @@ fn hosts(snapshot: &Snapshot, services: &[Service], plan: &mut Plan, wanted: &mu
         status.conditions = merge(&host.status.conditions, conditions, &snapshot.now);
         plan.host_conditions
             .insert(name.clone(), status.conditions.clone());
-        put::<EdgeHostSpec>(wanted, name, &status);
+        put::<EdgeHostSpec>(snapshot, wanted, name, &status);
     }
 }
 
@@ -249,7 +264,7 @@ fn gateways(snapshot: &Snapshot, plan: &Plan, wanted: &mut Desired) {
         let reason = if ready { "Ready" } else { "NotReady" };
         conditions.push(Condition::new("Ready", ready, reason, ""));
         status.conditions = merge(&gateway.status.conditions, conditions, &snapshot.now);
-        put::<EdgeGatewaySpec>(wanted, name, &status);
+        put::<EdgeGatewaySpec>(snapshot, wanted, name, &status);
     }
 }
 
@@ -317,9 +332,9 @@ fn tenants(snapshot: &Snapshot, services: &[Service], wanted: &mut Desired) {
             ),
             namespace,
             hosts,
-            usage: None,
+            ..TenantStatus::default()
         };
-        put::<TenantSpec>(wanted, &Name::new("", name), &status);
+        put::<TenantSpec>(snapshot, wanted, &Name::new("", name), &status);
     }
 }
 
@@ -357,13 +372,13 @@ fn pools(snapshot: &Snapshot, ledger: &Ledger, wanted: &mut Desired) {
             ip_addresses: counts,
             conditions: merge(&last, conditions, &snapshot.now),
         };
-        put::<VipPoolSpec>(wanted, name, &status);
+        put::<VipPoolSpec>(snapshot, wanted, name, &status);
     }
 }
 
 /// The conditions as they were last written.
 fn last_conditions<S: Resource>(snapshot: &Snapshot, name: &Name) -> Vec<Condition> {
-    let layers = snapshot.objects.get(&crate::snapshot::key::<S>(name));
+    let layers = snapshot.objects.get(&key::<S>(name));
     let status = layers.and_then(|layers| layers.status.as_ref());
     let conditions = status.and_then(|status| status.pointer("/status/conditions"));
     conditions

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use kedge_crd::{
-    LabelSelector, LoadBalancerSpec, ObjectMeta,
-    balancer::{DISABLED_ALIAS, DISABLED_ANNOTATION, Mode},
-    capi::{CLUSTER_NAME_LABEL, CONTROL_PLANE_LABEL},
+    EdgeHostSpec, LabelSelector, ObjectMeta,
+    balancer::{DISABLED_ALIAS, DISABLED_ANNOTATION, Mode, TargetState},
+    capi::{self, CLUSTER_NAME_LABEL, CONTROL_PLANE_LABEL},
     host::HostRef,
     selector::{Operator, Requirement},
 };
 
 use super::{balancer::Balancer, endpoint::targets_edge_hosts};
-use crate::{snapshot::Snapshot, store::Name};
+use crate::{
+    snapshot::{Snapshot, key},
+    store::{Name, ObjectKey},
+};
 
 /// A Machine or EdgeHost that a LoadBalancer selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,17 +25,21 @@ pub struct Target {
     pub host: Option<Name>,
     /// Taken out by annotation.
     pub disabled: bool,
-    /// Being deleted.
-    pub removing: bool,
+    /// Since when its deletion waits for the traffic to go, RFC 3339, if it is being deleted.
+    pub leaving: Option<String>,
+    /// Its object.
+    pub key: ObjectKey,
+    /// Whether its host takes part.
+    pub serves: bool,
+    /// How far it is.
+    pub state: TargetState,
 }
 
 impl Target {
     /// The host that takes part.
     #[must_use]
     pub fn serving(&self) -> Option<&Name> {
-        self.host
-            .as_ref()
-            .filter(|_| !self.disabled && !self.removing)
+        self.host.as_ref().filter(|_| self.serves)
     }
 }
 
@@ -59,21 +66,38 @@ impl HostIndex {
     }
 }
 
-/// The targets of a LoadBalancer, by name.
+/// The targets of a LoadBalancer, by name. Machines that are deleted with their cluster serve to
+/// the last.
 #[must_use]
-pub fn targets(snapshot: &Snapshot, index: &HostIndex, balancer: &Balancer) -> Vec<Target> {
-    let selector = selector(&balancer.spec);
+pub fn targets(
+    snapshot: &Snapshot,
+    index: &HostIndex,
+    balancer: &Balancer,
+    is_going: bool,
+) -> Vec<Target> {
+    let selector = selector(balancer);
     if targets_edge_hosts(&balancer.spec) {
         edge_hosts(snapshot, balancer, &selector)
     } else {
-        machines(snapshot, index, balancer, &selector)
+        machines(snapshot, index, balancer, &selector, is_going)
     }
 }
 
-/// The selector in force: the cluster's control-plane machines when none is set.
+/// The selector in force. When none is set: the cluster's control-plane machines, and for a
+/// LoadBalancer beside another one those that carry its name.
 #[must_use]
-pub fn selector(spec: &LoadBalancerSpec) -> LabelSelector {
+pub fn selector(balancer: &Balancer) -> LabelSelector {
+    let spec = &balancer.spec;
     spec.selector.clone().unwrap_or_else(|| {
+        if balancer.beside.is_some() {
+            return LabelSelector {
+                match_labels: BTreeMap::from([
+                    (CLUSTER_NAME_LABEL.to_owned(), spec.cluster_name.clone()),
+                    (NAME_LABEL.to_owned(), balancer.name.name.clone()),
+                ]),
+                match_expressions: Vec::new(),
+            };
+        }
         let cluster = (CLUSTER_NAME_LABEL.to_owned(), spec.cluster_name.clone());
         let control_plane = Requirement {
             key: CONTROL_PLANE_LABEL.to_owned(),
@@ -96,6 +120,7 @@ fn machines(
     index: &HostIndex,
     balancer: &Balancer,
     selector: &LabelSelector,
+    is_going: bool,
 ) -> Vec<Target> {
     let namespace = &balancer.name.namespace;
     let selected = snapshot.machines.iter().filter(|(name, machine)| {
@@ -120,11 +145,18 @@ fn machines(
                 };
                 index.0.get(&(namespace.clone(), reference)).cloned()
             };
+            let key = ObjectKey::new(capi::GROUP, "Machine", name.clone());
+            let leaving = leaving(snapshot, &key, &machine.metadata);
+            let disabled = is_disabled(&machine.metadata);
             Target {
                 name: name.name.clone(),
                 host: host(),
-                disabled: is_disabled(&machine.metadata),
-                removing: machine.metadata.deletion_timestamp.is_some(),
+                // A cluster that goes as a whole is served to its last machine.
+                serves: !disabled && (leaving.is_none() || is_going),
+                disabled,
+                leaving,
+                key,
+                state: TargetState::default(),
             }
         })
         .collect()
@@ -146,15 +178,36 @@ fn edge_hosts(snapshot: &Snapshot, balancer: &Balancer, selector: &LabelSelector
         here && served && fits
     });
     selected
-        .map(|(name, host)| Target {
-            name: name.name.clone(),
-            host: Some(name.clone()),
-            disabled: is_disabled(&host.metadata),
-            removing: false,
+        .map(|(name, host)| {
+            let disabled = is_disabled(&host.metadata);
+            Target {
+                name: name.name.clone(),
+                host: Some(name.clone()),
+                serves: !disabled,
+                disabled,
+                leaving: None,
+                key: key::<EdgeHostSpec>(name),
+                state: TargetState::default(),
+            }
         })
         .collect()
+}
+
+/// Since when the deletion of a Machine waits for us, as the Machine tells: that outlives a
+/// restart of the manager.
+fn leaving(snapshot: &Snapshot, key: &ObjectKey, meta: &ObjectMeta) -> Option<String> {
+    let deleted = meta.deletion_timestamp.clone()?;
+    let document = snapshot.objects.get(key)?.user.as_ref()?;
+    let since = document
+        .value
+        .pointer("/status/deletion/waitForPreDrainHookStartTime");
+    let since = since.and_then(|since| since.as_str()).map(str::to_owned);
+    Some(since.unwrap_or(deleted))
 }
 
 fn is_disabled(meta: &ObjectMeta) -> bool {
     meta.has_annotation(DISABLED_ANNOTATION) || meta.has_annotation(DISABLED_ALIAS)
 }
+
+/// The label by which targets belong to a LoadBalancer of that name.
+const NAME_LABEL: &str = "loadbalancer.cluster.x-k8s.io/name";

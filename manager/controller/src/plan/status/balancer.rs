@@ -11,8 +11,8 @@ use crate::{
     plan::{
         Because, EndpointPlan, Service,
         endpoint::{is_orphan, targets_edge_hosts},
-        health,
         ledger::Ledger,
+        names,
         targets::selector,
     },
     snapshot::{Hearing, Snapshot},
@@ -37,7 +37,7 @@ pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBa
                 .as_ref()
                 .map(|host| address(snapshot, service, host))
                 .unwrap_or_default(),
-            state: health::state(snapshot, service, target),
+            state: target.state,
         })
         .collect();
     let active = targets
@@ -84,15 +84,20 @@ pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBa
     LoadBalancerStatus {
         endpoint: in_force(service),
         target_kind: kind.to_owned(),
-        target_selector: selector(spec).to_string(),
+        target_selector: selector(&service.balancer).to_string(),
+        target_count: count(&targets),
+        active_count: count(&active_targets),
         targets,
         active_targets,
         vip,
         gateway,
         refill: service.decided.refill.clone(),
         conditions: merge(last, conditions, &snapshot.now),
-        ..LoadBalancerStatus::default()
     }
+}
+
+fn count<T>(items: &[T]) -> u32 {
+    u32::try_from(items.len()).unwrap_or(u32::MAX)
 }
 
 /// The endpoint in force: the plan's, or the one that was published before it stopped.
@@ -138,12 +143,14 @@ fn conditions(
                 format!("{endpoint}: {because}"),
             )
         }
-        EndpointPlan::User { because, .. } => Condition::new(
-            "EndpointPublished",
-            true,
-            because.reason(),
-            because.to_string(),
-        ),
+        EndpointPlan::User { because, .. } | EndpointPlan::Beside { because, .. } => {
+            Condition::new(
+                "EndpointPublished",
+                true,
+                because.reason(),
+                because.to_string(),
+            )
+        }
         EndpointPlan::Rest { because } => {
             let known = service.balancer.kept.endpoint.is_some();
             Condition::new(
@@ -157,27 +164,14 @@ fn conditions(
         | EndpointPlan::Wait { because }
         | EndpointPlan::Conflict { because } => denied("EndpointPublished", because),
     };
-    let unblocked = match in_force(service) {
-        Some(endpoint) => Condition::new(
-            "ControlPlaneUnblocked",
-            true,
-            "EndpointSet",
-            format!("the Cluster has {endpoint}, so its control plane may start"),
-        ),
-        None => Condition::new(
-            "ControlPlaneUnblocked",
-            false,
-            "WaitingForEndpoint",
-            "Cluster API creates no machine before the endpoint is set",
-        ),
-    };
     let mut all = vec![
         exists(service),
         published,
-        unblocked,
-        reachable(service, active),
+        reachable(snapshot, service, active),
         matches_config(snapshot, ledger, service),
     ];
+    all.extend(unblocked(snapshot, service));
+    all.extend(names::condition(snapshot, &service.balancer));
     all.extend(programmed(snapshot, service));
     let first = all
         .iter()
@@ -211,6 +205,31 @@ fn conditions(
     all
 }
 
+/// Whether the control plane may start; only the LoadBalancer that fills the endpoint says so.
+fn unblocked(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
+    const KIND: &str = "ControlPlaneUnblocked";
+    if service.balancer.beside.is_some() {
+        return None;
+    }
+    let cluster = snapshot.clusters.get(&service.cluster);
+    let in_cluster = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.as_ref());
+    let copied = in_cluster.is_some_and(Endpoint::is_valid) || !snapshot.environment.has_core();
+    Some(match in_force(service) {
+        Some(endpoint) if copied => {
+            let text = format!("the Cluster has {endpoint}, so its control plane may start");
+            Condition::new(KIND, true, "EndpointSet", text)
+        }
+        Some(_) => {
+            let text = "Cluster API copies the endpoint once the infrastructure is provisioned";
+            Condition::new(KIND, false, "WaitingForCopy", text)
+        }
+        None => {
+            let text = "Cluster API creates no machine before the endpoint is set";
+            Condition::new(KIND, false, "WaitingForEndpoint", text)
+        }
+    })
+}
+
 /// A published endpoint stays published when what it came from is gone; the reason says so.
 fn published_reason(because: &Because) -> &'static str {
     match because.reason() {
@@ -225,7 +244,14 @@ fn exists(service: &Service) -> Condition {
         (None, EndpointPlan::Set { because, .. } | EndpointPlan::Keep { because, .. }) => {
             Condition::new("Exists", true, "Allocated", because.to_string())
         }
-        (None, EndpointPlan::User { .. }) => Condition::new(
+        (
+            None,
+            EndpointPlan::User { .. }
+            | EndpointPlan::Beside { .. }
+            | EndpointPlan::Wait {
+                because: Because::NameUnresolved { .. } | Because::SanMissing { .. },
+            },
+        ) => Condition::new(
             "Exists",
             true,
             "Allocated",
@@ -238,12 +264,18 @@ fn exists(service: &Service) -> Condition {
     }
 }
 
-fn reachable(service: &Service, active: &[String]) -> Condition {
+fn reachable(snapshot: &Snapshot, service: &Service, active: &[String]) -> Condition {
     let yes = |text: String| Condition::new("IsReachable", true, "Serving", text);
     let no = |text: &str| {
         let text = format!("{text} ({})", kedge_core::Code::LbNoActiveTarget);
         Condition::new("IsReachable", false, "NoActiveTargets", text)
     };
+    if let Some(name) = names::hostname(&service.balancer)
+        && names::resolves(snapshot, name) == Some(false)
+    {
+        let text = format!("{name} does not resolve");
+        return Condition::new("IsReachable", false, "DNSNotResolvable", text);
+    }
     match (service.balancer.spec.mode, &service.holder) {
         (Some(Mode::Vip), Some(holder)) => yes(format!("{} holds the VIP", holder.name)),
         (Some(Mode::Vip), None) => no("no host holds the VIP"),
@@ -280,7 +312,8 @@ fn matches_config(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> Co
     {
         let name = Name::new(&balancer.name.namespace, host);
         let now = address(snapshot, service, &name);
-        if !now.is_empty() && now != endpoint.host {
+        let by_name = names::hostname(balancer).is_some();
+        if !by_name && !now.is_empty() && now != endpoint.host {
             return no(format!(
                 "{host} now reports {now}; clients still use {}",
                 endpoint.host

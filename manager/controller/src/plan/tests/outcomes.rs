@@ -241,26 +241,6 @@ fn values_that_contradict_each_other_are_a_conflict_and_nothing_is_given_away() 
 }
 
 #[test]
-fn a_second_load_balancer_of_one_cluster_waits_behind_the_first() {
-    let mut world = site();
-    world.write(&cluster("c", VIP, ""));
-    let spec = "mode: VIP, vip: {poolRef: {name: edge-lan}}";
-    world.write(&lb("c", spec));
-    world.write(&lb("c", spec).replacen("name: c,", "name: d,", 1));
-    let plan = world.settle();
-    let because: Vec<_> = plan
-        .endpoints
-        .iter()
-        .map(|item| item.because.as_str())
-        .collect();
-    assert_eq!(because.len(), 2);
-    assert_eq!(
-        because[1],
-        format!("the LoadBalancer {NS}/c already serves the cluster")
-    );
-}
-
-#[test]
 fn a_paused_cluster_is_left_alone_and_keeps_what_it_has() {
     for pause in ["Cluster", "annotation", "infra"] {
         let mut world = site();

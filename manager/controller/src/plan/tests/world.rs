@@ -1,6 +1,9 @@
 //! A small world for plans: the demo's files, hosts that enrol and report.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use kedge_control::report::{
     AddressType, GatewayReport, HostReport, ReportedAddress, ReportedPeer, ReportedTunnel,
@@ -24,6 +27,7 @@ pub struct World {
     pub live: Live,
     pub now: String,
     pub environment: Environment,
+    pub names: Option<BTreeMap<String, BTreeSet<IpAddr>>>,
 }
 
 /// The site, its gateway and its pool, without clusters.
@@ -54,6 +58,7 @@ pub fn world(texts: &[&str]) -> World {
         live: Live::default(),
         now: "2026-01-01T00:00:00Z".to_owned(),
         environment: Environment::Directory,
+        names: None,
     };
     for text in texts {
         world.write(text);
@@ -177,7 +182,11 @@ impl World {
 
     pub fn snapshot(&self) -> Snapshot {
         let live = self.live.clone();
-        Snapshot::observe(&self.objects, live, "CA", &self.now).within(self.environment.clone())
+        Snapshot {
+            names: self.names.clone(),
+            ..Snapshot::observe(&self.objects, live, "CA", &self.now)
+                .within(self.environment.clone())
+        }
     }
 
     /// From here on the world is a Kubernetes API with Cluster API's core.
