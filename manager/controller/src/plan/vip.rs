@@ -61,6 +61,9 @@ pub fn choose(
         let pool = pool_name.clone().unwrap_or_default();
         vip.vrid = ledger.next_vrid(&name, &balancer.spec, address);
         if vip.vrid.is_none() {
+            // An address is recorded together with its identifier, or not at all.
+            vip.address = explicit;
+            balancer.spec.vip = Some(vip);
             return Err(Because::VridsExhausted { pool });
         }
         balancer.spec.vip = Some(vip);
