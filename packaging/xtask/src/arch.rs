@@ -165,5 +165,9 @@ mod tests {
             .find(|room| room.name == "kedge-manager-controller");
         assert!(manager.is_some_and(|room| forbidden(room, "rtnetlink").is_some()));
         assert!(manager.is_some_and(|room| forbidden(room, "kube").is_none()));
+        let kinds = map::ROOMS.iter().find(|room| room.name == "kedge-crd");
+        assert!(kinds.is_some_and(|room| forbidden(room, "kube").is_some()));
+        assert!(kinds.is_some_and(|room| forbidden(room, "kube-cel").is_none()));
+        assert!(manager.is_some_and(|room| forbidden(room, "kube-cel").is_some()));
     }
 }
