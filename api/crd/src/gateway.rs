@@ -320,7 +320,10 @@ pub struct EdgeGatewayStatus {
     pub envoys_ready: u32,
     /// Programmed, XDSConnected, KeysReady, Paused, Ready.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 

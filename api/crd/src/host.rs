@@ -247,7 +247,10 @@ pub struct EdgeHostStatus {
     /// Enrolled, IdentityUnique, CertificateValid, AddressesReported, ConfigApplied, TunnelReady,
     /// VIPHealthy, AgentAlive, Paused, Ready.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 

@@ -144,7 +144,10 @@ pub struct HttpLoadBalancerStatus {
     pub hostnames: Vec<HostnameStatus>,
     /// Accepted, Programmed, DNSReady, CertificateReady, Paused, Ready.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 

@@ -111,7 +111,10 @@ pub struct VipPoolStatus {
     pub ip_addresses: AddressCounts,
     /// Ready, Exhausted, Paused.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 

@@ -196,7 +196,10 @@ pub struct TcpLoadBalancerStatus {
     pub active_endpoints: u32,
     /// Accepted, Programmed, BackendsHealthy, Paused, Ready.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 

@@ -163,7 +163,10 @@ pub struct TenantStatus {
     pub usage: Option<TenantUsage>,
     /// Ready, CredentialsReady, WithinLimits, Paused.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kedge_crd::{
+    Condition,
     kinds::{KINDS, Kind},
     testing::{CASES, elemental_crds, good},
     validate::validate,
@@ -233,6 +234,51 @@ async fn fields_select_and_unknown_fields_are_pruned_or_refused() {
     let gone = api(&client, balancer);
     gone.delete("one", &DeleteParams::default()).await.unwrap();
     assert_eq!(found("").await, ["two"]);
+}
+
+#[tokio::test]
+async fn two_writers_share_an_instance_and_a_condition_keeps_its_generation() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let client = server.client().await;
+    install(&client, KINDS.iter().map(Kind::crd).collect()).await;
+    let kind = Kind::of("EdgeGateway").unwrap();
+    let gateways = api(&client, kind);
+    let write = async |manager: &str, instance: Value| {
+        let document = json!({
+            "apiVersion": Kind::api_version(), "kind": kind.kind, "metadata": {"name": "gw"},
+            "spec": {"instances": [instance]},
+        });
+        let params = PatchParams::apply(manager);
+        gateways.patch("gw", &params, &Patch::Apply(document)).await
+    };
+    let enrolled = json!({"name": "a", "publicKeys": ["k"], "identity": {"uid": "u"}});
+    let placed = json!({"name": "a", "addresses": ["198.18.0.2/32"]});
+    write("enrol", enrolled).await.unwrap();
+    let both = write("overlay", placed).await.unwrap();
+    let instance = &both.data["spec"]["instances"][0];
+    assert_eq!(instance["identity"]["uid"], "u");
+    assert_eq!(instance["addresses"][0], "198.18.0.2/32");
+
+    let mut ready = Condition::new("Ready", true, "Ready", "it serves");
+    ready.last_transition_time = "2026-01-01T00:00:00Z".to_owned();
+    ready.observed_generation = both.metadata.generation;
+    let document = json!({
+        "apiVersion": Kind::api_version(), "kind": kind.kind, "metadata": {"name": "gw"},
+        "status": {"conditions": [ready]},
+    });
+    let params = PatchParams::apply("status");
+    let patch = Patch::Apply(&document);
+    let first = gateways.patch_status("gw", &params, &patch).await.unwrap();
+    let kept: Condition =
+        serde_json::from_value(first.data["status"]["conditions"][0].clone()).unwrap();
+    assert_eq!(kept, ready);
+    assert_eq!(kept.observed_generation, first.metadata.generation);
+    // The same again changes nothing.
+    let second = gateways.patch_status("gw", &params, &patch).await.unwrap();
+    let version = |one: &DynamicObject| one.metadata.resource_version.clone();
+    assert_eq!(version(&first), version(&second));
 }
 
 #[tokio::test]

@@ -44,7 +44,10 @@ pub struct LoadBalancerStatus {
     /// Exists, EndpointPublished, IsReachable, MatchesConfig, ControlPlaneUnblocked,
     /// BackendsHealthy, DataplaneProgrammed, DNSReady, Degraded, Paused, Ready.
     #[serde(default)]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 
