@@ -24,3 +24,6 @@ pub const STATUS: &str = "kedge-manager";
 
 /// The managers whose fields in an object of an API server are a layer.
 pub const LAYERED: [&str; 6] = [ENDPOINT, OVERLAY, CONFIG, ENROL, TOKEN, CA];
+
+/// The managers whose layers say nothing without another's: they make no object and keep none.
+pub const BESIDE: [&str; 2] = [OVERLAY, CONFIG];

@@ -7,7 +7,7 @@ use kedge_core::{Code, Problem};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::{ObjectKey, Objects, Write, directory::Directory};
+use super::{ObjectKey, Objects, Write, directory::Directory, kubernetes::Cluster};
 use crate::snapshot::Environment;
 
 /// A store.
@@ -15,6 +15,8 @@ use crate::snapshot::Environment;
 pub enum Store {
     /// A directory of YAML files.
     Directory(Folder),
+    /// A Kubernetes cluster.
+    Kubernetes(Cluster),
 }
 
 /// A directory that several tasks use: its files are waited for on threads of their own.
@@ -30,6 +32,12 @@ struct Shown {
     objects: Arc<Objects>,
     closed: bool,
     name: String,
+}
+
+impl From<Cluster> for Store {
+    fn from(cluster: Cluster) -> Self {
+        Self::Kubernetes(cluster)
+    }
 }
 
 impl From<Directory> for Store {
@@ -52,6 +60,7 @@ impl Store {
     pub fn objects(&self) -> Arc<Objects> {
         match self {
             Self::Directory(folder) => Arc::clone(&lock(&folder.shown).objects),
+            Self::Kubernetes(cluster) => cluster.objects(),
         }
     }
 
@@ -59,6 +68,7 @@ impl Store {
     pub async fn refresh(&self) -> bool {
         match self {
             Self::Directory(folder) => folder.on_disk(Directory::rescan).await.unwrap_or(false),
+            Self::Kubernetes(cluster) => cluster.refresh(),
         }
     }
 
@@ -77,6 +87,7 @@ impl Store {
                 let written = folder.on_disk(move |directory| directory.write(&writes));
                 written.await.unwrap_or_else(Err)
             }
+            Self::Kubernetes(cluster) => cluster.write(&writes).await,
         }
     }
 
@@ -97,6 +108,7 @@ impl Store {
                     folder.on_disk(move |directory| directory.create(&key, manager, &content));
                 made.await.unwrap_or_else(Err)
             }
+            Self::Kubernetes(cluster) => cluster.create(&key, &content).await,
         }
     }
 
@@ -107,6 +119,7 @@ impl Store {
             Self::Directory(folder) => {
                 let _: Result<(), Problem> = folder.on_disk(Directory::close).await;
             }
+            Self::Kubernetes(cluster) => cluster.close().await,
         }
     }
 
@@ -115,14 +128,16 @@ impl Store {
     pub fn is_closed(&self) -> bool {
         match self {
             Self::Directory(folder) => lock(&folder.shown).closed,
+            Self::Kubernetes(cluster) => cluster.is_closed(),
         }
     }
 
     /// What stands beside the manager.
     #[must_use]
-    pub const fn environment(&self) -> Environment {
+    pub fn environment(&self) -> Environment {
         match self {
             Self::Directory(_) => Environment::Directory,
+            Self::Kubernetes(cluster) => cluster.environment(),
         }
     }
 
@@ -131,6 +146,7 @@ impl Store {
     pub fn name(&self) -> String {
         match self {
             Self::Directory(folder) => lock(&folder.shown).name.clone(),
+            Self::Kubernetes(cluster) => cluster.name().to_owned(),
         }
     }
 }

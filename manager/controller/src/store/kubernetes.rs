@@ -1,11 +1,20 @@
-//! The store of a Kubernetes cluster: what of it needs no cluster.
+//! A Kubernetes cluster as a store.
 //!
 //! ```text
-//! object, managedFields ─► layers ─► plan ─► write ─► steps ─► server-side apply, patch, delete
-//! Lease ─► lease: who of several managers writes
+//! watches ─► cache (layers by managedFields) ─► plan ─► writes ─► steps ─► apply, patch, delete
+//!              ▲                                                               │
+//!              └──────────────── answers: we read what we wrote ◄──────────────┘
+//! leader ─► lease: who of several managers writes, and until when
 //! ```
 
+pub mod cache;
+pub mod cluster;
 pub mod fields;
+pub mod kinds;
 pub mod layers;
+mod leader;
 pub mod lease;
 pub mod steps;
+mod watches;
+
+pub use cluster::{Access, Cluster};

@@ -2,7 +2,8 @@
 //!
 //! - Every apply to an object that is known carries its uid: server-side apply on an object that
 //!   is gone would make a ghost of it.
-//! - Nothing but objects of our own kinds is ever created, and nothing else deleted.
+//! - Nothing but objects of our own kinds is ever created, and nothing else deleted. A layer that
+//!   only stands beside others makes no object and keeps none.
 //! - An endpoint is filled where nobody has a word, or over a blank that somebody owns, as it was
 //!   seen (`resourceVersion`): a value that appeared meanwhile wins.
 
@@ -96,7 +97,7 @@ fn own(key: &ObjectKey, manager: &str, content: &Value, seen: Option<&Seen>) -> 
         return Step::Nothing;
     }
     let ground = key.ground();
-    if seen.is_none() && ground == Ground::Theirs {
+    if seen.is_none() && (ground == Ground::Theirs || managers::BESIDE.contains(&manager)) {
         return Step::Refuse(Refusal::Missing);
     }
     let mut body = if manager == managers::GIVEN {
@@ -133,9 +134,10 @@ fn disown(key: &ObjectKey, manager: &str, seen: Option<&Seen>) -> Step {
     if !seen.layers.owned.contains_key(manager) {
         return Step::Nothing;
     }
+    let mut others = seen.layers.owned.keys().filter(|other| *other != manager);
     if let Some(server) = &seen.layers.server
         && seen.is_ours
-        && seen.layers.owned.len() == 1
+        && others.all(|other| managers::BESIDE.contains(&other.as_str()))
     {
         return Step::Delete {
             uid: server.uid.clone(),

@@ -154,12 +154,25 @@ fn objects_of_ours_are_made_and_go_with_their_last_layer() {
     };
     assert_eq!(step(&gone, Some(&known)), delete);
 
+    // What only stands beside it goes with it, and does not make it.
+    let mut beside = known.clone();
+    let owned = &mut beside.layers.owned;
+    owned.insert(managers::CONFIG.to_owned(), json!({}));
+    owned.insert(managers::OVERLAY.to_owned(), json!({}));
+    assert_eq!(step(&gone, Some(&beside)), delete);
+    let layer = Layer::Owned(managers::CONFIG.to_owned());
+    let mark = Write {
+        layer,
+        ..write.clone()
+    };
+    assert_eq!(step(&mark, None), Step::Refuse(Refusal::Missing));
+
     // Another layer, or a user, keeps it.
     let mut shared = known.clone();
     shared
         .layers
         .owned
-        .insert(managers::CONFIG.to_owned(), json!({}));
+        .insert(managers::GIVEN.to_owned(), json!({}));
     let mut users = known;
     users.is_ours = false;
     for keeps in [shared, users] {

@@ -1,0 +1,466 @@
+//! A cluster as a store: its cache, its watches, and the writes.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures_util::{StreamExt as _, stream};
+use kedge_core::{Code, Fix, Problem};
+use kedge_crd::meta::SYSTEM_NAMESPACE;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    core::{ApiResource, DynamicObject},
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{
+    cache::{Cache, wave},
+    fields,
+    kinds::Kind,
+    layers::is_secret,
+    leader::Leader,
+    lease::Terms,
+    steps::{Apply, Step, step},
+    watches::Watches,
+};
+use crate::{
+    managers,
+    snapshot::{Contract, Environment},
+    store::{ObjectKey, Objects, Write},
+};
+
+/// A cluster as a store.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What the tasks of a cluster share.
+pub(super) struct Inner {
+    pub client: Client,
+    pub changed: Arc<Notify>,
+    pub kinds: Mutex<BTreeMap<(String, String), Kind>>,
+    cache: Mutex<Cache>,
+    leader: Leader,
+    tasks: Mutex<Option<JoinSet<()>>>,
+    name: String,
+}
+
+/// How a cluster is used.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Who this manager is among others.
+    pub me: String,
+    /// The terms of the lease.
+    pub terms: Terms,
+    /// What it is called, for people.
+    pub name: String,
+}
+
+impl Cluster {
+    /// Connects: every kind is watched, and everything there is was heard once.
+    ///
+    /// # Errors
+    ///
+    /// The cluster does not answer, or it does not know our kinds.
+    pub async fn connect(client: Client, access: Access) -> Result<Self, Problem> {
+        let inner = Arc::new(Inner {
+            client,
+            changed: Arc::new(Notify::new()),
+            kinds: Mutex::default(),
+            cache: Mutex::default(),
+            leader: Leader::new(access.terms, access.me, LEASE),
+            tasks: Mutex::default(),
+            name: access.name,
+        });
+        let cluster = Self { inner };
+        let mut watches = Watches::start(&cluster).await?;
+        let heard = async {
+            while !(cluster.cache().is_complete() && watches.look(&cluster).await) {
+                sleep(GLANCE).await;
+            }
+        };
+        timeout(PATIENCE, heard).await.map_err(|_| {
+            unanswered(&cluster.inner.name).evidence("not every kind could be listed in time")
+        })?;
+        let mut tasks = JoinSet::new();
+        let watcher = cluster.clone();
+        tasks.spawn(async move { watches.run(&watcher).await });
+        let inner = Arc::clone(&cluster.inner);
+        tasks.spawn(async move {
+            let leases = Api::namespaced(inner.client.clone(), SYSTEM_NAMESPACE);
+            inner.leader.run(leases, Arc::clone(&inner.changed)).await;
+        });
+        *lock(&cluster.inner.tasks) = Some(tasks);
+        Ok(cluster)
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn objects(&self) -> Arc<Objects> {
+        self.cache().objects()
+    }
+
+    /// Whether anything differs since this was last asked.
+    #[must_use]
+    pub fn refresh(&self) -> bool {
+        self.cache().take_changed()
+    }
+
+    /// Told when something changed.
+    #[must_use]
+    pub fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.inner.changed)
+    }
+
+    /// What stands beside the manager.
+    #[must_use]
+    pub fn environment(&self) -> Environment {
+        let kinds = lock(&self.inner.kinds);
+        let contracts: BTreeMap<(String, String), Contract> = kinds
+            .iter()
+            .filter_map(|(name, kind)| Some((name.clone(), kind.contract?)))
+            .collect();
+        Environment::Kubernetes { contracts }
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Whether this manager writes now.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.inner.leader.remaining().is_some()
+    }
+
+    /// Carries out the writes: what was chosen first, what is published from it next, the status
+    /// last; within each of these several objects at once, one object's in order.
+    ///
+    /// # Errors
+    ///
+    /// A write is refused or not answered, or another manager leads. What was written stands.
+    pub async fn write(&self, writes: &[Write]) -> Result<(), Problem> {
+        if self.is_closed() {
+            return Err(leaving(&self.inner.name));
+        }
+        for wave in writes.chunk_by(|one, other| wave(one) == wave(other)) {
+            let mut objects: BTreeMap<&ObjectKey, Vec<Write>> = BTreeMap::new();
+            for write in wave {
+                objects.entry(&write.key).or_default().push(write.clone());
+            }
+            let each: Vec<_> = objects
+                .into_values()
+                .map(|writes| self.clone().write_object(writes))
+                .collect();
+            let done = stream::iter(each).buffer_unordered(AT_ONCE);
+            let done: Vec<Result<(), Problem>> = done.collect().await;
+            done.into_iter().collect::<Result<(), Problem>>()?;
+        }
+        Ok(())
+    }
+
+    /// Creates a Secret unless there is one; answers with the one that is there. Of two managers
+    /// one creates it: no lease is needed.
+    ///
+    /// # Errors
+    ///
+    /// It can be neither created nor read.
+    pub async fn create(&self, key: &ObjectKey, content: &Value) -> Result<Value, Problem> {
+        let told = |error: &kube::Error| refused(key, "create", error);
+        let secrets = self.api(key)?;
+        let found = secrets.get_opt(&key.name.name).await;
+        if let Some(found) = found.map_err(|error| told(&error))? {
+            return Ok(with_text(&found.data));
+        }
+        let object: DynamicObject = serde_json::from_value(content.clone()).map_err(|error| {
+            Problem::new(Code::SysUnexpected, format!("{key} is no object")).caused_by(&error)
+        })?;
+        let params = PostParams {
+            field_manager: Some(managers::CA.to_owned()),
+            ..PostParams::default()
+        };
+        match secrets.create(&params, &object).await {
+            Ok(made) => Ok(with_text(&made.data)),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let found = secrets.get(&key.name.name).await;
+                Ok(with_text(&found.map_err(|error| told(&error))?.data))
+            }
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// Lets the cluster go: nothing is watched or written any more.
+    pub async fn close(&self) {
+        let tasks = lock(&self.inner.tasks).take();
+        if let Some(mut tasks) = tasks {
+            tasks.shutdown().await;
+            let leases = Api::namespaced(self.inner.client.clone(), SYSTEM_NAMESPACE);
+            self.inner.leader.release(&leases).await;
+        }
+    }
+
+    /// Whether it was let go.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        lock(&self.inner.tasks).is_none()
+    }
+
+    pub(super) fn cache(&self) -> MutexGuard<'_, Cache> {
+        lock(&self.inner.cache)
+    }
+
+    async fn write_object(self, writes: Vec<Write>) -> Result<(), Problem> {
+        for write in &writes {
+            self.write_one(write).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_one(&self, write: &Write) -> Result<(), Problem> {
+        let key = &write.key;
+        let seen = self.cache().seen(key);
+        let step = step(write, seen.as_ref());
+        let (verb, request) = match step {
+            Step::Nothing => {
+                self.cache().agree(write);
+                return Ok(());
+            }
+            Step::Refuse(refusal) => return Err(not_written(key).caused_by(&refusal)),
+            step => (verb(&step), step),
+        };
+        let api = self.api(key)?;
+        // A frozen cluster may hold us for long: no write begins, or is waited for, without the
+        // lease.
+        let left = self.inner.leader.remaining();
+        let left = left.filter(|_| !self.is_closed()).ok_or_else(|| {
+            let holder = self.inner.leader.holder();
+            not_written(key).evidence(format!("the lease {LEASE} is held by `{holder}`"))
+        })?;
+        self.cache().begin(key);
+        let answered = timeout(left.min(ANSWER), send(&api, &key.name.name, request)).await;
+        let now = Instant::now();
+        match answered {
+            Ok(Ok(Answer::Object(object))) => {
+                let mut object = serde_json::to_value(object).unwrap_or(Value::Null);
+                self.inner.name_kind(key, &mut object);
+                self.cache().wrote(write, object, now);
+                Ok(())
+            }
+            Ok(Ok(Answer::Gone(uid))) => {
+                self.cache().wrote_removal(key, &uid, now);
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                self.cache().gave_up(key);
+                Err(refused(key, verb, &error))
+            }
+            Err(_) => {
+                self.cache().gave_up(key);
+                Err(not_written(key).evidence("the API server did not answer in time"))
+            }
+        }
+    }
+
+    fn api(&self, key: &ObjectKey) -> Result<Api<DynamicObject>, Problem> {
+        let client = self.inner.client.clone();
+        if is_secret(key) {
+            let secrets = secrets();
+            return Ok(Api::namespaced_with(client, &key.name.namespace, &secrets));
+        }
+        let kinds = lock(&self.inner.kinds);
+        let kind = kinds.get(&(key.group.clone(), key.kind.clone()));
+        let kind = kind.ok_or_else(|| {
+            let unknown = format!("the cluster serves no kind {} of {}", key.kind, key.group);
+            not_written(key).evidence(unknown)
+        })?;
+        Ok(if kind.namespaced {
+            Api::namespaced_with(client, &key.name.namespace, &kind.resource)
+        } else {
+            Api::all_with(client, &kind.resource)
+        })
+    }
+}
+
+impl Inner {
+    /// Puts the kind where an API server left it out, as in lists.
+    pub fn name_kind(&self, key: &ObjectKey, object: &mut Value) {
+        let api_version = match lock(&self.kinds).get(&(key.group.clone(), key.kind.clone())) {
+            Some(kind) => kind.resource.api_version.clone(),
+            None => "v1".to_owned(),
+        };
+        if object.get("apiVersion").is_none_or(Value::is_null) {
+            let types = json!({"apiVersion": api_version, "kind": key.kind});
+            fields::put(object, types);
+        }
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.inner.name;
+        f.debug_struct("Cluster").field("name", name).finish()
+    }
+}
+
+enum Answer {
+    Object(Box<DynamicObject>),
+    Gone(String),
+}
+
+async fn send(api: &Api<DynamicObject>, name: &str, step: Step) -> Result<Answer, kube::Error> {
+    let object = match step {
+        Step::Apply(Apply {
+            manager,
+            force,
+            status,
+            body,
+        }) => {
+            let mut params = PatchParams::apply(&manager);
+            params.force = force;
+            let patch = Patch::Apply(body);
+            if status {
+                api.patch_status(name, &params, &patch).await?
+            } else {
+                api.patch(name, &params, &patch).await?
+            }
+        }
+        Step::Merge { body } => {
+            let params = PatchParams {
+                field_manager: Some(managers::MARKS.to_owned()),
+                ..PatchParams::default()
+            };
+            api.patch(name, &params, &Patch::Merge(body)).await?
+        }
+        Step::Delete {
+            uid,
+            resource_version,
+        } => {
+            let params = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: Some(uid.clone()),
+                    resource_version: Some(resource_version),
+                }),
+                ..DeleteParams::default()
+            };
+            match api.delete(name, &params).await {
+                Ok(answer) => match answer.left() {
+                    // A finalizer holds it.
+                    Some(object) if object.metadata.deletion_timestamp.is_some() => object,
+                    _ => return Ok(Answer::Gone(uid)),
+                },
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    return Ok(Answer::Gone(uid));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Step::Nothing | Step::Refuse(_) => return Ok(Answer::Gone(String::new())),
+    };
+    Ok(Answer::Object(Box::new(object)))
+}
+
+/// The kind of Secrets.
+#[must_use]
+pub fn secrets() -> ApiResource {
+    ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: "Secret".to_owned(),
+        plural: "secrets".to_owned(),
+    }
+}
+
+/// A cluster that does not answer.
+pub(super) fn unanswered(name: &str) -> Problem {
+    Problem::new(
+        Code::SysUnexpected,
+        format!("{name} cannot be used as a store"),
+    )
+    .consequence("the manager does not start")
+    .fix(Fix::text(
+        "see that the address and the credentials are right, and that Kedge's kinds are installed",
+    ))
+}
+
+fn leaving(name: &str) -> Problem {
+    Problem::new(
+        Code::HostStateNotPersisted,
+        format!("nothing is written to {name} any more: the manager is leaving"),
+    )
+}
+
+fn verb(step: &Step) -> &'static str {
+    match step {
+        Step::Delete { .. } => "delete",
+        _ => "patch",
+    }
+}
+
+fn not_written(key: &ObjectKey) -> Problem {
+    let what = format!("{key} cannot be written");
+    Problem::new(Code::HostStateNotPersisted, what)
+        .object(key.to_string())
+        .consequence("nothing that depends on it is handed out; it is tried again")
+}
+
+/// What the API server refused; for a missing permission the rule that is missing.
+fn refused(key: &ObjectKey, verb: &str, error: &kube::Error) -> Problem {
+    let problem = not_written(key).caused_by(error);
+    let kube::Error::Api(status) = error else {
+        return problem;
+    };
+    if status.code != 403 {
+        return problem;
+    }
+    let resource = status.details.as_ref().map(|details| details.kind.as_str());
+    let resource = resource.filter(|resource| !resource.is_empty());
+    let resource = resource.map_or_else(|| key.kind.to_lowercase(), str::to_owned);
+    let rule = format!(
+        "{{apiGroups: [\"{}\"], resources: [\"{resource}\"], verbs: [\"{verb}\"]}}",
+        key.group
+    );
+    problem.fix(Fix::text(format!(
+        "give the manager's role this rule: {rule}"
+    )))
+}
+
+/// A Secret with its data as text.
+fn with_text(data: &Value) -> Value {
+    let mut secret = data.clone();
+    let bytes = data.get("data").and_then(Value::as_object);
+    let text: serde_json::Map<String, Value> = bytes
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| {
+            let bytes = STANDARD.decode(value.as_str()?).ok()?;
+            Some((name.clone(), String::from_utf8(bytes).ok()?.into()))
+        })
+        .collect();
+    fields::put(&mut secret, json!({ "stringData": text }));
+    secret
+}
+
+pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lease of the manager that writes.
+const LEASE: &str = "kedge-manager";
+const AT_ONCE: usize = 16;
+const ANSWER: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
+const GLANCE: Duration = Duration::from_millis(10);

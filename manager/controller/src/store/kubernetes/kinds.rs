@@ -1,0 +1,142 @@
+//! The kinds of a cluster: which are served, and by which version and contract.
+
+use std::collections::BTreeMap;
+
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject},
+    discovery::{self, ApiGroup},
+};
+
+use crate::snapshot::Contract;
+
+/// A kind as it is served.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// How it is asked for.
+    pub resource: ApiResource,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// The contract its CRD is labelled with.
+    pub contract: Option<Contract>,
+}
+
+/// The kind as the cluster prefers it; `None` where it has none.
+///
+/// # Errors
+///
+/// The cluster does not answer.
+pub async fn preferred(
+    client: &Client,
+    group: &str,
+    kind: &str,
+) -> Result<Option<Kind>, kube::Error> {
+    let Some(found) = served(client, group).await? else {
+        return Ok(None);
+    };
+    Ok(found
+        .recommended_kind(kind)
+        .map(|(resource, capabilities)| Kind {
+            resource,
+            namespaced: capabilities.scope == discovery::Scope::Namespaced,
+            contract: None,
+        }))
+}
+
+/// The kind in the newest version of the newest contract its CRD is labelled with, or as the
+/// cluster prefers it where there is no label to read.
+///
+/// # Errors
+///
+/// The cluster does not answer.
+pub async fn by_contract(
+    client: &Client,
+    group: &str,
+    kind: &str,
+) -> Result<Option<Kind>, kube::Error> {
+    let Some(found) = served(client, group).await? else {
+        return Ok(None);
+    };
+    let Some((preferred, _)) = found.recommended_kind(kind) else {
+        return Ok(None);
+    };
+    let name = format!("{}.{group}", preferred.plural);
+    let labels = match definitions(client).get_metadata_opt(&name).await {
+        Ok(definition) => definition.and_then(|definition| definition.metadata.labels),
+        // Without the right to read it the preferred version must do.
+        Err(kube::Error::Api(status)) if status.code == 403 => None,
+        Err(error) => return Err(error),
+    };
+    let labels = labels.unwrap_or_default();
+    let served: Vec<&str> = found.versions().collect();
+    let chosen = labelled(&labels, &served);
+    let version = chosen.map_or(preferred.version.as_str(), |(_, version)| version);
+    let mut all = found.versioned_resources(version).into_iter();
+    let found = all.find(|(resource, _)| resource.kind == kind);
+    Ok(found.map(|(resource, capabilities)| Kind {
+        resource,
+        namespaced: capabilities.scope == discovery::Scope::Namespaced,
+        contract: chosen.map(|(contract, _)| contract),
+    }))
+}
+
+/// The newest contract in a CRD's labels, and its last version that is served.
+fn labelled<'a>(
+    labels: &BTreeMap<String, String>,
+    served: &[&'a str],
+) -> Option<(Contract, &'a str)> {
+    let contracts = [
+        ("cluster.x-k8s.io/v1beta2", Contract::V1Beta2),
+        ("cluster.x-k8s.io/v1beta1", Contract::V1Beta1),
+    ];
+    contracts.into_iter().find_map(|(label, contract)| {
+        let mut versions = labels.get(label)?.split('_').rev();
+        let version = versions.find_map(|version| served.iter().find(|one| **one == version))?;
+        Some((contract, *version))
+    })
+}
+
+async fn served(client: &Client, group: &str) -> Result<Option<ApiGroup>, kube::Error> {
+    match discovery::group(client, group).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Discovery(_)) => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn definitions(client: &Client) -> Api<DynamicObject> {
+    let resource = ApiResource {
+        group: "apiextensions.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "apiextensions.k8s.io/v1".to_owned(),
+        kind: "CustomResourceDefinition".to_owned(),
+        plural: "customresourcedefinitions".to_owned(),
+    };
+    Api::all_with(client.clone(), &resource)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_contract_and_its_newest_served_version_win() {
+        let labels = |all: &[(&str, &str)]| {
+            let label = |(contract, versions): &(&str, &str)| {
+                let name = format!("cluster.x-k8s.io/{contract}");
+                (name, (*versions).to_owned())
+            };
+            all.iter().map(label).collect::<BTreeMap<_, _>>()
+        };
+        let both = labels(&[("v1beta1", "v1beta1"), ("v1beta2", "v1beta2_v1beta3")]);
+        let choose = |labels, served: &[&'static str]| labelled(labels, served);
+        let newest = Some((Contract::V1Beta2, "v1beta3"));
+        assert_eq!(choose(&both, &["v1beta1", "v1beta2", "v1beta3"]), newest);
+        let older = Some((Contract::V1Beta2, "v1beta2"));
+        assert_eq!(choose(&both, &["v1beta1", "v1beta2"]), older);
+        let first = Some((Contract::V1Beta1, "v1beta1"));
+        assert_eq!(choose(&both, &["v1beta1"]), first);
+        assert_eq!(choose(&labels(&[]), &["v1"]), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! The Lease that says who of several managers writes: read and written by its verdict.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kedge_core::Instant;
+use kube::{Api, api::PostParams};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+use tracing::{info, warn};
+
+use super::lease::{Observed, Record, Terms, Verdict};
+
+/// Whether this manager may write, and until when.
+#[derive(Debug)]
+pub struct Leader {
+    terms: Terms,
+    me: String,
+    name: String,
+    born: std::time::Instant,
+    observed: Mutex<Observed>,
+}
+
+impl Leader {
+    /// A manager that does not write yet.
+    #[must_use]
+    pub fn new(terms: Terms, me: String, name: &str) -> Self {
+        Self {
+            terms,
+            me,
+            name: name.to_owned(),
+            born: std::time::Instant::now(),
+            observed: Mutex::default(),
+        }
+    }
+
+    /// How long this manager may still write; `None` while another leads, or nobody.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        let now = self.now();
+        match self.observed().evaluate(self.terms, &self.me, now) {
+            Verdict::Lead { until, .. } => Some(until.since(now)),
+            Verdict::Follow { .. } | Verdict::Acquire => None,
+        }
+    }
+
+    /// Who holds the lease, as far as is known.
+    #[must_use]
+    pub fn holder(&self) -> String {
+        let holder = self.observed().record().map(|record| record.holder.clone());
+        holder.unwrap_or_default()
+    }
+
+    /// Takes part in the election for good; `changed` is told when it leads.
+    pub async fn run(&self, leases: Api<Lease>, changed: Arc<Notify>) {
+        let mut led = false;
+        loop {
+            let now = self.now();
+            let verdict = self.observed().evaluate(self.terms, &self.me, now);
+            let leads = matches!(verdict, Verdict::Lead { .. });
+            if leads != led {
+                info!(lease = self.name, me = self.me, leads, "leadership changed");
+                changed.notify_one();
+                led = leads;
+            }
+            match verdict {
+                Verdict::Lead { renew_at, .. } if now < renew_at => {
+                    sleep(renew_at.since(now)).await;
+                }
+                Verdict::Follow { retry_at } => {
+                    self.look(&leases).await;
+                    sleep(retry_at.since(now).min(self.terms.retry)).await;
+                }
+                Verdict::Lead { .. } | Verdict::Acquire => {
+                    if !self.take(&leases).await {
+                        self.look(&leases).await;
+                        sleep(self.terms.retry / 4).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the lease back, so that another need not wait.
+    pub async fn release(&self, leases: &Api<Lease>) {
+        if self.remaining().is_none() {
+            return;
+        }
+        let Some(held) = self.observed().record().cloned() else {
+            return;
+        };
+        let free = self.lease(&held, String::new());
+        self.observed().saw(None, self.now());
+        let params = PostParams::default();
+        let replaced = leases.replace(&self.name, &params, &free);
+        if !matches!(timeout(self.terms.retry, replaced).await, Ok(Ok(_))) {
+            warn!(lease = self.name, "the lease could not be given back");
+        }
+    }
+
+    async fn look(&self, leases: &Api<Lease>) {
+        let read = timeout(self.terms.retry, leases.get_opt(&self.name)).await;
+        if let Ok(Ok(lease)) = read {
+            let record = lease.as_ref().map(record);
+            self.observed().saw(record, self.now());
+        }
+    }
+
+    /// Writes the lease over what was seen; says whether it was.
+    async fn take(&self, leases: &Api<Lease>) -> bool {
+        let began = self.now();
+        let last = self.observed().record().cloned();
+        let written = match &last {
+            Some(last) => {
+                let lease = self.lease(last, self.me.clone());
+                let replaced = async move {
+                    let params = PostParams::default();
+                    leases.replace(&self.name, &params, &lease).await
+                };
+                timeout(self.terms.renew_deadline / 2, replaced).await
+            }
+            None => {
+                let lease = self.lease(&Record::default(), self.me.clone());
+                let created = async move { leases.create(&PostParams::default(), &lease).await };
+                timeout(self.terms.renew_deadline / 2, created).await
+            }
+        };
+        match written {
+            Ok(Ok(lease)) => {
+                self.observed().renewed(record(&lease), began);
+                true
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => false,
+            Ok(Err(error)) => {
+                let error = &error as &dyn std::error::Error;
+                warn!(error, lease = self.name, "the lease cannot be written");
+                false
+            }
+            Err(_) => {
+                warn!(lease = self.name, "the lease is not answered");
+                false
+            }
+        }
+    }
+
+    fn lease(&self, last: &Record, holder: String) -> Lease {
+        let now = MicroTime(Timestamp::now());
+        let changes_hands = last.holder != holder;
+        let seconds = i32::try_from(self.terms.duration.as_secs().max(1)).unwrap_or(i32::MAX);
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                resource_version: (!last.resource_version.is_empty())
+                    .then(|| last.resource_version.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder),
+                lease_duration_seconds: Some(seconds),
+                lease_transitions: Some(last.transitions + i32::from(changes_hands)),
+                acquire_time: changes_hands.then(|| now.clone()),
+                renew_time: Some(now),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+
+    fn now(&self) -> Instant {
+        let nanos = self.born.elapsed().as_nanos();
+        Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    fn observed(&self) -> std::sync::MutexGuard<'_, Observed> {
+        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn record(lease: &Lease) -> Record {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let seconds = spec.lease_duration_seconds.unwrap_or_default();
+    Record {
+        holder: spec.holder_identity.unwrap_or_default(),
+        duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+        resource_version: lease.metadata.resource_version.clone().unwrap_or_default(),
+        transitions: spec.lease_transitions.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,262 @@
+//! The watches of a cluster: our kinds, Cluster API's, whatever kind of infrastructure Clusters
+//! refer to, and the token Secrets of our own and the tenants' namespaces, nowhere else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use futures_util::StreamExt as _;
+use kedge_core::{Fix, Problem};
+use kedge_crd::{
+    Cluster as CapiCluster, Resource as _, Tenant, TenantSpec, capi, elemental, meta, tenant,
+};
+use kube::{
+    Api,
+    core::DynamicObject,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{Config, Event, watcher},
+    },
+};
+use serde_json::Value;
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::timeout,
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    cache::Realm,
+    cluster::{Cluster, lock, secrets, unanswered},
+    kinds::{self, Kind},
+};
+use crate::store::{Name, ObjectKey};
+
+/// The running watches.
+#[derive(Debug)]
+pub(super) struct Watches {
+    running: BTreeMap<Realm, AbortHandle>,
+    tasks: JoinSet<()>,
+    streaming: bool,
+}
+
+impl Watches {
+    /// Finds our kinds and Cluster API's and watches them.
+    pub async fn start(cluster: &Cluster) -> Result<Self, Problem> {
+        let mut watches = Self {
+            running: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            streaming: false,
+        };
+        let told = |error: &kube::Error| unanswered(cluster.name()).caused_by(error);
+        for (group, kind) in ALL {
+            let found = kinds::preferred(&cluster.inner.client, group, kind).await;
+            match found.map_err(|error| told(&error))? {
+                Some(found) => watches.keep(cluster, group, kind, found).await,
+                None if group == meta::GROUP => {
+                    let missing = format!("the cluster serves no {kind} of {group}");
+                    let fix = Fix::text("install Kedge's custom resource definitions");
+                    return Err(unanswered(cluster.name()).evidence(missing).fix(fix));
+                }
+                None => debug!(group, kind, "the cluster does not serve the kind"),
+            }
+        }
+        Ok(watches)
+    }
+
+    /// Follows what is wanted, for good.
+    pub async fn run(&mut self, cluster: &Cluster) {
+        // Told by every watch as well, through the planner: here it is enough to look now and then.
+        let mut every = tokio::time::interval(LOOK);
+        loop {
+            every.tick().await;
+            self.look(cluster).await;
+        }
+    }
+
+    /// Begins the watches that objects ask for and ends those nobody asks for; says whether
+    /// nothing had to be begun.
+    pub async fn look(&mut self, cluster: &Cluster) -> bool {
+        let objects = cluster.objects();
+        let mut is_settled = true;
+        let infra: BTreeSet<(String, String)> = objects
+            .of_kind(capi::GROUP, "Cluster")
+            .filter_map(|(_, layers)| {
+                let cluster: CapiCluster = layers.as_written()?;
+                let reference = cluster.spec.infrastructure_ref?;
+                Some((reference.group().to_owned(), reference.kind))
+            })
+            .collect();
+        for (group, kind) in infra {
+            let is_known = lock(&cluster.inner.kinds).contains_key(&(group.clone(), kind.clone()));
+            if is_known {
+                continue;
+            }
+            match kinds::by_contract(&cluster.inner.client, &group, &kind).await {
+                Ok(Some(found)) => {
+                    info!(group, kind, contract = ?found.contract, "infrastructure is watched");
+                    self.keep(cluster, &group, &kind, found).await;
+                    is_settled = false;
+                }
+                Ok(None) => debug!(group, kind, "the cluster does not serve the kind"),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(error, group, kind, "a kind cannot be looked up");
+                }
+            }
+        }
+        let tenants = objects.of_kind(meta::GROUP, TenantSpec::KIND);
+        let tenants = tenants.filter_map(|(_, layers)| layers.as_written::<Tenant>());
+        let mut namespaces: BTreeSet<String> =
+            tenants.map(|found| tenant::namespace(&found)).collect();
+        namespaces.insert(meta::SYSTEM_NAMESPACE.to_owned());
+        for namespace in &namespaces {
+            let realm = secrets_of(namespace);
+            if !self.running.contains_key(&realm) {
+                let api = Api::namespaced_with(cluster.inner.client.clone(), namespace, &secrets());
+                let config = Config::default().fields(TOKENS);
+                self.watch(cluster, realm, api, config);
+                is_settled = false;
+            }
+        }
+        let unwanted = self.running.keys().filter(|realm| {
+            let namespace = realm.namespace.as_ref();
+            namespace.is_some_and(|namespace| !namespaces.contains(namespace))
+        });
+        for realm in unwanted.cloned().collect::<Vec<_>>() {
+            if let Some(task) = self.running.remove(&realm) {
+                task.abort();
+            }
+            cluster.cache().forget(&realm);
+        }
+        is_settled
+    }
+
+    async fn keep(&mut self, cluster: &Cluster, group: &str, kind: &str, found: Kind) {
+        let api: Api<DynamicObject> = Api::all_with(cluster.inner.client.clone(), &found.resource);
+        if self.running.is_empty() {
+            self.streaming = streams(&api).await;
+        }
+        let name = (group.to_owned(), kind.to_owned());
+        lock(&cluster.inner.kinds).insert(name, found);
+        let realm = Realm {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+        };
+        self.watch(cluster, realm, api, Config::default());
+    }
+
+    fn watch(&mut self, cluster: &Cluster, realm: Realm, api: Api<DynamicObject>, config: Config) {
+        let config = if self.streaming {
+            config.streaming_lists()
+        } else {
+            config
+        };
+        cluster.cache().expect();
+        let (cluster, own) = (cluster.clone(), realm.clone());
+        let task = self
+            .tasks
+            .spawn(async move { follow(cluster, own, api, config).await });
+        self.running.insert(realm, task);
+    }
+}
+
+async fn follow(cluster: Cluster, realm: Realm, api: Api<DynamicObject>, config: Config) {
+    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut listed = Vec::new();
+    let mut is_heard = false;
+    while let Some(event) = events.next().await {
+        let now = Instant::now();
+        match event {
+            Ok(Event::Init) => {
+                listed.clear();
+                cluster.cache().begins_anew(&realm);
+            }
+            Ok(Event::InitApply(object)) => listed.push(read(&cluster, &realm, object)),
+            Ok(Event::InitDone) => {
+                let all = std::mem::take(&mut listed);
+                let mut cache = cluster.cache();
+                cache.listed(&realm, all, now);
+                if !is_heard {
+                    is_heard = true;
+                    cache.heard();
+                }
+            }
+            Ok(Event::Apply(object)) => {
+                let (key, object) = read(&cluster, &realm, object);
+                cluster.cache().shows(&key, object, now);
+            }
+            Ok(Event::Delete(object)) => {
+                let uid = object.metadata.uid.clone().unwrap_or_default();
+                let (key, _) = read(&cluster, &realm, object);
+                cluster.cache().gone(&key, &uid);
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                warn!(error, kind = realm.kind, "a watch was cut off");
+            }
+        }
+        cluster.inner.changed.notify_one();
+    }
+}
+
+fn read(cluster: &Cluster, realm: &Realm, object: DynamicObject) -> (ObjectKey, Value) {
+    let meta = &object.metadata;
+    let name = Name::new(
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    );
+    let key = ObjectKey::new(&realm.group, &realm.kind, name);
+    let mut object = serde_json::to_value(object).unwrap_or(Value::Null);
+    cluster.inner.name_kind(&key, &mut object);
+    (key, object)
+}
+
+/// Whether the server streams lists: older stores refuse for ever, and the watch does not notice.
+async fn streams(api: &Api<DynamicObject>) -> bool {
+    let first = async {
+        let config = Config::default().streaming_lists();
+        let mut events = std::pin::pin!(watcher(api.clone(), config));
+        loop {
+            match events.next().await {
+                Some(Ok(Event::InitDone)) => return true,
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return false,
+            }
+        }
+    };
+    let streams = timeout(PROBE, first).await.unwrap_or(false);
+    if !streams {
+        info!(
+            because = "the server does not stream them",
+            "objects are listed in pages"
+        );
+    }
+    streams
+}
+
+fn secrets_of(namespace: &str) -> Realm {
+    Realm {
+        group: String::new(),
+        kind: "Secret".to_owned(),
+        namespace: Some(namespace.to_owned()),
+    }
+}
+
+/// The kinds that are looked for; ours must be there.
+const ALL: [(&str, &str); 9] = [
+    (meta::GROUP, "Tenant"),
+    (meta::GROUP, "EdgeHost"),
+    (meta::GROUP, "EdgeGateway"),
+    (meta::GROUP, "LoadBalancer"),
+    (meta::GROUP, "VIPPool"),
+    (capi::GROUP, "Cluster"),
+    (capi::GROUP, "Machine"),
+    (elemental::GROUP, elemental::HOST_KIND),
+    (elemental::GROUP, elemental::MACHINE_KIND),
+];
+const TOKENS: &str = "type=kedge.dev/enrollment-token";
+const LOOK: Duration = Duration::from_millis(200);
+const PROBE: Duration = Duration::from_secs(5);
