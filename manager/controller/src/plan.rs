@@ -15,6 +15,7 @@ mod desired;
 pub mod endpoint;
 pub mod gate;
 pub mod gateway;
+mod handed;
 mod health;
 mod leave;
 pub mod ledger;

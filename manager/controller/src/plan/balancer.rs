@@ -8,6 +8,7 @@ use kedge_crd::{
     balancer::{
         GATEWAY_ANNOTATION, MODE_ANNOTATION, ManagementAccess, Mode, POOL_ANNOTATION, PoolRef, Vip,
     },
+    capi::CONTROL_PLANE_LABEL,
     meta::GatewayRef,
 };
 use serde_json::Value;
@@ -88,10 +89,18 @@ pub fn cases(snapshot: &Snapshot) -> Vec<Case> {
     };
     let mut known = BTreeSet::new();
     for (name, layers) in &snapshot.balancers {
-        if let Some(written) = &layers.written {
-            known.insert(name.clone());
-            put(balancer(snapshot, name, Source::Object, written.clone()));
-        }
+        let Some(written) = &layers.written else {
+            continue;
+        };
+        known.insert(name.clone());
+        let source = if layers.meta.deletion_timestamp.is_none() {
+            Source::Object
+        } else if must_stay(snapshot, name, layers.kept.as_ref().unwrap_or(written)) {
+            Source::Nobody
+        } else {
+            continue;
+        };
+        put(balancer(snapshot, name, source, written.clone()));
     }
     let written_for: BTreeSet<Name> = snapshot
         .balancers
@@ -284,11 +293,20 @@ fn free_name(snapshot: &Snapshot, cluster: &Name) -> Name {
     }
 }
 
-/// Whether a LoadBalancer nobody asks for must go on: its cluster lives with our endpoint, or is
-/// gone but still has machines, or cannot be seen because a document is unreadable.
+/// Whether a LoadBalancer nobody asks for must go on: its cluster lives with our endpoint, or goes
+/// but still has control-plane machines, or cannot be seen because a document is unreadable.
 fn must_stay(snapshot: &Snapshot, name: &Name, kept: &LoadBalancerSpec) -> bool {
     let cluster = Name::new(&name.namespace, &kept.cluster_name);
-    match snapshot.clusters.get(&cluster) {
+    let object = snapshot.clusters.get(&cluster);
+    let by_object = snapshot
+        .balancers
+        .get(name)
+        .is_some_and(|layers| layers.meta.has_annotation(FORCE_RELEASE));
+    let by_cluster = object.is_some_and(|object| object.metadata.has_annotation(FORCE_RELEASE));
+    if by_object || by_cluster {
+        return false;
+    }
+    match object.filter(|object| object.metadata.deletion_timestamp.is_none()) {
         Some(object) => {
             let other = |written: &kedge_crd::Endpoint| {
                 written.is_valid() && kept.endpoint.as_ref() != Some(written)
@@ -304,7 +322,11 @@ fn must_stay(snapshot: &Snapshot, name: &Name, kept: &LoadBalancerSpec) -> bool 
                 || snapshot.machines.iter().any(|(machine, object)| {
                     machine.namespace == name.namespace
                         && object.spec.cluster_name == kept.cluster_name
+                        && object.metadata.labels.contains_key(CONTROL_PLANE_LABEL)
                 })
         }
     }
 }
+
+/// Lets a LoadBalancer go although a living cluster has its endpoint; on it or on its Cluster.
+pub const FORCE_RELEASE: &str = "kedge.dev/force-release";

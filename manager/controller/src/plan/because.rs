@@ -43,6 +43,12 @@ pub enum Because {
     Beside {
         other: Name,
     },
+    HandedOver {
+        object: ObjectKey,
+    },
+    HandedWaiting {
+        object: ObjectKey,
+    },
     ClusterMissing {
         cluster: String,
     },
@@ -155,6 +161,8 @@ impl Because {
             Self::NameUnresolved { .. } => "WaitingForDNS",
             Self::SanMissing { .. } => "SANMissing",
             Self::Beside { .. } => "Beside",
+            Self::HandedOver { .. } => "Published",
+            Self::HandedWaiting { .. } => "WaitingForInfrastructure",
             Self::Deleting { .. } => "Deleting",
             Self::ManagedElsewhere { .. }
             | Self::PoolForbidden { .. }
@@ -200,6 +208,7 @@ impl Because {
             | Self::Paused { .. }
             | Self::Deleting { .. }
             | Self::Beside { .. }
+            | Self::HandedOver { .. }
             | Self::UserSet { .. }
             | Self::FromPool { .. }
             | Self::ExplicitVip { .. }
@@ -229,6 +238,7 @@ impl Because {
             | Self::TopologyStuck { .. }
             | Self::NameUnresolved { .. }
             | Self::SanMissing { .. }
+            | Self::HandedWaiting { .. }
             | Self::GatewayUnset
             | Self::GatewayMissing { .. }
             | Self::GatewayNoAddress { .. }
@@ -256,6 +266,10 @@ impl fmt::Display for Because {
                 "the certificate that {object} asks for does not carry {name}; add it before the \
                  control plane starts, later it means a rollout"
             ),
+            Self::HandedOver { object } => write!(f, "{object} does the work"),
+            Self::HandedWaiting { object } => {
+                write!(f, "{object}, which is to do the work, has no endpoint yet")
+            }
             Self::Beside { other } => {
                 write!(f, "LoadBalancer {other} fills the cluster's endpoint; this one stands beside it")
             }

@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 
 use kedge_crd::{
-    EdgeGatewaySpec, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
+    Cluster, EdgeGatewaySpec, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
     balancer::{ReservedHost, Vip},
     capi::{self, CLUSTER_NAME_LABEL},
 };
 use serde_json::{Map, Value, json};
 
-use super::{Case, Decided, EndpointPlan, Service, marks::Marks};
+use super::{
+    Case, Decided, EndpointPlan, Service,
+    marks::{BALANCER_FINALIZER, Marks},
+};
 use crate::{
     managers,
     snapshot::{Snapshot, key},
-    store::{Ground, Layer, Name, ObjectKey, Objects, Write},
+    store::{Ground, Layer, Name, ObjectKey, Objects, Server, Write},
 };
 
 /// The layers a plan wants, all of them.
@@ -29,6 +32,20 @@ impl Desired {
         let content = document(key, api_version, "spec", spec);
         self.layers
             .insert((key.clone(), Layer::Owned(manager.to_owned())), content);
+    }
+
+    /// Makes the Cluster the owner of an object, so that it goes and moves with it.
+    fn owned_by(&mut self, key: &ObjectKey, manager: &str, cluster: Option<&Cluster>) {
+        let layer = Layer::Owned(manager.to_owned());
+        let content = self.layers.get_mut(&(key.clone(), layer));
+        let cluster = cluster.filter(|cluster| !cluster.metadata.uid.is_empty());
+        if let (Some(content), Some(cluster)) = (content, cluster)
+            && let Some(meta) = content.get_mut("metadata").and_then(Value::as_object_mut)
+        {
+            let owner = json!([{"apiVersion": cluster.api_version, "kind": "Cluster",
+                "name": cluster.metadata.name, "uid": cluster.metadata.uid}]);
+            meta.insert("ownerReferences".to_owned(), owner);
+        }
     }
 
     /// Wants this status.
@@ -78,6 +95,13 @@ impl Desired {
                     .filter(|manager| managers::PLANNED.contains(&manager.as_str()));
                 let owned = owned.map(|manager| Layer::Owned(manager.clone()));
                 let status = layers.status.is_some().then_some(Layer::Status);
+                let leaves = layers.server.as_ref().is_some_and(Server::is_deleted);
+                // What is being deleted needs nothing but to be let go.
+                let (owned, status) = match leaves {
+                    true => (None, None),
+                    false => (Some(owned), status),
+                };
+                let owned = owned.into_iter().flatten();
                 let marks = layers.marks.is_some().then_some(Layer::Marks);
                 for layer in owned.chain(status).chain(marks) {
                     if !self.layers.contains_key(&(key.clone(), layer.clone())) {
@@ -131,9 +155,24 @@ pub fn endpoints(
         let balancer = &service.balancer;
         let key = key::<LoadBalancerSpec>(&balancer.name);
         let api_version = LoadBalancerSpec::api_version();
-        wanted.own(&key, &api_version, managers::GIVEN, value(&balancer.given));
+        let holds = snapshot.environment.has_finalizers();
+        let made = snapshot
+            .balancers
+            .get(&balancer.name)
+            .is_none_or(|layers| layers.written.is_none());
+        let cluster = snapshot.clusters.get(&service.cluster);
+        // Where an object that is being deleted can be seen, it tells itself what was asked for.
+        if made || !holds {
+            wanted.own(&key, &api_version, managers::GIVEN, value(&balancer.given));
+            wanted.owned_by(&key, managers::GIVEN, cluster);
+        }
         if let Some(kept) = kept(service) {
             wanted.own(&key, &api_version, managers::ENDPOINT, value(&kept));
+            wanted.owned_by(&key, managers::ENDPOINT, cluster.filter(|_| !made));
+        }
+        if holds {
+            let marks = wanted.marks(&key);
+            marks.finalizers.insert(BALANCER_FINALIZER.to_owned());
         }
     }
     for (case, decided) in cases.iter().zip(decided) {
@@ -259,12 +298,12 @@ fn fill(snapshot: &Snapshot, case: &Case, plan: &EndpointPlan, wanted: &mut Desi
             endpoint(set),
         );
     }
-    if snapshot.environment.has_core() {
+    if snapshot.environment.has_core() && !follows(case, plan) {
         return;
     }
     if let (Some(set), Some(cluster)) = (plan.endpoint(), snapshot.clusters.get(&case.cluster)) {
         let in_cluster = cluster.spec.control_plane_endpoint.as_ref();
-        if !in_cluster.is_some_and(Endpoint::is_valid) {
+        if !in_cluster.is_some_and(Endpoint::is_valid) || follows(case, plan) {
             let key = cluster_key(&case.cluster);
             wanted.own(
                 &key,
@@ -274,6 +313,13 @@ fn fill(snapshot: &Snapshot, case: &Case, plan: &EndpointPlan, wanted: &mut Desi
             );
         }
     }
+}
+
+/// Whether an endpoint that was copied once has moved with its target: core copies it once only.
+fn follows(case: &Case, plan: &EndpointPlan) -> bool {
+    let kept = case.asked.as_ref().map(|balancer| &balancer.kept.endpoint);
+    let moved = |endpoint| matches!(kept, Ok(Some(kept)) if kept != endpoint);
+    matches!(plan, EndpointPlan::Set { endpoint, .. } if moved(endpoint))
 }
 
 fn cluster_key(name: &Name) -> ObjectKey {

@@ -4,7 +4,10 @@ use std::num::NonZeroU16;
 
 use kedge_crd::{
     Endpoint, LoadBalancerSpec,
-    balancer::{API_PORT, ManagementAccess, Mode, Port, Preset, Refill, TargetKindName},
+    balancer::{
+        API_PORT, EndpointPolicy, ManagementAccess, Mode, Port, Preset, Refill, TargetKindName,
+    },
+    capi,
 };
 
 use super::{
@@ -12,6 +15,7 @@ use super::{
     because::Because,
     gate,
     gateway::{self, GatewayUse},
+    handed,
     ledger::Ledger,
     names,
     refill::{self, Fill},
@@ -19,8 +23,9 @@ use super::{
     wake::Wake,
 };
 use crate::{
+    managers,
     snapshot::{Infra, Snapshot},
-    store::Name,
+    store::{Name, ObjectKey},
 };
 
 /// What is to be done about a cluster's endpoint.
@@ -229,7 +234,7 @@ fn wish(
 ) -> Result<Wish, EndpointPlan> {
     let conflict = |because| Err(EndpointPlan::Conflict { because });
     let (cluster, infra) = gate::open(snapshot, cluster_name, infra)?;
-    if balancer.spec.mode.is_none() {
+    if balancer.spec.mode.is_none() && balancer.spec.infrastructure_ref.is_none() {
         return Err(EndpointPlan::Wait {
             because: Because::ModeUnset,
         });
@@ -250,7 +255,10 @@ fn wish(
         return conflict(Because::HostWithoutPort { at, host });
     }
     let in_infra = valid(&infra.written);
-    let in_cluster = cluster.spec.control_plane_endpoint.as_ref().and_then(valid);
+    let in_cluster = followed(snapshot, cluster_name)
+        .or(cluster.spec.control_plane_endpoint.clone())
+        .as_ref()
+        .and_then(valid);
     if let (Some(one), Some(other)) = (&in_infra, &in_given)
         && one != other
     {
@@ -291,6 +299,17 @@ fn wish(
     })
 }
 
+/// The endpoint we moved in the Cluster itself.
+#[must_use]
+pub fn followed(snapshot: &Snapshot, cluster: &Name) -> Option<Endpoint> {
+    let key = ObjectKey::new(capi::GROUP, "Cluster", cluster.clone());
+    let layer = snapshot.objects.owned(&key, managers::ENDPOINT)?;
+    let endpoint = layer.pointer("/spec/controlPlaneEndpoint")?;
+    serde_json::from_value(endpoint.clone())
+        .ok()
+        .filter(|_| snapshot.environment.has_core())
+}
+
 /// Makes the address, port or reservation exist, and tells the endpoint that follows from it.
 fn serve(
     snapshot: &Snapshot,
@@ -304,6 +323,9 @@ fn serve(
         .and_then(Endpoint::port)
         .or(first.map(|port| port.port.get()))
         .unwrap_or(API_PORT);
+    if let Some(reference) = &balancer.spec.infrastructure_ref {
+        return handed::endpoint(snapshot, &balancer.name, reference);
+    }
     match balancer.spec.mode {
         None => Err(Because::ModeUnset),
         Some(Mode::Vip) => {
@@ -361,10 +383,17 @@ fn conclude(
             endpoint: wished.clone(),
         };
         endpoint = wished;
-    } else if let Some(kept) = &balancer.kept.endpoint {
-        endpoint.clone_from(kept);
+    } else if let Some(kept) = balancer
+        .kept
+        .endpoint
+        .clone()
+        .filter(|_| !follows(balancer))
+    {
+        endpoint = kept;
     }
-    if let Some(theirs) = wish.in_cluster.filter(|theirs| *theirs != endpoint) {
+    let last = balancer.kept.endpoint.clone().filter(|_| follows(balancer));
+    let is_theirs = |theirs: &Endpoint| *theirs != endpoint && last.as_ref() != Some(theirs);
+    if let Some(theirs) = wish.in_cluster.filter(is_theirs) {
         let at = "the Cluster".to_owned();
         let because = Because::OtherEndpoint {
             at,
@@ -384,6 +413,13 @@ fn conclude(
     } else {
         EndpointPlan::Set { endpoint, because }
     }
+}
+
+/// Whether the endpoint may move with the host it is the address of.
+#[must_use]
+pub fn follows(balancer: &Balancer) -> bool {
+    balancer.spec.mode == Some(Mode::HostAddress)
+        && balancer.spec.endpoint_policy == Some(EndpointPolicy::FollowTarget)
 }
 
 fn wants_gateway(balancer: &Balancer) -> bool {

@@ -12,7 +12,7 @@ use kedge_crd::{
 use super::{
     balancer::Balancer,
     because::Because,
-    endpoint::targets_edge_hosts,
+    endpoint::{follows, targets_edge_hosts},
     ledger::Ledger,
     usable::{Refusal, refusal},
 };
@@ -33,28 +33,24 @@ pub fn host(
     let mut wanted = balancer.spec.host_address.clone().unwrap_or_default();
     let of = candidates_are(balancer);
     let namespace = balancer.name.namespace.clone();
-    let chosen = match &wanted.host {
-        Some(host) => Name::new(&namespace, host),
-        None => {
-            let mut refused = None;
-            let mut free = candidates(snapshot, balancer).filter(|(name, _)| {
-                !ledger.is_reserved(name, &balancer.name) && snapshot.is_alive(name)
-            });
-            let fitting = free.find(|(name, host)| match address(host, &wanted) {
-                Ok(_) => true,
-                Err(Unfit::Missing) => false,
-                Err(Unfit::Refused(address, why)) => {
-                    refused.get_or_insert_with(|| Because::HostAddressRefused {
-                        host: name.name.clone(),
-                        address,
-                        why,
-                    });
-                    false
-                }
-            });
-            let none = || refused.unwrap_or_else(|| Because::NoHost { wanted: of.clone() });
-            fitting.map(|(name, _)| name.clone()).ok_or_else(none)?
-        }
+    // A host that is gone, not one that is silent, is followed by another where that is wished.
+    let left = |host: &String| {
+        let name = Name::new(&namespace, host);
+        let leaves = || machines_of(snapshot, balancer).any(|(of, leaves)| leaves && of == name);
+        follows(balancer) && (!snapshot.hosts.contains_key(&name) || leaves())
+    };
+    let asked = balancer.given.host_address.as_ref();
+    let asked = asked.and_then(|asked| asked.host.clone());
+    let stays = wanted
+        .host
+        .clone()
+        .filter(|host| !left(host) || asked.is_some());
+    let next = || first_fitting(snapshot, ledger, balancer, &wanted, &of);
+    let chosen = match (stays, &wanted.host) {
+        (Some(host), _) => Name::new(&namespace, host),
+        // Nobody to follow: the last choice stands.
+        (None, Some(host)) => next().unwrap_or_else(|_| Name::new(&namespace, host)),
+        (None, None) => next()?,
     };
     ledger.reserve(&chosen, &balancer.name);
     wanted.host = Some(chosen.name.clone());
@@ -74,6 +70,36 @@ pub fn host(
         of,
     };
     Ok((address, because))
+}
+
+/// The first host by name with an address that will do.
+fn first_fitting(
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    balancer: &Balancer,
+    wanted: &ReservedHost,
+    of: &str,
+) -> Result<Name, Because> {
+    let mut refused = None;
+    let mut free = candidates(snapshot, balancer)
+        .filter(|(name, _)| !ledger.is_reserved(name, &balancer.name) && snapshot.is_alive(name));
+    let fitting = free.find(|(name, host)| match address(host, wanted) {
+        Ok(_) => true,
+        Err(Unfit::Missing) => false,
+        Err(Unfit::Refused(address, why)) => {
+            refused.get_or_insert_with(|| Because::HostAddressRefused {
+                host: name.name.clone(),
+                address,
+                why,
+            });
+            false
+        }
+    });
+    let none = || {
+        let wanted = of.to_owned();
+        refused.unwrap_or(Because::NoHost { wanted })
+    };
+    fitting.map(|(name, _)| name.clone()).ok_or_else(none)
 }
 
 /// Why no address of a host will do.
@@ -127,9 +153,36 @@ fn candidates<'a>(
         let fits = || match (&spec.selector, direct) {
             (Some(selector), true) => selector.matches(&host.metadata.labels),
             (None, true) => true,
-            (_, false) => free_elemental(snapshot, name, host),
+            (_, false) => {
+                let survives = |(of, leaves): (Name, bool)| !leaves && of == **name;
+                free_elemental(snapshot, name, host)
+                    || (follows(balancer) && machines_of(snapshot, balancer).any(survives))
+            }
         };
         here && served && fits()
+    })
+}
+
+/// The hosts of the cluster's machines, and whether their Machine is being deleted.
+fn machines_of<'a>(
+    snapshot: &'a Snapshot,
+    balancer: &'a Balancer,
+) -> impl Iterator<Item = (Name, bool)> + 'a {
+    let namespace = &balancer.name.namespace;
+    let of_cluster = snapshot.machines.iter().filter(move |(name, machine)| {
+        name.namespace == *namespace && machine.spec.cluster_name == balancer.spec.cluster_name
+    });
+    of_cluster.filter_map(move |(_, machine)| {
+        let infra = &machine.spec.infrastructure_ref.as_ref()?.name;
+        let infra = snapshot
+            .elemental_machines
+            .get(&Name::new(namespace, infra))?;
+        let record = &infra.spec.host_ref.as_ref()?.name;
+        let (host, _) = snapshot.hosts.iter().find(|(name, host)| {
+            let reference = host.spec.host_ref.as_ref();
+            name.namespace == *namespace && reference.is_some_and(|of| of.name == *record)
+        })?;
+        Some((host.clone(), machine.metadata.deletion_timestamp.is_some()))
     })
 }
 

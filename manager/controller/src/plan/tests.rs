@@ -2,6 +2,7 @@ mod gates;
 mod law;
 mod leaving;
 mod outcomes;
+mod release;
 mod reserve;
 mod serving;
 mod several;

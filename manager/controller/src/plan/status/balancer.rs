@@ -10,7 +10,8 @@ use kedge_crd::{
 use crate::{
     plan::{
         Because, EndpointPlan, Service,
-        endpoint::{is_orphan, targets_edge_hosts},
+        endpoint::{followed, follows, is_orphan, targets_edge_hosts},
+        handed,
         ledger::Ledger,
         names,
         targets::selector,
@@ -193,6 +194,9 @@ fn conditions(
             "DeletionBlocked",
             "nobody asks for this LoadBalancer any more, but its cluster lives with its endpoint: it goes on",
         )
+    } else if let Some(endpoint) = moved(snapshot, service) {
+        let text = format!("the endpoint moved to {endpoint}; who dials the old one is cut off");
+        Condition::new("Degraded", true, "EndpointMoved", text)
     } else {
         Condition::new("Degraded", false, "AsExpected", "")
     };
@@ -270,6 +274,9 @@ fn reachable(snapshot: &Snapshot, service: &Service, active: &[String]) -> Condi
         let text = format!("{text} ({})", kedge_core::Code::LbNoActiveTarget);
         Condition::new("IsReachable", false, "NoActiveTargets", text)
     };
+    if let Some(condition) = handed::reachable(snapshot, &service.balancer) {
+        return condition;
+    }
     if let Some(name) = names::hostname(&service.balancer)
         && names::resolves(snapshot, name) == Some(false)
     {
@@ -302,6 +309,11 @@ fn matches_config(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> Co
             kedge_core::Code::ConfigDuplicateVrid
         ));
     }
+    if let Some(endpoint) = moved(snapshot, service) {
+        return no(format!(
+            "nodes still dial the endpoint before {endpoint}; roll them out"
+        ));
+    }
     let host = balancer
         .spec
         .host_address
@@ -321,6 +333,17 @@ fn matches_config(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> Co
         }
     }
     Condition::new("MatchesConfig", true, "InSync", "")
+}
+
+/// The endpoint that followed its target, which core does not copy and nodes do not learn.
+fn moved(snapshot: &Snapshot, service: &Service) -> Option<Endpoint> {
+    let endpoint = in_force(service).filter(|_| follows(&service.balancer));
+    let kept = service.balancer.kept.endpoint.as_ref();
+    let moves = matches!(service.decided.plan, EndpointPlan::Set { .. }) && kept.is_some();
+    if moves && snapshot.environment.has_core() {
+        return endpoint;
+    }
+    followed(snapshot, &service.cluster).filter(|moved| endpoint.as_ref() == Some(moved))
 }
 
 fn programmed(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
