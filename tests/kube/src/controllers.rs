@@ -30,7 +30,7 @@ impl Controllers {
             ))
             .arg("--controllers=garbage-collector-controller,namespace-controller")
             .args(["--leader-elect=false", "--secure-port=0"]);
-        let process = Process::start("kube-controller-manager", server.folder(), &mut command);
+        let process = Process::start("kube-controller-manager", server.folder(), command);
         Some(Self { process })
     }
 

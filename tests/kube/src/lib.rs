@@ -24,6 +24,7 @@ pub mod elemental;
 pub mod finalizers;
 pub mod foreign;
 pub mod ipam;
+mod keys;
 pub mod manager;
 pub mod manifests;
 pub mod objects;
@@ -31,6 +32,7 @@ pub mod process;
 mod schema;
 pub mod server;
 pub mod stack;
+pub mod workload;
 
 use std::time::{Duration, Instant};
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -23,19 +24,32 @@ impl Process {
     /// # Panics
     ///
     /// When it cannot be started.
-    pub fn start(name: &str, folder: &Path, command: &mut Command) -> Self {
+    pub fn start(name: &str, folder: &Path, command: Command) -> Self {
+        Self::start_by(name, folder, command, |mut command| command.spawn())
+    }
+
+    /// Starts a program by other means, in another place of the network.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn start_by(
+        name: &str,
+        folder: &Path,
+        mut command: Command,
+        spawn: impl FnOnce(Command) -> io::Result<Child>,
+    ) -> Self {
         let log = folder.join(format!("{name}.log"));
         let out = File::options()
             .create(true)
             .append(true)
             .open(&log)
             .unwrap();
-        let child = command
+        command
             .stdin(Stdio::null())
             .stdout(out.try_clone().unwrap())
-            .stderr(out)
-            .spawn()
-            .unwrap_or_else(|err| panic!("{name}: {err}"));
+            .stderr(out);
+        let child = spawn(command).unwrap_or_else(|err| panic!("{name}: {err}"));
         Self {
             child,
             name: name.to_owned(),

@@ -8,19 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::Client;
 use tempfile::TempDir;
 
 use crate::{
     assets::{Program, ready},
+    keys,
     process::Process,
 };
-
-/// Whom the server knows: token, user and groups.
-const IDENTITIES: &[(&str, &str)] = &[("admin", "system:masters")];
 
 /// A running API server.
 #[derive(Debug)]
@@ -58,7 +53,7 @@ impl Server {
             etcd_ports: (client, peer),
             flags: flags.iter().map(ToString::to_string).collect(),
         };
-        server.write_keys();
+        keys::write(server.folder.path());
         server.start_etcd();
         server.start_api().await;
         Some(server)
@@ -73,7 +68,7 @@ impl Server {
             .arg(self.folder.path().join("etcd"))
             .arg(format!("--listen-client-urls=http://127.0.0.1:{client}"))
             .arg(format!("--listen-peer-urls=http://127.0.0.1:{peer}"));
-        self.etcd = Some(Process::start("etcd", self.folder.path(), &mut command));
+        self.etcd = Some(Process::start("etcd", self.folder.path(), command));
     }
 
     /// Starts the server and waits until it is ready.
@@ -83,7 +78,6 @@ impl Server {
     /// When it does not become ready.
     pub async fn start_api(&mut self) {
         let folder = self.folder.path();
-        let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
         let mut command = Command::new(Program::ApiServer.path().unwrap());
         command
             .arg(format!(
@@ -92,20 +86,10 @@ impl Server {
             ))
             .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
             .arg(format!("--secure-port={}", self.port))
-            .arg(file("cert-dir", "certs"))
-            .arg("--service-account-issuer=https://kubernetes.default.svc")
-            .arg(file("service-account-key-file", "sa.pub"))
-            .arg(file("service-account-signing-key-file", "sa.key"))
-            .arg(file("token-auth-file", "tokens.csv"))
-            .args([
-                "--authorization-mode=RBAC",
-                "--service-cluster-ip-range=10.96.0.0/16",
-                "--endpoint-reconciler-type=none",
-                "--disable-admission-plugins=ServiceAccount",
-                "--enable-priority-and-fairness=false",
-            ])
+            .arg(format!("--cert-dir={}", folder.join("certs").display()))
+            .args(keys::flags(folder))
             .args(&self.flags);
-        let mut api = Process::start("kube-apiserver", folder, &mut command);
+        let mut api = Process::start("kube-apiserver", folder, command);
         let begun = Instant::now();
         while !self.is_ready().await {
             assert!(
@@ -184,51 +168,19 @@ impl Server {
 
     fn kubeconfig_text(&self, token: &str) -> String {
         let ca = self.folder.path().join("certs/apiserver.crt");
-        serde_json::json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {
-                "server": format!("https://127.0.0.1:{}", self.port),
-                "certificate-authority": ca,
-            }}],
-            "users": [{"name": "test", "user": {"token": token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        })
-        .to_string()
+        keys::kubeconfig(&format!("https://{}", self.address()), &ca, token)
     }
 
     async fn try_client(&self, token: &str) -> Result<Client, String> {
-        let told = |err: &dyn std::fmt::Display| err.to_string();
-        let config = Kubeconfig::from_yaml(&self.kubeconfig_text(token)).map_err(|e| told(&e))?;
-        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
-            .await
-            .map_err(|err| told(&err))?;
-        Client::try_from(config).map_err(|err| told(&err))
+        keys::connect(&self.kubeconfig_text(token)).await
     }
 
     async fn is_ready(&self) -> bool {
         // Its certificate is made while it starts.
-        let Ok(client) = self.try_client("admin").await else {
-            return false;
-        };
-        let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
-        client
-            .request_text(request)
-            .await
-            .is_ok_and(|text| text == "ok")
-    }
-
-    fn write_keys(&self) {
-        let folder = self.folder.path();
-        fs::create_dir_all(folder.join("certs")).unwrap();
-        let lines: String = IDENTITIES
-            .iter()
-            .map(|(name, groups)| format!("{name},{name},{name},\"{groups}\"\n"))
-            .collect();
-        fs::write(folder.join("tokens.csv"), lines).unwrap();
-        // What signs service account tokens.
-        let key = rcgen::KeyPair::generate().unwrap();
-        fs::write(folder.join("sa.key"), key.serialize_pem()).unwrap();
-        fs::write(folder.join("sa.pub"), key.public_key_pem()).unwrap();
+        match self.try_client("admin").await {
+            Ok(client) => keys::is_ready(&client).await,
+            Err(_) => false,
+        }
     }
 }
 
