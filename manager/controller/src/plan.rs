@@ -12,6 +12,7 @@ pub mod balancer;
 pub mod because;
 pub mod config;
 mod desired;
+mod elemental;
 pub mod endpoint;
 pub mod gate;
 pub mod gateway;
@@ -128,6 +129,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     desired::endpoints(&next, &cases, &decided, &services, &mut wanted);
     provision::statuses(&next, &cases, &decided, &mut wanted);
     leave::annotations(&next, &services, &mut wanted);
+    elemental::records(&next, &services, &mut wanted);
     desired::records(&next, &mut wanted);
     let decisions = Decisions {
         cases: &cases,

@@ -163,7 +163,12 @@ pub fn endpoints(
         let cluster = snapshot.clusters.get(&service.cluster);
         // Where an object that is being deleted can be seen, it tells itself what was asked for.
         if made || !holds {
-            wanted.own(&key, &api_version, managers::GIVEN, value(&balancer.given));
+            // The mode in force: an annotation that changes later changes nothing published.
+            let given = LoadBalancerSpec {
+                mode: balancer.given.mode.and(balancer.spec.mode),
+                ..balancer.given.clone()
+            };
+            wanted.own(&key, &api_version, managers::GIVEN, value(&given));
             wanted.owned_by(&key, managers::GIVEN, cluster);
         }
         if let Some(kept) = kept(service) {
@@ -350,8 +355,9 @@ fn document(key: &ObjectKey, api_version: &str, part: &str, content: Value) -> V
 fn rank(write: &Write) -> u8 {
     match (&write.layer, write.key.kind == LoadBalancerSpec::KIND) {
         (Layer::Owned(_), true) => 0,
-        (Layer::Owned(_), false) => 1,
-        (Layer::Marks, _) => 2,
+        // A host is reserved before its address is published.
+        (Layer::Marks, _) => 1,
+        (Layer::Owned(_), false) => 2,
         (Layer::Status, _) => 3,
     }
 }

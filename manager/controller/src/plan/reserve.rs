@@ -12,6 +12,7 @@ use kedge_crd::{
 use super::{
     balancer::Balancer,
     because::Because,
+    elemental::fits,
     endpoint::{follows, targets_edge_hosts},
     ledger::Ledger,
     usable::{Refusal, refusal},
@@ -155,7 +156,7 @@ fn candidates<'a>(
             (None, true) => true,
             (_, false) => {
                 let survives = |(of, leaves): (Name, bool)| !leaves && of == **name;
-                free_elemental(snapshot, name, host)
+                free_elemental(snapshot, balancer, name, host)
                     || (follows(balancer) && machines_of(snapshot, balancer).any(survives))
             }
         };
@@ -186,16 +187,16 @@ fn machines_of<'a>(
     })
 }
 
-fn free_elemental(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> bool {
+fn free_elemental(snapshot: &Snapshot, balancer: &Balancer, name: &Name, host: &EdgeHost) -> bool {
+    let cluster = Name::new(&name.namespace, &balancer.spec.cluster_name);
     let reference = host.spec.host_ref.as_ref();
     reference.is_some_and(|reference| {
         let record = Name::new(&name.namespace, &reference.name);
         reference.api_group == elemental::GROUP
             && reference.kind == HOST_KIND
-            && snapshot
-                .elemental_hosts
-                .get(&record)
-                .is_some_and(|record| elemental::is_free(&record.metadata))
+            && snapshot.elemental_hosts.get(&record).is_some_and(|record| {
+                elemental::is_free(&record.metadata) && fits(snapshot, &cluster, record)
+            })
     })
 }
 

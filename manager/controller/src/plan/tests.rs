@@ -1,3 +1,4 @@
+mod elemental;
 mod gates;
 mod law;
 mod leaving;
