@@ -24,4 +24,4 @@ pub mod store;
 pub mod token;
 pub mod world;
 
-pub use run::{Lifecycle, Manager, ManagerOptions, run};
+pub use run::{Lifecycle, Manager, ManagerOptions, Place, run};

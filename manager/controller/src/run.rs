@@ -24,14 +24,14 @@ use crate::{
     clock::Clock,
     pki::Authority,
     socket,
-    store::{Store, directory::Directory, watch::Watch},
+    store::{Store, directory::Directory, kubernetes, watch::Watch},
     world::World,
 };
 
 /// What the manager runs with.
 pub struct ManagerOptions {
-    /// The folder with the objects.
-    pub dir: PathBuf,
+    /// Where the objects are.
+    pub place: Place,
     /// Where the agent API listens.
     pub listen: SocketAddr,
     /// The trust domain of identities.
@@ -46,6 +46,17 @@ pub struct ManagerOptions {
     pub clock: Clock,
     /// Told how far the role is.
     pub lifecycle: Box<dyn Fn(Lifecycle<'_>) + Send + Sync>,
+}
+
+/// Where the objects are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a folder.
+    Directory(PathBuf),
+    /// In the cluster of a kubeconfig file.
+    Kubeconfig(PathBuf),
+    /// In the cluster this manager runs in.
+    InCluster,
 }
 
 /// How far the role is.
@@ -66,7 +77,7 @@ impl ManagerOptions {
     #[must_use]
     pub fn new(dir: &Path, listen: SocketAddr) -> Self {
         Self {
-            dir: dir.to_owned(),
+            place: Place::Directory(dir.to_owned()),
             listen,
             trust_domain: DEFAULT_TRUST_DOMAIN.to_owned(),
             rescan: Duration::from_secs(10),
@@ -81,7 +92,7 @@ impl ManagerOptions {
 impl fmt::Debug for ManagerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ManagerOptions")
-            .field("dir", &self.dir)
+            .field("place", &self.place)
             .field("listen", &self.listen)
             .finish_non_exhaustive()
     }
@@ -107,22 +118,23 @@ impl Manager {
     /// The store or the port cannot be used.
     pub async fn start(options: &ManagerOptions) -> Result<Self, Problem> {
         let started = (Instant::now(), options.clock.text());
-        let directory = Directory::open(&options.dir)?;
-        let root = directory.root().to_owned();
-        let store = Store::from(directory);
+        let (store, root) = open(&options.place).await?;
         let authority = Arc::new(Authority::load_or_create(&store, &options.clock).await?);
         let tls = authority.server(&options.clock)?;
         let listener = api::serve::listen(options.listen).await?;
         let address = listener.local_addr().unwrap_or(options.listen);
         let terms = (options.trust_domain.as_str(), options.certificate_life);
         let world = World::start(store, authority, options.clock.clone(), terms).await;
-        let watch = Watch::start(&root, Arc::clone(&world.files_changed));
-        if let Err(error) = &watch {
-            warn!(
-                error = error as &dyn std::error::Error,
-                every = ?options.rescan,
-                "changes of files are found by reading them again only"
-            );
+        let mut tasks = JoinSet::new();
+        let watch = root.and_then(|root| watch(&root, &world, options.rescan));
+        if let Some(changed) = world.store.changed() {
+            let world = Arc::clone(&world);
+            tasks.spawn(async move {
+                loop {
+                    changed.notified().await;
+                    world.files_changed.notify_one();
+                }
+            });
         }
         let control = Arc::new(socket::Context {
             world: Arc::clone(&world),
@@ -130,19 +142,18 @@ impl Manager {
             started,
             config: options.config.clone(),
         });
-        let mut tasks = JoinSet::new();
         let planner = Arc::clone(&world);
         let rescan = options.rescan;
         tasks.spawn(async move { planner.run(rescan).await });
         let routes = api::routes(Arc::clone(&world));
         tasks.spawn(api::serve::serve(listener, tls, routes));
-        info!(dir = %root.display(), agent_api = %address, "the manager serves");
+        info!(store = world.store.name(), agent_api = %address, "the manager serves");
         Ok(Self {
             address,
             world,
             tasks,
             control,
-            _watch: watch.ok(),
+            _watch: watch,
         })
     }
 
@@ -229,6 +240,32 @@ pub async fn run<S>(
     manager.stop().await;
     info!("the manager stopped");
     ended
+}
+
+/// Opens the store; for a folder with its path, to be watched.
+async fn open(place: &Place) -> Result<(Store, Option<PathBuf>), Problem> {
+    match place {
+        Place::Directory(dir) => {
+            let directory = Directory::open(dir)?;
+            let root = directory.root().to_owned();
+            Ok((Store::from(directory), Some(root)))
+        }
+        Place::Kubeconfig(file) => Ok((kubernetes::open(Some(file)).await?.into(), None)),
+        Place::InCluster => Ok((kubernetes::open(None).await?.into(), None)),
+    }
+}
+
+fn watch(root: &Path, world: &World, every: Duration) -> Option<Watch> {
+    let watch = Watch::start(root, Arc::clone(&world.files_changed));
+    if let Err(error) = &watch {
+        let error = error as &dyn std::error::Error;
+        warn!(
+            error,
+            ?every,
+            "changes of files are found by reading them again only"
+        );
+    }
+    watch.ok()
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Problem> {

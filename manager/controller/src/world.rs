@@ -178,9 +178,9 @@ impl World {
             let woken = timeout_at(tick.min(next_rescan), woken).await;
             let files = woken == Ok(true) || TokioInstant::now() >= next_rescan;
             if woken == Ok(true) {
-                // An editor writes in several steps. Outside of the time limit, which would
-                // forget the word that came just before it.
-                sleep(SETTLE).await;
+                // An editor writes in several steps, and events come in bursts. Outside of the time
+                // limit, which would forget the word that came just before it.
+                sleep(self.store.settling()).await;
             }
             let began = TokioInstant::now();
             if files {
@@ -418,7 +418,6 @@ fn problems(plan: &Plan) -> impl Iterator<Item = &Problem> {
 }
 
 const TICK: Duration = Duration::from_millis(500);
-const SETTLE: Duration = Duration::from_millis(30);
 
 #[cfg(test)]
 mod tests;

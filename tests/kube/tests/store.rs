@@ -7,7 +7,7 @@
     reason = "test code"
 )]
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use kedge_crd::{
     LoadBalancerSpec,
@@ -15,7 +15,7 @@ use kedge_crd::{
     testing::elemental_crds,
 };
 use kedge_manager_controller::{
-    managers,
+    Manager, ManagerOptions, Place, managers,
     plan::plan,
     snapshot::{Live, Snapshot, key},
     store::{
@@ -23,7 +23,7 @@ use kedge_manager_controller::{
         kubernetes::{Access, Cluster, lease::Terms},
     },
 };
-use kedge_tests_kube::{eventually, manifests, server::Server};
+use kedge_tests_kube::{eventually, manifests, server::Server, stays};
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
@@ -40,18 +40,7 @@ async fn a_plan_is_carried_out_once_and_the_next_one_writes_nothing() {
     let Some(site) = Site::start().await else {
         return;
     };
-    let owner = site.cluster("c", json!({})).await.metadata.uid.unwrap();
-    let annotations = json!({"kedge.dev/endpoint-mode": "VIP", "kedge.dev/vip-pool": "lan"});
-    let mut asked = infra("c", json!({"metadata": {"annotations": annotations}}));
-    asked["metadata"]["ownerReferences"][0]["uid"] = json!(owner);
-    site.apply("user", asked).await;
-    site.apply(
-        "user",
-        json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "VIPPool",
-            "metadata": {"name": "lan", "namespace": NS},
-            "spec": {"addresses": ["10.20.14.10-10.20.14.12"], "prefix": 24}}),
-    )
-    .await;
+    site.ask().await;
     let store = site.leader("a").await;
     eventually("the plan writes nothing more", LIMIT, async || {
         store.refresh().await;
@@ -226,8 +215,59 @@ async fn of_two_managers_one_writes_and_the_other_takes_over() {
     second.write(vec![write]).await.unwrap();
 }
 
+#[tokio::test]
+async fn two_managers_share_an_authority_and_one_of_them_fills() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    site.ask().await;
+    let any = ([127, 0, 0, 1], 0).into();
+    let options = || {
+        let mut options = ManagerOptions::new(Path::new("/nonexistent"), any);
+        options.place = Place::Kubeconfig(site.server.kubeconfig("admin"));
+        options
+    };
+    let (first, second) = (options(), options());
+    let (one, two) = tokio::join!(Manager::start(&first), Manager::start(&second));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!(one.world.authority.pin(), two.world.authority.pin());
+    for manager in [&one, &two] {
+        eventually("a manager shows the endpoint", LIMIT, async || {
+            let state = manager.world.state().await;
+            let endpoint = state.plan.endpoints.first();
+            endpoint.is_some_and(|it| it.endpoint.as_deref() == Some("10.20.14.10:6443"))
+        })
+        .await;
+    }
+    let filled = site.read("ElementalCluster", "c").await;
+    assert_eq!(
+        filled["spec"]["controlPlaneEndpoint"],
+        json!({"host": "10.20.14.10", "port": 6443})
+    );
+    let before = site.versions().await;
+    stays(
+        "nothing is written again",
+        Duration::from_secs(2),
+        async || site.versions().await == before,
+    )
+    .await;
+
+    // A blank that comes later is filled within moments.
+    let owner = site.cluster("d", json!({})).await.metadata.uid.unwrap();
+    let mut asked = infra("d", json!({"metadata": {"annotations": asking()}}));
+    asked["metadata"]["ownerReferences"][0]["uid"] = json!(owner);
+    site.apply("user", asked).await;
+    eventually("the next blank is filled", LIMIT, async || {
+        let object = site.read("ElementalCluster", "d").await;
+        object["spec"]["controlPlaneEndpoint"]["host"] == "10.20.14.11"
+    })
+    .await;
+    one.stop().await;
+    two.stop().await;
+}
+
 struct Site {
-    _server: Server,
+    server: Server,
     client: Client,
 }
 
@@ -239,16 +279,28 @@ impl Site {
         definitions.extend(elemental_crds());
         definitions.extend([open("Cluster", "clusters"), open("Machine", "machines")]);
         manifests::apply_definitions(&client, &definitions).await;
-        let site = Self {
-            _server: server,
-            client,
-        };
+        let site = Self { server, client };
         for space in [NS, "kedge-system"] {
             let namespace =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}});
             manifests::apply(&site.client, &[namespace]).await;
         }
         Some(site)
+    }
+
+    /// A Cluster with a blank endpoint that asks for a VIP.
+    async fn ask(&self) {
+        let owner = self.cluster("c", json!({})).await.metadata.uid.unwrap();
+        let mut asked = infra("c", json!({"metadata": {"annotations": asking()}}));
+        asked["metadata"]["ownerReferences"][0]["uid"] = json!(owner);
+        self.apply("user", asked).await;
+        self.apply(
+            "user",
+            json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "VIPPool",
+                "metadata": {"name": "lan", "namespace": NS},
+                "spec": {"addresses": ["10.20.14.10-10.20.14.12"], "prefix": 24}}),
+        )
+        .await;
     }
 
     fn api(&self, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
@@ -335,6 +387,10 @@ impl Site {
         eventually("it leads", LIMIT, async || cluster.leads()).await;
         Store::from(cluster)
     }
+}
+
+fn asking() -> Value {
+    json!({"kedge.dev/endpoint-mode": "VIP", "kedge.dev/vip-pool": "lan"})
 }
 
 fn look(store: &Store) -> Snapshot {

@@ -1,11 +1,14 @@
 //! One type for every store. What it holds is read at once; writing takes its time, and whoever
 //! writes waits without holding anybody else up.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use kedge_core::{Code, Problem};
 use serde_json::Value;
-use tokio::task::spawn_blocking;
+use tokio::{sync::Notify, task::spawn_blocking};
 
 use super::{ObjectKey, Objects, Write, directory::Directory, kubernetes::Cluster};
 use crate::snapshot::Environment;
@@ -72,6 +75,15 @@ impl Store {
         }
     }
 
+    /// Told when others changed something, where the store itself hears of it.
+    #[must_use]
+    pub fn changed(&self) -> Option<Arc<Notify>> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Kubernetes(cluster) => Some(cluster.changed()),
+        }
+    }
+
     /// Carries out the writes in order. What could be written stands and is seen at once, also
     /// where a later one fails.
     ///
@@ -129,6 +141,15 @@ impl Store {
         match self {
             Self::Directory(folder) => lock(&folder.shown).closed,
             Self::Kubernetes(cluster) => cluster.is_closed(),
+        }
+    }
+
+    /// How long what others change takes to come to rest.
+    #[must_use]
+    pub const fn settling(&self) -> Duration {
+        match self {
+            Self::Directory(_) => Duration::from_millis(30),
+            Self::Kubernetes(_) => Duration::from_millis(5),
         }
     }
 

@@ -14,7 +14,9 @@ pub mod kinds;
 pub mod layers;
 mod leader;
 pub mod lease;
+mod open;
 pub mod steps;
 mod watches;
 
 pub use cluster::{Access, Cluster};
+pub use open::open;

@@ -40,6 +40,7 @@ pub struct Cache {
     removed: BTreeMap<ObjectKey, (String, Instant)>,
     unheard: usize,
     changed: bool,
+    version: u64,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +88,12 @@ impl Cache {
     /// Whether anything changed since this was last asked.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
+    }
+
+    /// Grows with every change.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
     /// An object as it was last seen.
@@ -157,7 +164,7 @@ impl Cache {
         if self.objects.get(key).is_some_and(is_it) {
             Arc::make_mut(&mut self.objects).by_key.remove(key);
             self.entries.remove(key);
-            self.changed = true;
+            self.touch();
             self.removed.insert(key.clone(), (uid.to_owned(), now));
         }
     }
@@ -256,7 +263,7 @@ impl Cache {
         let objects = Arc::make_mut(&mut self.objects);
         objects.by_key.retain(|key, _| !realm.holds(key));
         self.entries.retain(|key, _| !realm.holds(key));
-        self.changed = true;
+        self.touch();
     }
 
     fn keep(&mut self, key: &ObjectKey, seen: Seen) {
@@ -276,7 +283,7 @@ impl Cache {
         entry.endpoint_owners = endpoint_owners;
         if objects.by_key.get(key) != Some(&layers) {
             objects.by_key.insert(key.clone(), layers);
-            self.changed = true;
+            self.touch();
         }
     }
 
@@ -284,7 +291,7 @@ impl Cache {
         if Arc::make_mut(&mut self.objects).vanish(key) {
             self.entries.remove(key);
         }
-        self.changed = true;
+        self.touch();
     }
 
     fn end(&mut self, key: &ObjectKey) -> Vec<String> {
@@ -302,6 +309,11 @@ impl Cache {
         shown
     }
 
+    const fn touch(&mut self) {
+        self.changed = true;
+        self.version += 1;
+    }
+
     fn version_of(&self, key: &ObjectKey) -> Option<String> {
         self.objects.get(key).map(version)
     }
@@ -310,7 +322,7 @@ impl Cache {
         let incomplete = self.unheard > 0;
         if self.objects.incomplete != incomplete {
             Arc::make_mut(&mut self.objects).incomplete = incomplete;
-            self.changed = true;
+            self.touch();
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Watches {
     running: BTreeMap<Realm, AbortHandle>,
     tasks: JoinSet<()>,
     streaming: bool,
+    /// What was looked at, and when: a kind that is not served yet is looked for again.
+    looked: Option<(u64, Instant)>,
 }
 
 impl Watches {
@@ -48,6 +50,7 @@ impl Watches {
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
             streaming: false,
+            looked: None,
         };
         let told = |error: &kube::Error| unanswered(cluster.name()).caused_by(error);
         for (group, kind) in ALL {
@@ -78,6 +81,12 @@ impl Watches {
     /// Begins the watches that objects ask for and ends those nobody asks for; says whether
     /// nothing had to be begun.
     pub async fn look(&mut self, cluster: &Cluster) -> bool {
+        let version = cluster.cache().version();
+        let is_same = |(last, at): (u64, Instant)| last == version && at.elapsed() < AGAIN;
+        if self.looked.is_some_and(is_same) {
+            return true;
+        }
+        self.looked = Some((version, Instant::now()));
         let objects = cluster.objects();
         let mut is_settled = true;
         let infra: BTreeSet<(String, String)> = objects
@@ -259,4 +268,5 @@ const ALL: [(&str, &str); 9] = [
 ];
 const TOKENS: &str = "type=kedge.dev/enrollment-token";
 const LOOK: Duration = Duration::from_millis(200);
+const AGAIN: Duration = Duration::from_secs(10);
 const PROBE: Duration = Duration::from_secs(5);

@@ -1,0 +1,65 @@
+//! Finding the cluster: a kubeconfig file, or the cluster this manager runs in.
+
+use std::path::Path;
+
+use kedge_core::{Code, Fix, Problem};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use super::{Access, Cluster, lease::Terms};
+use crate::pki;
+
+/// Connects to the cluster of a kubeconfig file, or to the one around this process.
+///
+/// # Errors
+///
+/// The file cannot be used, no cluster is around, or it does not answer.
+pub async fn open(kubeconfig: Option<&Path>) -> Result<Cluster, Problem> {
+    let (config, name) = match kubeconfig {
+        Some(file) => {
+            let name = format!("cluster of {}", file.display());
+            let told = |error: &dyn std::error::Error| unusable(&name).caused_by(error);
+            let read = Kubeconfig::read_from(file).map_err(|error| told(&error))?;
+            let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+            (config.map_err(|error| told(&error))?, name)
+        }
+        None => {
+            let name = "cluster around the manager".to_owned();
+            let config = Config::incluster();
+            (
+                config.map_err(|error| unusable(&name).caused_by(&error))?,
+                name,
+            )
+        }
+    };
+    let client = Client::try_from(config).map_err(|error| unusable(&name).caused_by(&error))?;
+    let access = Access {
+        me: me()?,
+        terms: Terms::default(),
+        name,
+    };
+    Cluster::connect(client, access).await
+}
+
+/// A name of this run of this manager: a restarted one waits for its predecessor's lease like any
+/// other.
+fn me() -> Result<String, Problem> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let host = host.map(|host| host.trim().to_owned()).unwrap_or_default();
+    let run = pki::uuid().map_err(|error| {
+        Problem::new(Code::SysUnexpected, "the manager cannot name itself").caused_by(&error)
+    })?;
+    Ok(format!("{host}_{run}"))
+}
+
+fn unusable(name: &str) -> Problem {
+    let what = format!("the {name} cannot be reached");
+    Problem::new(Code::SysUnexpected, what)
+        .consequence("the manager does not start")
+        .fix(
+            Fix::text("name a kubeconfig file that works")
+                .command("kedge manager --kubeconfig FILE"),
+        )
+}
