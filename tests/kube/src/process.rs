@@ -5,6 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::{LazyLock, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -25,7 +26,7 @@ impl Process {
     ///
     /// When it cannot be started.
     pub fn start(name: &str, folder: &Path, command: Command) -> Self {
-        Self::start_by(name, folder, command, |mut command| command.spawn())
+        Self::start_by(name, folder, bound(&command), spawn_for_life)
     }
 
     /// Starts a program by other means, in another place of the network.
@@ -112,6 +113,43 @@ impl Process {
         &self.log
     }
 }
+
+/// Starts a process that the kernel ends with this one, however this one ends.
+///
+/// The kernel looks at the thread that started it: that is one that stays.
+fn spawn_for_life(command: Command) -> io::Result<Child> {
+    let (answer, answered) = mpsc::channel();
+    let spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    spawner.send((command, answer)).unwrap();
+    answered.recv().unwrap()
+}
+
+/// The command, bound to the thread that starts it.
+fn bound(command: &Command) -> Command {
+    let mut bound = Command::new("setpriv");
+    bound
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(key, value)| Some((key, value?))),
+        );
+    bound
+}
+
+type Order = (Command, mpsc::Sender<io::Result<Child>>);
+
+static SPAWNER: LazyLock<Mutex<mpsc::Sender<Order>>> = LazyLock::new(|| {
+    let (orders, ordered) = mpsc::channel::<Order>();
+    std::thread::spawn(move || {
+        for (mut command, answer) in ordered {
+            _ = answer.send(command.spawn());
+        }
+    });
+    Mutex::new(orders)
+});
 
 impl Drop for Process {
     fn drop(&mut self) {
