@@ -173,6 +173,9 @@ pub struct ManagerArgs {
     /// Folder with the objects; Kedge writes only DIR/owned and DIR/status
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Keep the objects on the cluster of this kubeconfig file, or `in-cluster`
+    #[arg(long, value_name = "FILE", conflicts_with = "dir")]
+    pub kubeconfig: Option<PathBuf>,
     /// Set one key of the configuration, above files and environment
     #[arg(long, value_name = "KEY=VALUE", value_parser = Override::set)]
     pub set: Vec<Override>,

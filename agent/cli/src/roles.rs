@@ -9,7 +9,7 @@ use kedge_host::{
     local::{RequireRoot, Socket},
     notify::Notifier,
 };
-use kedge_manager_controller::{Lifecycle, ManagerOptions};
+use kedge_manager_controller::{Lifecycle, ManagerOptions, Place};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -53,11 +53,18 @@ pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
     let overrides: Vec<Override> = args.set.iter().cloned().chain(dir).collect();
     let live: Live<ManagerFile> = configured(app, overrides)?;
     let config = live.config();
+    let dir = app.root.locate(&config.dir);
+    let place = match &args.kubeconfig {
+        None => Place::Directory(dir.clone()),
+        Some(here) if here.as_os_str() == IN_CLUSTER => Place::InCluster,
+        Some(file) => Place::Kubeconfig(app.root.locate(file)),
+    };
     let options = ManagerOptions {
+        place,
         trust_domain: config.trust_domain.as_str().to_owned(),
         config: Some(live.in_force()),
         lifecycle: Box::new(notify),
-        ..ManagerOptions::new(&app.root.locate(&config.dir), config.listen)
+        ..ManagerOptions::new(&dir, config.listen)
     };
     // Every host keeps connections open, and the store needs descriptors besides.
     if let Err(error) = kedge_net::limits::raise_descriptors() {
@@ -112,6 +119,8 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime, Failure> {
         })
 }
 
+/// The word for the cluster around the manager.
+const IN_CLUSTER: &str = "in-cluster";
 // VIPs and tunnel have threads of their own.
 const CONTROL: usize = 2;
 // The planner, and hosts that ask.
