@@ -10,6 +10,7 @@
 
 pub mod balancer;
 pub mod because;
+mod claims;
 pub mod config;
 mod desired;
 mod elemental;
@@ -130,6 +131,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     provision::statuses(&next, &cases, &decided, &mut wanted);
     leave::annotations(&next, &services, &mut wanted);
     elemental::records(&next, &services, &mut wanted);
+    claims::claims(&next, &services, &mut wake, &mut wanted);
     desired::records(&next, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
@@ -145,28 +147,47 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 
 fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Decided>, Ledger) {
     let mut ledger = Ledger::new(snapshot, cases);
-    let mut served: BTreeMap<Name, Name> = BTreeMap::new();
+    let mut first: BTreeMap<Name, (bool, bool, Name)> = BTreeMap::new();
+    for case in cases.iter() {
+        if let Ok(balancer) = &case.asked {
+            let named = balancer.name.name == case.cluster.name;
+            let rank = (!publishes(snapshot, case), !named, balancer.name.clone());
+            let best = first
+                .entry(case.cluster.clone())
+                .or_insert_with(|| rank.clone());
+            if rank < *best {
+                *best = rank;
+            }
+        }
+    }
+    for case in cases.iter_mut() {
+        let best = first.get(&case.cluster).map(|(.., name)| name.clone());
+        if let Ok(balancer) = &mut case.asked {
+            balancer.beside = best.filter(|best| *best != balancer.name);
+        }
+    }
+    // Those that were decided earlier come first: a new wish waits behind them.
     let mut order: Vec<usize> = (0..cases.len()).collect();
-    order.sort_by_key(|index| cases.get(*index).map(|case| rank(snapshot, case)));
+    let is_new = |index: &usize| {
+        let asked = cases.get(*index).and_then(|case| case.asked.as_ref().ok());
+        asked.is_none_or(|balancer| balancer.kept.endpoint.is_none())
+    };
+    order.sort_by_key(is_new);
     let mut decided: BTreeMap<usize, Decided> = BTreeMap::new();
     for index in order {
-        let Some(case) = cases.get_mut(index) else {
-            continue;
-        };
-        if let Ok(balancer) = &mut case.asked {
-            let name = || balancer.name.clone();
-            let first = served.entry(case.cluster.clone()).or_insert_with(name);
-            balancer.beside = (*first != balancer.name).then(|| first.clone());
+        if let Some(case) = cases.get_mut(index) {
+            decided.insert(index, endpoint::plan(snapshot, &mut ledger, case, wake));
         }
-        decided.insert(index, endpoint::plan(snapshot, &mut ledger, case, wake));
     }
     (decided.into_values().collect(), ledger)
 }
 
-/// Who comes first: whose endpoint the cluster has, who was decided earlier, who is new. A new
-/// wish waits behind the others.
-fn rank(snapshot: &Snapshot, case: &Case) -> u8 {
-    let Ok(balancer) = &case.asked else { return 2 };
+/// Whether the cluster has the endpoint of this LoadBalancer. Of several the one whose endpoint it
+/// has fills it, else the one that is named as the cluster, else the first by name.
+fn publishes(snapshot: &Snapshot, case: &Case) -> bool {
+    let Ok(balancer) = &case.asked else {
+        return false;
+    };
     let kept = balancer.kept.endpoint.as_ref();
     let fill = case.infra.as_ref().and_then(|infra| {
         let fill = snapshot.objects.owned(&infra.key, managers::ENDPOINT)?;
@@ -178,12 +199,12 @@ fn rank(snapshot: &Snapshot, case: &Case) -> u8 {
     let written = case.infra.as_ref().map(|infra| infra.written.clone());
     let published = [fill, copied, written];
     let ours = kept.or(balancer.given.endpoint.as_ref());
-    let publishes = |endpoint: &Endpoint| published.iter().flatten().any(|other| other == endpoint);
-    match ours {
-        Some(endpoint) if publishes(endpoint) => 0,
-        _ if kept.is_some() => 1,
-        _ => 2,
-    }
+    ours.is_some_and(|ours| {
+        published
+            .iter()
+            .flatten()
+            .any(|other: &Endpoint| other == ours)
+    })
 }
 
 fn services(snapshot: &Snapshot, cases: &[Case], decided: &[Decided]) -> Vec<Service> {

@@ -167,7 +167,7 @@ impl Objects {
             (Layer::Status, content) => layers.status.clone_from(content),
             (Layer::Marks, content) => layers.marks.clone_from(content),
         }
-        if layers.is_empty() || layers.is_let_go(write.key.ground()) {
+        if layers.is_empty() {
             self.by_key.remove(&write.key);
         }
     }
@@ -205,13 +205,6 @@ impl Layers {
             && self.owned.is_empty()
             && self.status.is_none()
             && self.marks.is_none()
-    }
-
-    /// Whether an object that is being deleted goes because our finalizer was the last.
-    fn is_let_go(&self, ground: Ground) -> bool {
-        let deleted = self.server.as_ref().is_some_and(Server::is_deleted);
-        let held = |marks: &Value| marks.pointer("/metadata/finalizers").is_some();
-        deleted && ground == Ground::Ours && !self.marks.as_ref().is_some_and(held)
     }
 
     /// The object as it is in force: what Kedge decided, what the user wrote above it.

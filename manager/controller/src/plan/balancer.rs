@@ -93,7 +93,8 @@ pub fn cases(snapshot: &Snapshot) -> Vec<Case> {
             continue;
         };
         known.insert(name.clone());
-        let source = if layers.meta.deletion_timestamp.is_none() {
+        let leaves = layers.meta.deletion_timestamp.is_some();
+        let source = if !leaves || !snapshot.environment.has_finalizers() {
             Source::Object
         } else if must_stay(snapshot, name, layers.kept.as_ref().unwrap_or(written)) {
             Source::Nobody
@@ -123,7 +124,10 @@ pub fn cases(snapshot: &Snapshot) -> Vec<Case> {
             let kept = layers.kept.as_ref();
             kept.is_some_and(|kept| kept.endpoint.is_some() && kept.cluster_name == cluster.name)
         });
-        if written_for.contains(cluster) && !led {
+        let leaves = object.metadata.deletion_timestamp.is_some();
+        if (written_for.contains(cluster) && !led)
+            || (leaves && !snapshot.balancers.contains_key(&name))
+        {
             continue;
         }
         match asked {

@@ -81,6 +81,15 @@ pub enum Because {
         pool: String,
         address: IpAddr,
     },
+    FromClaim {
+        kind: String,
+        name: String,
+        address: IpAddr,
+    },
+    ClaimWaiting {
+        kind: String,
+        name: String,
+    },
     ExplicitVip {
         address: IpAddr,
     },
@@ -181,11 +190,13 @@ impl Because {
             | Self::Blanked { .. }
             | Self::AddressTaken { .. } => "Conflict",
             Self::FromPool { .. }
+            | Self::FromClaim { .. }
             | Self::ExplicitVip { .. }
             | Self::ThroughGateway { .. }
             | Self::Reserved { .. }
             | Self::ExplicitHost { .. } => "Published",
             Self::PoolUnset
+            | Self::ClaimWaiting { .. }
             | Self::PoolMissing { .. }
             | Self::PoolForeign { .. }
             | Self::PoolInvalid { .. } => "WaitingForPool",
@@ -211,6 +222,7 @@ impl Because {
             | Self::HandedOver { .. }
             | Self::UserSet { .. }
             | Self::FromPool { .. }
+            | Self::FromClaim { .. }
             | Self::ExplicitVip { .. }
             | Self::ThroughGateway { .. }
             | Self::Reserved { .. }
@@ -239,6 +251,7 @@ impl Because {
             | Self::NameUnresolved { .. }
             | Self::SanMissing { .. }
             | Self::HandedWaiting { .. }
+            | Self::ClaimWaiting { .. }
             | Self::GatewayUnset
             | Self::GatewayMissing { .. }
             | Self::GatewayNoAddress { .. }
@@ -325,6 +338,12 @@ impl fmt::Display for Because {
             ),
             Self::FromPool { pool, address } => {
                 write!(f, "{address} was the lowest free address of VIPPool {pool}")
+            }
+            Self::FromClaim { kind, name, address } => {
+                write!(f, "{address} was given by {kind} {name}")
+            }
+            Self::ClaimWaiting { kind, name } => {
+                write!(f, "{kind} {name} has not given an address to the claim yet")
             }
             Self::ExplicitVip { address } => write!(f, "{address} is asked for as the VIP"),
             Self::AddressTaken { address, by } => {

@@ -36,15 +36,20 @@ impl Desired {
 
     /// Makes the Cluster the owner of an object, so that it goes and moves with it.
     fn owned_by(&mut self, key: &ObjectKey, manager: &str, cluster: Option<&Cluster>) {
-        let layer = Layer::Owned(manager.to_owned());
-        let content = self.layers.get_mut(&(key.clone(), layer));
-        let cluster = cluster.filter(|cluster| !cluster.metadata.uid.is_empty());
-        if let (Some(content), Some(cluster)) = (content, cluster)
-            && let Some(meta) = content.get_mut("metadata").and_then(Value::as_object_mut)
-        {
+        if let Some(cluster) = cluster.filter(|cluster| !cluster.metadata.uid.is_empty()) {
             let owner = json!([{"apiVersion": cluster.api_version, "kind": "Cluster",
                 "name": cluster.metadata.name, "uid": cluster.metadata.uid}]);
-            meta.insert("ownerReferences".to_owned(), owner);
+            self.owners(key, manager, owner);
+        }
+    }
+
+    /// Gives the object that `manager` has fields of these owners.
+    pub fn owners(&mut self, key: &ObjectKey, manager: &str, owners: Value) {
+        let layer = Layer::Owned(manager.to_owned());
+        let content = self.layers.get_mut(&(key.clone(), layer));
+        let meta = content.and_then(|content| content.get_mut("metadata")?.as_object_mut());
+        if let Some(meta) = meta {
+            meta.insert("ownerReferences".to_owned(), owners);
         }
     }
 

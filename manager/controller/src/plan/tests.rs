@@ -1,3 +1,4 @@
+mod claims;
 mod elemental;
 mod gates;
 mod law;

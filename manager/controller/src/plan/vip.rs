@@ -8,7 +8,7 @@ use kedge_crd::{
     meta::GROUP,
 };
 
-use super::{balancer::Balancer, because::Because, ledger::Ledger};
+use super::{balancer::Balancer, because::Because, claims, ledger::Ledger};
 use crate::{snapshot::Snapshot, store::Name};
 
 /// The VIP's address: what is asked for, what was decided earlier, else the pool's lowest free one.
@@ -48,12 +48,28 @@ pub fn choose(
     }
     let known = vip.address.or(wished).or(published);
     let pool_name = vip.pool_ref.as_ref().map(|pool| pool.name.clone());
+    let foreign = vip
+        .pool_ref
+        .as_ref()
+        .filter(|pool| claims::is_foreign(pool));
+    let foreign = foreign.map(|pool| pool.kind.clone().unwrap_or_default());
     let address = match known {
         Some(address) => {
             claim(ledger, balancer, address)?;
             address
         }
-        None => from_pool(snapshot, ledger, &name, vip.pool_ref.as_ref())?,
+        None => match vip
+            .pool_ref
+            .as_ref()
+            .filter(|pool| is_claimed(snapshot, pool))
+        {
+            Some(pool) => {
+                let (address, _) = claims::address(snapshot, balancer, pool)?;
+                claim(ledger, balancer, address)?;
+                address
+            }
+            None => from_pool(snapshot, ledger, &name, vip.pool_ref.as_ref())?,
+        },
     };
     vip.address = Some(address);
     balancer.spec.vip = Some(vip.clone());
@@ -69,10 +85,23 @@ pub fn choose(
         balancer.spec.vip = Some(vip);
     }
     let because = match pool_name {
+        Some(name) if foreign.is_some() && explicit.is_none() && wished.is_none() => {
+            let kind = foreign.unwrap_or_default();
+            Because::FromClaim {
+                kind,
+                name,
+                address,
+            }
+        }
         Some(pool) if explicit.is_none() && wished.is_none() => Because::FromPool { pool, address },
         _ => Because::ExplicitVip { address },
     };
     Ok((address, because))
+}
+
+/// Whether the pool's provider is asked by a claim.
+fn is_claimed(snapshot: &Snapshot, pool: &PoolRef) -> bool {
+    snapshot.environment.has_core() && claims::is_foreign(pool)
 }
 
 /// Takes an address that is not from a pool; what is refused is not served either.

@@ -138,6 +138,7 @@ fn a_provider_that_is_there_keeps_its_status_and_another_manager_keeps_everythin
 fn nothing_is_filled_for_what_is_being_deleted_and_what_was_filled_stays() {
     for (group, kind) in [(CAPI, "Cluster"), (INFRA, "ElementalCluster")] {
         let mut world = asked();
+        world.settle();
         world.core();
         world.delete(group, kind, "c");
         world.settle();

@@ -82,7 +82,7 @@ fn a_deleted_load_balancer_goes_on_while_its_cluster_lives_with_its_endpoint() {
     assert!(world.objects.get(&key()).is_some());
     world.remove(CAPI, "Machine", "m");
     world.settle();
-    assert_eq!(world.objects.get(&key()), None, "let go");
+    assert_eq!(world.objects.content(&key(), &Layer::Marks), None, "let go");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn force_release_lets_go_at_once_by_the_object_or_its_cluster() {
         let document = world.document(group, kind, "c");
         document["metadata"]["annotations"] = json!({"kedge.dev/force-release": ""});
         world.settle();
-        assert_eq!(world.objects.get(&key()), None, "{kind}");
+        assert_eq!(world.objects.content(&key(), &Layer::Marks), None, "{kind}");
     }
     // On an object that nobody deletes it changes nothing.
     let mut world = filled();
