@@ -22,7 +22,6 @@ pub struct Kind {
     /// Whether objects live in a namespace.
     pub namespaced: bool,
     about: &'static str,
-    move_alone: bool,
     in_clusters: bool,
     columns: &'static [(&'static str, &'static str, &'static str)],
     selectable: &'static [&'static str],
@@ -45,7 +44,6 @@ pub const KINDS: [Kind; 7] = [
         short: "tn",
         namespaced: TenantSpec::NAMESPACED,
         about: "A user cluster or site: who may enrol and what it may use.",
-        move_alone: true,
         in_clusters: false,
         columns: &[
             ("Namespace", "string", ".status.namespace"),
@@ -64,7 +62,6 @@ pub const KINDS: [Kind; 7] = [
         short: "eh",
         namespaced: EdgeHostSpec::NAMESPACED,
         about: "A machine that runs kedge agent.",
-        move_alone: true,
         in_clusters: false,
         columns: &[
             ("Tenant", "string", ".spec.tenant"),
@@ -89,7 +86,6 @@ pub const KINDS: [Kind; 7] = [
         short: "eg",
         namespaced: EdgeGatewaySpec::NAMESPACED,
         about: "The tunnel hub of the load-balancer side, a group of instances.",
-        move_alone: false,
         in_clusters: false,
         columns: &[
             ("Endpoint", "string", ".spec.tunnel.publicEndpoints[0].host"),
@@ -108,7 +104,6 @@ pub const KINDS: [Kind; 7] = [
         short: "lb",
         namespaced: LoadBalancerSpec::NAMESPACED,
         about: "How the API of one cluster is reached.",
-        move_alone: false,
         in_clusters: true,
         columns: &[
             ("Cluster", "string", ".spec.clusterName"),
@@ -135,7 +130,6 @@ pub const KINDS: [Kind; 7] = [
         short: "tlb",
         namespaced: TcpLoadBalancerSpec::NAMESPACED,
         about: "Ports of a tenant's Service, offered at the gateway.",
-        move_alone: false,
         in_clusters: false,
         columns: &[
             ("Source", "string", ".spec.source.name"),
@@ -155,7 +149,6 @@ pub const KINDS: [Kind; 7] = [
         short: "hlb",
         namespaced: HttpLoadBalancerSpec::NAMESPACED,
         about: "Names and paths of a tenant's Ingress or route, offered at the gateway.",
-        move_alone: false,
         in_clusters: false,
         columns: &[
             ("Hosts", "string", ".spec.hostnames"),
@@ -173,7 +166,6 @@ pub const KINDS: [Kind; 7] = [
         short: "vp",
         namespaced: VipPoolSpec::NAMESPACED,
         about: "Addresses our own provider gives to load balancers.",
-        move_alone: true,
         in_clusters: true,
         columns: &[
             ("Total", "integer", ".status.ipAddresses.total"),
@@ -261,7 +253,12 @@ impl Kind {
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": self.crd_name(), "labels": self.labels()},
+            "metadata": {
+                "name": self.crd_name(),
+                "labels": self.labels(),
+                // Without its definition every object of a kind is gone.
+                "annotations": {"helm.sh/resource-policy": "keep"},
+            },
             "spec": {
                 "group": GROUP,
                 "names": {
@@ -283,7 +280,9 @@ impl Kind {
         ["kedge"].into_iter().chain(clusters).collect()
     }
 
-    /// `clusterctl move` looks only at kinds with its label; what has no owner moves by itself.
+    /// `clusterctl move` looks only at kinds with its label. The second label moves them whoever owns
+    /// them: a LoadBalancer that its Cluster does not own yet as well, and a gateway, which holds the
+    /// identities of its instances.
     /// Cluster API finds the version of a kind it refers to by the label of its contract.
     fn labels(&self) -> Map<String, Value> {
         let mut labels = Map::new();
@@ -295,9 +294,7 @@ impl Kind {
             label("cluster.x-k8s.io/v1beta2", VERSION);
         }
         label("clusterctl.cluster.x-k8s.io", "");
-        if self.move_alone {
-            label("clusterctl.cluster.x-k8s.io/move", "");
-        }
+        label("clusterctl.cluster.x-k8s.io/move", "");
         labels
     }
 }

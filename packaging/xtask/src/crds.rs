@@ -1,5 +1,5 @@
 //! The CustomResourceDefinitions: the types in `api/crd` write them, this keeps them in
-//! `packaging/kubernetes/crds`.
+//! `packaging/kubernetes/crds`, which is a folder of the chart: one copy for everybody.
 
 use std::{fs, path::Path};
 
