@@ -13,7 +13,7 @@ pub mod because;
 mod claims;
 pub mod config;
 mod desired;
-mod elemental;
+pub mod elemental;
 pub mod endpoint;
 pub mod gate;
 pub mod gateway;

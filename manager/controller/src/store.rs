@@ -88,6 +88,8 @@ pub struct Server {
     /// It is not there any more, but nobody was seen to delete it: it counts as it last was, and
     /// nothing is written to it.
     pub vanished: bool,
+    /// Who else wrote the endpoint's host, be it empty, by field manager.
+    pub endpoint_owners: Vec<String>,
 }
 
 /// A user's document and where it stands.

@@ -52,30 +52,76 @@ impl Cluster {
     ///
     /// When the server refuses a part of it.
     pub async fn blank(client: &Client, space: &str, name: &str, provider: Provider) -> Self {
-        let cluster = Self {
-            client: client.clone(),
-            space: space.to_owned(),
-            name: name.to_owned(),
-            provider,
-        };
+        let infra = json!({"spec": {}});
+        Self::with(client, space, name, provider, infra, json!({})).await
+    }
+
+    /// Creates a cluster with one control-plane machine to be: what its infrastructure's part says,
+    /// and what kubeadm's configuration says beside its format.
+    ///
+    /// # Panics
+    ///
+    /// When the server refuses a part of it.
+    pub async fn with(
+        client: &Client,
+        space: &str,
+        name: &str,
+        provider: Provider,
+        infra: Value,
+        kubeadm: Value,
+    ) -> Self {
+        let cluster = Self::named(client, space, name, provider);
         let template = json!({"spec": {"template": {"spec": {}}}});
         cluster.create(provider.machine_template, template).await;
+        let mut kubeadm = kubeadm;
+        kubeadm["format"] = json!("cloud-config");
         let control_plane = json!({"spec": {
             "replicas": 1,
             "version": VERSION,
-            "kubeadmConfigSpec": {"format": "cloud-config"},
+            "kubeadmConfigSpec": kubeadm,
             "machineTemplate": {"spec": {
                 "infrastructureRef": reference(provider.machine_template, name),
             }},
         }});
         cluster.create(foreign::CONTROL_PLANE, control_plane).await;
-        cluster.create(provider.cluster, json!({"spec": {}})).await;
+        cluster.create(provider.cluster, infra).await;
         let whole = json!({"spec": {
             "controlPlaneRef": reference(foreign::CONTROL_PLANE, name),
             "infrastructureRef": reference(provider.cluster, name),
         }});
         cluster.create(foreign::CLUSTER, whole).await;
         cluster
+    }
+
+    /// Creates a cluster whose machines are made by hand: what its infrastructure's part and its
+    /// own say.
+    ///
+    /// # Panics
+    ///
+    /// When the server refuses a part of it.
+    pub async fn bare(
+        client: &Client,
+        space: &str,
+        name: &str,
+        provider: Provider,
+        infra: Value,
+        own: Value,
+    ) -> Self {
+        let cluster = Self::named(client, space, name, provider);
+        cluster.create(provider.cluster, infra).await;
+        let mut whole = own;
+        whole["spec"]["infrastructureRef"] = reference(provider.cluster, name);
+        cluster.create(foreign::CLUSTER, whole).await;
+        cluster
+    }
+
+    fn named(client: &Client, space: &str, name: &str, provider: Provider) -> Self {
+        Self {
+            client: client.clone(),
+            space: space.to_owned(),
+            name: name.to_owned(),
+            provider,
+        }
     }
 
     /// Creates a class whose template says something of the endpoint, and a cluster of it.
@@ -90,12 +136,7 @@ impl Cluster {
         provider: Provider,
         spec: Value,
     ) -> Self {
-        let cluster = Self {
-            client: client.clone(),
-            space: space.to_owned(),
-            name: name.to_owned(),
-            provider,
-        };
+        let cluster = Self::named(client, space, name, provider);
         let template = json!({"spec": {"template": {"spec": spec}}});
         cluster.create(provider.cluster_template, template).await;
         let template = json!({"spec": {"template": {"spec": {}}}});
@@ -131,6 +172,37 @@ impl Cluster {
     pub async fn cluster(&self) -> DynamicObject {
         let all = foreign::CLUSTER.of(&self.client, &self.space);
         all.get(&self.name).await.unwrap()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is provisioned with an endpoint: core has copied it.
+    ///
+    /// # Panics
+    ///
+    /// When it is not there.
+    pub async fn is_provisioned(&self) -> bool {
+        let cluster = self.cluster().await;
+        let provisioned = "/status/initialization/infrastructureProvisioned";
+        at(&cluster, provisioned) == &json!(true)
+            && text(&cluster, "/status/phase") == "Provisioned"
+            && endpoint(&cluster).is_some()
+    }
+
+    /// Merges something into the infrastructure's part.
+    ///
+    /// # Panics
+    ///
+    /// When the server refuses.
+    pub async fn merge_infrastructure(&self, patch: Value) {
+        let all = self.provider.cluster.of(&self.client, &self.space);
+        all.patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
     }
 
     /// The infrastructure's part, once there is one.

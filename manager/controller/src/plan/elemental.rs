@@ -186,7 +186,7 @@ fn key(record: &Name) -> ObjectKey {
 }
 
 /// Where control-plane kinds of either contract name the template of their machines.
-const TEMPLATE_PATHS: [&str; 2] = [
+pub const TEMPLATE_PATHS: [&str; 2] = [
     "/spec/machineTemplate/spec/infrastructureRef",
     "/spec/machineTemplate/infrastructureRef",
 ];

@@ -81,25 +81,13 @@ fn stands(snapshot: &Snapshot, infra: &Infra) -> bool {
 
 /// The field managers that wrote the empty host, as the API server tells.
 fn blanked_by(snapshot: &Snapshot, infra: &Infra) -> String {
-    let document = snapshot.objects.get(&infra.key);
-    let document = document.and_then(|layers| layers.user.as_ref());
-    let entries = document
-        .and_then(|document| {
-            document
-                .value
-                .pointer("/metadata/managedFields")?
-                .as_array()
-        })
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let mut names: Vec<&str> = entries
+    let layers = snapshot.objects.get(&infra.key);
+    let server = layers.and_then(|layers| layers.server.as_ref());
+    let mut names: Vec<&str> = server
+        .map(|server| server.endpoint_owners.as_slice())
+        .unwrap_or_default()
         .iter()
-        .filter(|entry| {
-            let host = "/fieldsV1/f:spec/f:controlPlaneEndpoint/f:host";
-            entry.pointer(host).is_some()
-        })
-        .filter_map(|entry| entry.get("manager")?.as_str())
-        .filter(|manager| *manager != managers::ENDPOINT)
+        .map(String::as_str)
         .collect();
     names.sort_unstable();
     names.dedup();

@@ -15,6 +15,7 @@ pub mod layers;
 mod leader;
 pub mod lease;
 mod open;
+mod referred;
 pub mod steps;
 mod watches;
 

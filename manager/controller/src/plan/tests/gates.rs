@@ -193,12 +193,10 @@ fn blank_by_force(world: &mut World) {
     let key = ObjectKey::new(INFRA, "ElementalCluster", Name::new(NS, "c"));
     let layers = world.objects.by_key.get_mut(&key).unwrap();
     layers.owned.remove(managers::ENDPOINT);
+    let server = layers.server.get_or_insert_default();
+    server.endpoint_owners = vec!["argocd-controller".to_owned()];
     let document = world.document(INFRA, "ElementalCluster", "c");
     document["spec"] = json!({"controlPlaneEndpoint": {"host": "", "port": 0}});
-    document["metadata"]["managedFields"] = json!([
-        {"manager": "argocd-controller", "operation": "Apply",
-         "fieldsV1": {"f:spec": {"f:controlPlaneEndpoint": {"f:host": {}, "f:port": {}}}}},
-        {"manager": "capi-topology", "operation": "Apply", "fieldsV1": {"f:metadata": {}}}]);
 }
 
 #[test]

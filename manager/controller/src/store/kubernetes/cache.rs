@@ -47,7 +47,6 @@ pub struct Cache {
 struct Entry {
     api_version: String,
     is_ours: bool,
-    endpoint_owners: Vec<String>,
     awaited: Option<(String, Instant)>,
     /// How many writes are under way, and what the watch showed meanwhile.
     writing: usize,
@@ -105,7 +104,6 @@ impl Cache {
             layers,
             api_version: entry.api_version.clone(),
             is_ours: entry.is_ours,
-            endpoint_owners: entry.endpoint_owners.clone(),
         })
     }
 
@@ -271,7 +269,6 @@ impl Cache {
             mut layers,
             api_version,
             is_ours,
-            endpoint_owners,
         } = seen;
         let objects = Arc::make_mut(&mut self.objects);
         if let Some(last) = objects.by_key.get(key) {
@@ -280,7 +277,6 @@ impl Cache {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.api_version = api_version;
         entry.is_ours = is_ours;
-        entry.endpoint_owners = endpoint_owners;
         if objects.by_key.get(key) != Some(&layers) {
             objects.by_key.insert(key.clone(), layers);
             self.touch();

@@ -30,13 +30,13 @@ use super::{
     layers::is_secret,
     leader::Leader,
     lease::Terms,
-    steps::{Apply, Step, step},
+    steps::{Apply, Step, removal, step},
     watches::Watches,
 };
 use crate::{
     managers,
     snapshot::{Contract, Environment},
-    store::{ObjectKey, Objects, Write},
+    store::{Layer, ObjectKey, Objects, Write},
 };
 
 /// A cluster as a store.
@@ -223,6 +223,19 @@ impl Cluster {
     }
 
     async fn write_object(self, writes: Vec<Write>) -> Result<(), Problem> {
+        let Some(first) = writes.first() else {
+            return Ok(());
+        };
+        let seen = self.cache().seen(&first.key);
+        if let Some(step) = removal(&writes, seen.as_ref()) {
+            self.carry_out(first, step).await?;
+            // Its finalizer may hold it.
+            let marks = writes.iter().find(|write| write.layer == Layer::Marks);
+            return match marks {
+                Some(marks) => self.write_one(marks).await,
+                None => Ok(()),
+            };
+        }
         for write in &writes {
             self.write_one(write).await?;
         }
@@ -230,9 +243,12 @@ impl Cluster {
     }
 
     async fn write_one(&self, write: &Write) -> Result<(), Problem> {
+        let seen = self.cache().seen(&write.key);
+        self.carry_out(write, step(write, seen.as_ref())).await
+    }
+
+    async fn carry_out(&self, write: &Write, step: Step) -> Result<(), Problem> {
         let key = &write.key;
-        let seen = self.cache().seen(key);
-        let step = step(write, seen.as_ref());
         let (verb, request) = match step {
             Step::Nothing => {
                 self.cache().agree(write);

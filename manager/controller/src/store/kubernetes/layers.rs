@@ -35,8 +35,6 @@ pub struct Seen {
     pub api_version: String,
     /// Whether nobody but us has a word in it: without our fields it is nothing.
     pub is_ours: bool,
-    /// Who else owns the endpoint's host, by field manager.
-    pub endpoint_owners: Vec<String>,
 }
 
 /// Splits an object as the API server sent it.
@@ -44,7 +42,7 @@ pub struct Seen {
 pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
     let api_version = text(&object, "/apiVersion");
     let managed = take_managed(&mut object);
-    let server = take_server(&mut object);
+    let mut server = take_server(&mut object);
     let given = take_given(&mut object);
     let identity = identity(key, &api_version);
     let with_identity = |mut document: Value| {
@@ -76,7 +74,7 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
     let is_ours = key.ground() == Ground::Ours
         && !managed.ours.is_empty()
         && !managed.others.iter().any(|(_, fields)| has_word(fields));
-    let endpoint_owners = managed
+    server.endpoint_owners = managed
         .others
         .iter()
         .filter(|(_, fields)| fields::at(fields, &ENDPOINT_HOST).is_some())
@@ -110,7 +108,6 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
         },
         api_version,
         is_ours,
-        endpoint_owners,
     }
 }
 

@@ -88,6 +88,34 @@ pub fn step(write: &Write, seen: Option<&Seen>) -> Step {
     }
 }
 
+/// What takes an object of ours away at once, where these writes give up the last of it: one layer
+/// after the other would be refused by what must not change while the object lives.
+#[must_use]
+pub fn removal(writes: &[Write], seen: Option<&Seen>) -> Option<Step> {
+    let seen = seen.filter(|seen| seen.is_ours && !seen.layers.owned.is_empty())?;
+    let server = seen.layers.server.as_ref()?;
+    let given_up = |manager: &String| {
+        writes.iter().any(|write| {
+            write.content.is_none() && matches!(&write.layer, Layer::Owned(of) if of == manager)
+        })
+    };
+    let is_kept = |manager: &String| {
+        let stays = !managers::BESIDE.contains(&manager.as_str()) && !given_up(manager);
+        let wanted = writes.iter().any(|write| {
+            write.content.is_some() && matches!(&write.layer, Layer::Owned(of) if of == manager)
+        });
+        stays || wanted
+    };
+    let any = seen.layers.owned.keys().any(given_up);
+    if server.vanished || server.is_deleted() || !any || seen.layers.owned.keys().any(is_kept) {
+        return None;
+    }
+    Some(Step::Delete {
+        uid: server.uid.clone(),
+        resource_version: server.resource_version.clone(),
+    })
+}
+
 fn own(key: &ObjectKey, manager: &str, content: &Value, seen: Option<&Seen>) -> Step {
     let Some(api_version) = content.get("apiVersion").and_then(Value::as_str) else {
         return Step::Refuse(Refusal::Content);
@@ -240,6 +268,10 @@ fn given(key: &ObjectKey, api_version: &str, content: &Value, seen: Option<&Seen
     let cluster = content.pointer("/spec/clusterName");
     if let Some(cluster) = cluster.filter(|_| is_balancer && seen.is_none_or(|seen| seen.is_ours)) {
         fields::put(&mut body, json!({"spec": {"clusterName": cluster}}));
+        // The owner is a fact of the object itself: garbage collection and moves follow it.
+        if let Some(owners) = content.pointer("/metadata/ownerReferences") {
+            fields::put(&mut body, json!({"metadata": {"ownerReferences": owners}}));
+        }
     }
     body
 }

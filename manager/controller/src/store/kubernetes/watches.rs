@@ -1,4 +1,4 @@
-//! The watches of a cluster: our kinds, Cluster API's, whatever kind of infrastructure Clusters
+//! The watches of a cluster: our kinds, Cluster API's, whatever kinds those
 //! refer to, and the token Secrets of our own and the tenants' namespaces, nowhere else.
 
 use std::{
@@ -8,15 +8,13 @@ use std::{
 
 use futures_util::StreamExt as _;
 use kedge_core::{Fix, Problem};
-use kedge_crd::{
-    Cluster as CapiCluster, Resource as _, Tenant, TenantSpec, capi, elemental, meta, tenant,
-};
+use kedge_crd::{Resource as _, Tenant, TenantSpec, capi, elemental, meta, tenant};
 use kube::{
     Api,
     core::DynamicObject,
     runtime::{
         WatchStreamExt as _,
-        watcher::{Config, Event, watcher},
+        watcher::{self, Config, Event, watcher},
     },
 };
 use serde_json::Value;
@@ -30,6 +28,7 @@ use super::{
     cache::Realm,
     cluster::{Cluster, lock, secrets, unanswered},
     kinds::{self, Kind},
+    referred,
 };
 use crate::store::{Name, ObjectKey};
 
@@ -89,22 +88,14 @@ impl Watches {
         self.looked = Some((version, Instant::now()));
         let objects = cluster.objects();
         let mut is_settled = true;
-        let infra: BTreeSet<(String, String)> = objects
-            .of_kind(capi::GROUP, "Cluster")
-            .filter_map(|(_, layers)| {
-                let cluster: CapiCluster = layers.as_written()?;
-                let reference = cluster.spec.infrastructure_ref?;
-                Some((reference.group().to_owned(), reference.kind))
-            })
-            .collect();
-        for (group, kind) in infra {
+        for (group, kind) in referred::kinds(&objects) {
             let is_known = lock(&cluster.inner.kinds).contains_key(&(group.clone(), kind.clone()));
             if is_known {
                 continue;
             }
             match kinds::by_contract(&cluster.inner.client, &group, &kind).await {
                 Ok(Some(found)) => {
-                    info!(group, kind, contract = ?found.contract, "infrastructure is watched");
+                    info!(group, kind, contract = ?found.contract, "a kind that is referred to is watched");
                     self.keep(cluster, &group, &kind, found).await;
                     is_settled = false;
                 }
@@ -203,12 +194,32 @@ async fn follow(cluster: Cluster, realm: Realm, api: Api<DynamicObject>, config:
                 cluster.cache().gone(&key, &uid);
             }
             Err(error) => {
+                if !is_heard && is_forbidden(&error) && is_optional(&realm) {
+                    // Nothing is known of it, and the rest need not wait for that.
+                    is_heard = true;
+                    cluster.cache().heard();
+                }
                 let error = &error as &dyn std::error::Error;
                 warn!(error, kind = realm.kind, "a watch was cut off");
             }
         }
         cluster.inner.changed.notify_one();
     }
+}
+
+/// Whether the server does not let us.
+const fn is_forbidden(error: &watcher::Error) -> bool {
+    matches!(
+        error,
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+            | watcher::Error::WatchFailed(kube::Error::Api(status)) if status.code == 403
+    )
+}
+
+/// Whether we can do without objects of that kind.
+fn is_optional(realm: &Realm) -> bool {
+    realm.group != meta::GROUP && realm.group != capi::GROUP && !realm.group.is_empty()
 }
 
 fn read(cluster: &Cluster, realm: &Realm, object: DynamicObject) -> (ObjectKey, Value) {

@@ -74,7 +74,8 @@ fn a_blank_host_stays_the_users_until_it_is_taken() {
         &infra(),
         object(&infra(), vec![entry("argocd", theirs)], blank.clone()),
     );
-    assert_eq!(seen.endpoint_owners, ["argocd"]);
+    let server = seen.layers.server.as_ref();
+    assert_eq!(server.unwrap().endpoint_owners, ["argocd"]);
     assert_eq!(seen.layers.user.unwrap().value["spec"], blank["spec"]);
     assert!(seen.layers.owned.is_empty());
 }

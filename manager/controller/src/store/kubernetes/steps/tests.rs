@@ -45,7 +45,6 @@ fn seen(key: &ObjectKey, user: Option<Value>) -> Seen {
             ..Layers::default()
         },
         api_version: "g/v1".to_owned(),
-        endpoint_owners: Vec::new(),
     }
 }
 
@@ -264,4 +263,48 @@ fn a_secret_is_written_as_data() {
     let body = apply(step(&write, None)).body;
     assert_eq!(body["data"], json!({"record": "e30="}));
     assert_eq!(body.get("stringData"), None);
+}
+
+#[test]
+fn an_object_of_ours_whose_last_layers_go_is_deleted_at_once() {
+    let key = snapshot::key::<LoadBalancerSpec>(&Name::new("edge", "c"));
+    let mut known = seen(&key, None);
+    for manager in [managers::GIVEN, managers::ENDPOINT] {
+        known.layers.owned.insert(manager.to_owned(), json!({}));
+    }
+    let goes = |manager: &str| Write {
+        key: key.clone(),
+        layer: Layer::Owned(manager.to_owned()),
+        content: None,
+    };
+    let all = [goes(managers::ENDPOINT), goes(managers::GIVEN)];
+    let delete = Step::Delete {
+        uid: "u".to_owned(),
+        resource_version: "7".to_owned(),
+    };
+    assert_eq!(removal(&all, Some(&known)), Some(delete));
+    assert_eq!(removal(&all[..1], Some(&known)), None, "one layer stays");
+    let again = owned(&key, managers::GIVEN, json!({"clusterName": "c"}));
+    assert_eq!(
+        removal(&[goes(managers::ENDPOINT), again], Some(&known)),
+        None
+    );
+    assert_eq!(removal(&[], Some(&known)), None);
+    known.is_ours = false;
+    assert_eq!(removal(&all, Some(&known)), None, "somebody else made it");
+    assert_eq!(removal(&all, None), None);
+}
+
+#[test]
+fn what_we_make_is_owned_and_what_a_user_made_is_not_taken() {
+    let key = snapshot::key::<LoadBalancerSpec>(&Name::new("edge", "c"));
+    let mut write = owned(&key, managers::GIVEN, json!({"clusterName": "c"}));
+    let owners = json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+        "name": "c", "uid": "cu"}]);
+    let metadata = json!({"metadata": {"ownerReferences": owners}});
+    fields::put(write.content.as_mut().unwrap(), metadata);
+    let made = apply(step(&write, None));
+    assert_eq!(made.body["metadata"]["ownerReferences"], owners);
+    let beside = apply(step(&write, Some(&seen(&key, Some(json!({}))))));
+    assert_eq!(beside.body["metadata"].get("ownerReferences"), None);
 }

@@ -1,0 +1,206 @@
+//! Our own manager beside Cluster API, on a thread of its own: it outlives the test that started
+//! it, and tests that run at the same time share it.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use http::{Method, StatusCode};
+use kedge_control::{
+    enrol::HostRef,
+    identity::Role,
+    local::{TokenCreated, TokenRequest},
+    token::Token,
+};
+use kedge_crd::kinds::{KINDS, Kind as OurKind};
+use kedge_host::local::{RequireRoot, Serving, Socket, call};
+use kedge_manager_controller::{Manager, ManagerOptions, Place};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::Mutex,
+};
+
+use crate::{manifests, server::free_ports, stack::Stack};
+
+/// Our manager beside everything of a [`Stack`].
+#[derive(Debug)]
+pub struct Ours {
+    running: Mutex<Option<Running>>,
+    folder: TempDir,
+    port: u16,
+    runtime: Option<Runtime>,
+    stack: Arc<Stack>,
+}
+
+#[derive(Debug)]
+struct Running {
+    manager: Manager,
+    _serving: Serving,
+}
+
+impl Ours {
+    /// The manager that other tests use already, or one that starts now. It ends with its last
+    /// user.
+    pub async fn shared() -> Option<Arc<Self>> {
+        let mut shared = SHARED.lock().await;
+        if let Some(running) = shared.upgrade() {
+            return Some(running);
+        }
+        let started = Arc::new(Self::start(Stack::shared().await?).await);
+        *shared = Arc::downgrade(&started);
+        Some(started)
+    }
+
+    /// Installs our kinds and starts a manager.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub async fn start(stack: Arc<Stack>) -> Self {
+        let client = stack.server().client().await;
+        let definitions: Vec<Value> = KINDS.iter().map(OurKind::crd).collect();
+        manifests::apply_definitions(&client, &definitions).await;
+        let system = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "kedge-system"}});
+        manifests::apply(&client, &[system]).await;
+        let [port] = free_ports();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        let ours = Self {
+            running: Mutex::default(),
+            folder: tempfile::tempdir().unwrap(),
+            port,
+            runtime: Some(runtime.unwrap()),
+            stack,
+        };
+        ours.boot().await;
+        ours
+    }
+
+    /// Starts the manager, which must not be running.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub async fn boot(&self) {
+        let mut running = self.running.lock().await;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let mut options = ManagerOptions::new(Path::new("/nonexistent"), address);
+        options.place = Place::Kubeconfig(self.stack.server().kubeconfig("admin"));
+        let socket = self.socket();
+        let started = self.spawner().spawn(async move {
+            let manager = Manager::start(&options).await;
+            let manager = manager.unwrap_or_else(|problem| panic!("{problem:?}"));
+            let socket = Socket::bind(&socket).unwrap();
+            let serving = socket.serve(manager.routes::<RequireRoot>());
+            Running {
+                manager,
+                _serving: serving,
+            }
+        });
+        *running = Some(started.await.unwrap());
+    }
+
+    /// Ends the manager; its lease is free afterwards.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be ended.
+    pub async fn halt(&self) {
+        if let Some(running) = self.running.lock().await.take() {
+            let ended = self.spawner().spawn(async move {
+                drop(running._serving);
+                running.manager.stop().await;
+            });
+            ended.await.unwrap();
+        }
+    }
+
+    /// What it runs beside.
+    #[must_use]
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Where hosts reach it, on loopback.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where things run that outlive the test that started them.
+    ///
+    /// # Panics
+    ///
+    /// Never, while it lives.
+    #[must_use]
+    pub fn spawner(&self) -> Handle {
+        self.runtime.as_ref().unwrap().handle().clone()
+    }
+
+    /// A token for the host of an inventory's record.
+    ///
+    /// # Panics
+    ///
+    /// When the manager gives none.
+    pub async fn token(&self, tenant: &str, record: Option<HostRef>) -> Token {
+        let request = TokenRequest {
+            role: Role::Host,
+            tenant: Some(tenant.to_owned()),
+            gateway: None,
+            host_ref: record,
+            ttl_seconds: None,
+            max_uses: None,
+        };
+        let body = serde_json::to_vec(&request).unwrap();
+        let begun = Instant::now();
+        let answer: Value = loop {
+            let reply = call(&self.socket(), Method::POST, "/v1/tokens", body.clone()).await;
+            let reply = reply.unwrap();
+            let answer = reply.json().unwrap();
+            // It may not have heard of the tenant yet.
+            if reply.status == StatusCode::CREATED {
+                break answer;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{answer}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        let created: TokenCreated = serde_json::from_value(answer).unwrap();
+        created.token.parse().unwrap()
+    }
+
+    /// What the manager says is wrong; for a test that fails.
+    pub async fn problems(&self) -> Vec<String> {
+        let running = self.running.lock().await;
+        let Some(running) = running.as_ref() else {
+            return vec!["the manager does not run".to_owned()];
+        };
+        let state = running.manager.world.state().await;
+        let problems = state.problems();
+        problems
+            .iter()
+            .map(|problem| format!("{problem}: {:?}", problem.evidence))
+            .collect()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("manager.sock")
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+static SHARED: Mutex<Weak<Ours>> = Mutex::const_new(Weak::new());
