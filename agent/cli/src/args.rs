@@ -131,6 +131,9 @@ pub enum Command {
     /// Look at the whole fleet, at a manager
     #[command(subcommand)]
     Fleet(FleetCommand),
+    /// Look after a manager's traces on a Kubernetes cluster
+    #[command(subcommand)]
+    K8s(K8sCommand),
     /// Check and show configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -245,6 +248,33 @@ pub enum FleetCommand {
     Endpoints,
     /// List the enrolled hosts
     Hosts,
+}
+
+/// Kubernetes.
+#[derive(Clone, Debug, Subcommand)]
+pub enum K8sCommand {
+    /// Take back every hook, finalizer and mark of Kedge, so that nothing waits for it any more
+    ///
+    /// For the end of Kedge on a cluster; the chart does it before it is removed. Works with the
+    /// manager dead. Endpoints stay filled, and Kedge's objects and definitions stay.
+    Uninstall(UninstallArgs),
+}
+
+/// What to take back.
+#[derive(Clone, Debug, Args)]
+pub struct UninstallArgs {
+    /// The cluster's kubeconfig file, or `in-cluster`; KUBECONFIG or ~/.kube/config when left out
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// A Deployment of managers in kedge-system to scale to none first
+    #[arg(long, value_name = "DEPLOYMENT")]
+    pub stop: Option<String>,
+    /// Only say what would be taken back
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Configuration.

@@ -2,7 +2,7 @@
 //!
 //! One process, one of three lives: a role that runs until it is told to leave ([`roles`]), a
 //! command that asks a running role over its control socket ([`ask`]), or one that needs nobody
-//! ([`configuration`], [`explain`], [`meta`]). Data goes to stdout, everything else to stderr, and
+//! ([`configuration`], [`explain`], [`k8s`], [`meta`]). Data goes to stdout, everything else to stderr, and
 //! every failure ends in a [`Problem`] and an [`Exit`].
 
 #[macro_use]
@@ -15,6 +15,7 @@ pub mod configuration;
 pub mod exit;
 pub mod explain;
 pub mod files;
+pub mod k8s;
 pub mod logs;
 pub mod manager_file;
 pub mod meta;
@@ -115,6 +116,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
         Command::Fleet(command) => ask::fleet(app, &command)?,
         Command::Token(command) => ask::token(app, &command)?,
+        Command::K8s(command) => k8s::run(app, &command)?,
         Command::Config(command) => configuration::run(app, &command)?,
         Command::Explain(args) => {
             let style = app.view.style;

@@ -4,7 +4,7 @@
 //! crate reads it and passes the typed values in.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
 };
 
@@ -15,6 +15,7 @@ use kedge_host::{
     enrol::ManagerUrl,
     layers::{Origins, RoleFile},
 };
+use kedge_manager_controller::Observed;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +33,23 @@ pub struct ManagerFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
+    /// Health and metrics, for probes and scrapers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsFile>,
     /// The trust domain in the names of identities. It cannot change while hosts are enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_domain: Option<TrustDomain>,
+}
+
+/// Where health and metrics are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsFile {
+    /// Where `/healthz`, `/readyz` and `/metrics` are, without TLS: `address:port`. Loopback only
+    /// unless set; where the default port is taken, the manager does without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub listen: Option<SocketAddr>,
 }
 
 /// The manager's configuration, checked, defaults filled in.
@@ -44,6 +59,8 @@ pub struct ManagerConfig {
     pub dir: PathBuf,
     /// Where the agent API listens.
     pub listen: SocketAddr,
+    /// Where health and metrics are served.
+    pub observed: Observed,
     /// The trust domain.
     pub trust_domain: TrustDomain,
 }
@@ -57,11 +74,14 @@ impl RoleFile for ManagerFile {
         self.dir.get_or_insert_with(|| DIR.into());
         self.listen
             .get_or_insert((Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into());
+        let metrics = self.metrics.get_or_insert_default();
+        metrics.listen.get_or_insert(METRICS);
         self.trust_domain.get_or_insert_default();
         self
     }
 
     fn check(self, _: &Origins) -> Result<ManagerConfig, Vec<Problem>> {
+        let chosen = self.metrics.as_ref().and_then(|metrics| metrics.listen);
         let Self {
             dir,
             listen,
@@ -72,6 +92,10 @@ impl RoleFile for ManagerFile {
             dir: dir.unwrap_or_else(|| DIR.into()),
             listen: listen
                 .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into()),
+            observed: Observed {
+                listen: chosen.unwrap_or(METRICS),
+                required: chosen.is_some(),
+            },
             trust_domain: trust_domain.unwrap_or_default(),
         })
     }
@@ -174,6 +198,7 @@ impl From<TrustDomain> for String {
 }
 
 const DIR: &str = "/var/lib/kedge/objects";
+const METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9444);
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +220,12 @@ mod tests {
     fn defaults_stay_on_loopback() {
         let config = load("").unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:9443");
+        assert_eq!(config.observed.listen.to_string(), "127.0.0.1:9444");
+        assert!(!config.observed.required, "nobody asked for that port");
         assert_eq!(config.trust_domain.as_str(), "kedge.local");
+        let config = load("metrics: {listen: \"[::]:9500\"}").unwrap();
+        assert_eq!(config.observed.listen.to_string(), "[::]:9500");
+        assert!(config.observed.required);
     }
 
     #[test]
@@ -206,6 +236,7 @@ mod tests {
             "listen: 9443",
             "listen: 127.0.0.1",
             "listen: 127.0.0.1:70000",
+            "metrics: {listen: 9444}",
             "trust_domain: Kedge.local",
             "trust_domain: kedge..local",
             "trust_domain: -kedge",

@@ -62,6 +62,7 @@ pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
     let options = ManagerOptions {
         place,
         trust_domain: config.trust_domain.as_str().to_owned(),
+        observed: Some(config.observed),
         config: Some(live.in_force()),
         lifecycle: Box::new(notify),
         ..ManagerOptions::new(&dir, config.listen)
@@ -120,7 +121,7 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime, Failure> {
 }
 
 /// The word for the cluster around the manager.
-const IN_CLUSTER: &str = "in-cluster";
+pub(crate) const IN_CLUSTER: &str = "in-cluster";
 // VIPs and tunnel have threads of their own.
 const CONTROL: usize = 2;
 // The planner, and hosts that ask.

@@ -5,6 +5,7 @@ mod fleet;
 mod status;
 mod tokens;
 mod tunnels;
+mod uninstall;
 mod vips;
 
 use jiff::Timestamp;

@@ -25,6 +25,7 @@ mod fleet;
 mod status;
 mod token;
 mod tunnel;
+mod uninstall;
 mod vip;
 
 pub use config::{ConfigInForce, Origin, Reloaded};
@@ -36,6 +37,7 @@ pub use status::{
 };
 pub use token::{TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{EchoStatus, Tunnel, TunnelList, TunnelState};
+pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{ActivePeer, RejectedInterface, Transition, Vip, VipExplanation, VipList};
 
 crate::document::kinds! {
@@ -50,6 +52,7 @@ crate::document::kinds! {
     TokenList => "TokenList",
     TunnelList => "TunnelList",
     Tunnel => "Tunnel",
+    Uninstalled => "Uninstalled",
     VipList => "VIPList",
     Vip => "VIP",
     VipExplanation => "VIPExplanation",

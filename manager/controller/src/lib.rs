@@ -11,9 +11,12 @@
 
 pub mod api;
 pub mod clock;
+pub mod events;
+mod health;
 pub mod ipam;
 pub mod live;
 pub mod managers;
+pub mod metrics;
 pub mod pki;
 pub mod plan;
 mod run;
@@ -22,6 +25,7 @@ pub mod snapshot;
 pub mod socket;
 pub mod store;
 pub mod token;
+pub mod uninstall;
 pub mod world;
 
-pub use run::{Lifecycle, Manager, ManagerOptions, Place, run};
+pub use run::{Lifecycle, Manager, ManagerOptions, Observed, Place, run};

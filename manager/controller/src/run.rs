@@ -13,6 +13,7 @@ use axum::{Router, extract::FromRequestParts};
 use kedge_control::{identity::DEFAULT_TRUST_DOMAIN, local::ConfigInForce};
 use kedge_core::{Code, Problem};
 use tokio::{
+    net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
     time::interval,
@@ -22,6 +23,7 @@ use tracing::{info, warn};
 use crate::{
     api,
     clock::Clock,
+    health,
     pki::Authority,
     socket,
     store::{Store, directory::Directory, kubernetes, watch::Watch},
@@ -40,12 +42,23 @@ pub struct ManagerOptions {
     pub rescan: Duration,
     /// The life of a host's certificate.
     pub certificate_life: Duration,
+    /// Where health and metrics are served; nowhere when left out.
+    pub observed: Option<Observed>,
     /// The configuration in force, for `GET /v1/config`.
     pub config: Option<ConfigInForce>,
     /// The time.
     pub clock: Clock,
     /// Told how far the role is.
     pub lifecycle: Box<dyn Fn(Lifecycle<'_>) + Send + Sync>,
+}
+
+/// Where health and metrics are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// The address.
+    pub listen: SocketAddr,
+    /// Whether the manager does not start where it is taken.
+    pub required: bool,
 }
 
 /// Where the objects are.
@@ -82,6 +95,7 @@ impl ManagerOptions {
             trust_domain: DEFAULT_TRUST_DOMAIN.to_owned(),
             rescan: Duration::from_secs(10),
             certificate_life: Duration::from_secs(86_400),
+            observed: None,
             config: None,
             clock: Clock::system(),
             lifecycle: Box::new(|_| {}),
@@ -103,6 +117,8 @@ impl fmt::Debug for ManagerOptions {
 pub struct Manager {
     /// Where the agent API listens.
     pub address: SocketAddr,
+    /// Where health and metrics are served.
+    pub observed: Option<SocketAddr>,
     /// The world.
     pub world: Arc<World>,
     tasks: JoinSet<()>,
@@ -123,6 +139,8 @@ impl Manager {
         let tls = authority.server(&options.clock)?;
         let listener = api::serve::listen(options.listen).await?;
         let address = listener.local_addr().unwrap_or(options.listen);
+        let health = observe(options.observed).await?;
+        let observed = health.as_ref().and_then(|it| it.local_addr().ok());
         let terms = (options.trust_domain.as_str(), options.certificate_life);
         let world = World::start(store, authority, options.clock.clone(), terms).await;
         let mut tasks = JoinSet::new();
@@ -147,9 +165,13 @@ impl Manager {
         tasks.spawn(async move { planner.run(rescan).await });
         let routes = api::routes(Arc::clone(&world));
         tasks.spawn(api::serve::serve(listener, tls, routes));
+        if let Some(health) = health {
+            tasks.spawn(health::serve(health, Arc::clone(&world)));
+        }
         info!(store = world.store.name(), agent_api = %address, "the manager serves");
         Ok(Self {
             address,
+            observed,
             world,
             tasks,
             control,
@@ -242,6 +264,22 @@ pub async fn run<S>(
     ended
 }
 
+/// Binds the listener of probes and scrapers. Where nobody chose the address, the manager does
+/// without it rather than not at all.
+async fn observe(observed: Option<Observed>) -> Result<Option<TcpListener>, Problem> {
+    let Some(observed) = observed else {
+        return Ok(None);
+    };
+    match health::listen(observed.listen).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(problem) if observed.required => Err(problem),
+        Err(problem) => {
+            warn!(KEDGE_CODE = %problem.code, %problem, "health and metrics are not served");
+            Ok(None)
+        }
+    }
+}
+
 /// Opens the store; for a folder with its path, to be watched.
 async fn open(place: &Place) -> Result<(Store, Option<PathBuf>), Problem> {
     match place {
@@ -250,8 +288,9 @@ async fn open(place: &Place) -> Result<(Store, Option<PathBuf>), Problem> {
             let root = directory.root().to_owned();
             Ok((Store::from(directory), Some(root)))
         }
-        Place::Kubeconfig(file) => Ok((kubernetes::open(Some(file)).await?.into(), None)),
-        Place::InCluster => Ok((kubernetes::open(None).await?.into(), None)),
+        Place::Kubeconfig(_) | Place::InCluster => {
+            Ok((kubernetes::open(place).await?.into(), None))
+        }
     }
 }
 

@@ -32,7 +32,9 @@ use tracing::{info, warn};
 
 use crate::{
     clock::Clock,
+    events,
     live::Tracker,
+    metrics::Metrics,
     pki::Authority,
     plan::{Plan, plan},
     sampled::Sampled,
@@ -56,6 +58,8 @@ pub struct World {
     pub files_changed: Arc<Notify>,
     /// Refused enrolments: whoever reaches the port can cause one.
     pub refusals: Sampled,
+    /// What is counted.
+    pub metrics: Metrics,
     /// The store.
     pub store: Store,
     dirty: Notify,
@@ -128,6 +132,7 @@ impl World {
             certificate_life,
             files_changed: Arc::new(Notify::new()),
             refusals: Sampled::default(),
+            metrics: store.metrics(),
             store,
             dirty: Notify::new(),
             version: watch::Sender::new(0),
@@ -216,6 +221,7 @@ impl World {
             state.fresh.clear();
             (self.store.objects(), state.live_now())
         };
+        let (began, before) = (Instant::now(), Arc::clone(&objects));
         // A plan of a large fleet takes its time on a thread of its own.
         let (world, heard) = (Arc::clone(self), live.clone());
         let planning = spawn_blocking(move || {
@@ -231,8 +237,13 @@ impl World {
                 Err(_) => return,
             },
         };
+        self.metrics.reconciled("plan", began);
         self.state().await.know(members);
+        let began = Instant::now();
         let written = self.store.write(planned.writes.clone()).await;
+        if !planned.writes.is_empty() {
+            self.metrics.reconciled("write", began);
+        }
         let mut state = self.state().await;
         if let Err(problem) = written {
             if state.stuck.as_ref() != Some(&problem) {
@@ -243,6 +254,7 @@ impl World {
         }
         state.stuck = None;
         state.live = live;
+        self.store.tell(events::notices(&before, &planned.writes));
         tell(&state.plan, &planned);
         state.plan = planned;
         drop(state);

@@ -14,6 +14,7 @@ use kedge_control::{
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{
+    EdgeGatewaySpec, TenantSpec,
     gateway::Instance,
     host::{HostRef, Identity},
     tenant,
@@ -28,6 +29,8 @@ use super::{
     serve::Connection,
 };
 use crate::{
+    events::Notice,
+    metrics::Ended,
     pki::{self, SigningRequest},
     snapshot::key,
     store::{Name, key::is_label},
@@ -75,7 +78,12 @@ async fn enrol(
     request: EnrolRequest,
 ) -> Answer {
     let name = request.name.clone();
+    let about = scope.as_ref().map(|(role, scope)| match role {
+        Role::Host => key::<TenantSpec>(&Name::new("", scope)),
+        Role::Gateway => key::<EdgeGatewaySpec>(&gateway_of(scope)),
+    });
     let answer = admit(world, connection, scope, request).await;
+    world.metrics.enrolled(Ended::of(&answer));
     match &answer {
         Ok((_, Json(enrolled))) => {
             info!(
@@ -92,6 +100,11 @@ async fn enrol(
             if let Some(left_out) = world.refusals.tell(Instant::now()) {
                 let because = &problem.what;
                 warn!(KEDGE_CODE = %problem.code, name, because, left_out, "an enrolment was refused");
+                if let Some(about) = about {
+                    world
+                        .store
+                        .tell(vec![Notice::refused(about, "EnrolmentDenied", &problem)]);
+                }
             }
         }
     }
@@ -276,7 +289,7 @@ fn newcomer(
     csr: &SigningRequest,
 ) -> Result<(Member, Entry), ApiError> {
     let objects = state.store.objects();
-    let tenant_key = key::<kedge_crd::TenantSpec>(&Name::new("", &token.scope));
+    let tenant_key = key::<TenantSpec>(&Name::new("", &token.scope));
     let tenant: Option<kedge_crd::Tenant> = objects
         .get(&tenant_key)
         .and_then(|layers| layers.as_written());
@@ -381,7 +394,7 @@ fn instance_newcomer(
 ) -> Result<(Member, Entry), ApiError> {
     let gateway = gateway_named(&token.scope);
     let objects = state.store.objects();
-    let known = objects.get(&key::<kedge_crd::EdgeGatewaySpec>(&gateway));
+    let known = objects.get(&key::<EdgeGatewaySpec>(&gateway));
     if known.is_none_or(|layers| layers.user.is_none()) {
         return Err(refused(
             Code::EnrolTokenScope,

@@ -20,6 +20,8 @@ use super::{
     serve::Connection,
 };
 use crate::{
+    events::Notice,
+    metrics::Ended,
     pki::{Peer, Presented, SigningRequest, Verdict, request::key_bytes, verdict::verdict},
     world::{Member, World},
 };
@@ -38,8 +40,9 @@ pub async fn renew(
             "`generation` is not that of the certificate in use",
         ));
     }
-    let enrolled = next(&world, &member, &caller.peer, &csr, &request.renewal_id).await?;
-    Ok(Json(enrolled))
+    let enrolled = next(&world, &member, &caller.peer, &csr, &request.renewal_id).await;
+    ended(&world, &member, &enrolled);
+    Ok(Json(enrolled?))
 }
 
 /// `POST <own path>/recover`: no certificate is shown (an expired one fails the handshake); the
@@ -58,7 +61,12 @@ pub async fn recover(
         place,
     };
     let member = caller.member(&*world.state().await)?.clone();
-    proven(&connection, &request, &csr, &member)?;
+    if let Err(error) = proven(&connection, &request, &csr, &member) {
+        let about = member.party.key();
+        let notice = Notice::refused(about, "AuthRejected", &error.problem());
+        world.store.tell(vec![notice]);
+        return Err(error);
+    }
     let now = world.clock.timestamp();
     let age = world
         .clock
@@ -92,8 +100,31 @@ pub async fn recover(
         uid = member.identity.uid,
         "an expired identity is recovered by its key"
     );
-    let enrolled = next(&world, &member, &peer, &csr, &request.renewal_id).await?;
-    Ok(Json(enrolled))
+    let enrolled = next(&world, &member, &peer, &csr, &request.renewal_id).await;
+    ended(&world, &member, &enrolled);
+    Ok(Json(enrolled?))
+}
+
+/// Counts and tells how a renewal ended.
+fn ended(world: &World, member: &Member, enrolled: &Result<Enrolled, ApiError>) {
+    world.metrics.renewed(Ended::of(enrolled));
+    let about = member.party.key();
+    let notice = match enrolled {
+        Ok(enrolled) => {
+            let generation = enrolled.generation;
+            let note = format!("the certificate of generation {generation} was issued");
+            Notice::asked(about, "CertificateRenewed", note)
+        }
+        Err(error) => {
+            let problem = error.problem();
+            if problem.code != Code::ApiConflict {
+                return;
+            }
+            world.metrics.conflicted();
+            Notice::refused(about, "IdentityConflict", &problem)
+        }
+    };
+    world.store.tell(vec![notice]);
 }
 
 /// The next certificate by the table of verdicts.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::{sync::Notify, task::spawn_blocking};
 
 use super::{ObjectKey, Objects, Write, directory::Directory, kubernetes::Cluster};
-use crate::snapshot::Environment;
+use crate::{events::Notice, metrics::Metrics, snapshot::Environment};
 
 /// A store.
 #[derive(Clone, Debug)]
@@ -159,6 +159,32 @@ impl Store {
         match self {
             Self::Directory(_) => Environment::Directory,
             Self::Kubernetes(cluster) => cluster.environment(),
+        }
+    }
+
+    /// Whether this manager is the one that writes.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        match self {
+            Self::Directory(_) => !self.is_closed(),
+            Self::Kubernetes(cluster) => cluster.leads(),
+        }
+    }
+
+    /// What is counted of it.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        match self {
+            Self::Directory(_) => Metrics::default(),
+            Self::Kubernetes(cluster) => cluster.metrics().clone(),
+        }
+    }
+
+    /// Tells what there is to tell about objects, where there is somebody to tell: a directory has
+    /// the journal alone.
+    pub fn tell(&self, notices: Vec<Notice>) {
+        if let Self::Kubernetes(cluster) = self {
+            cluster.tell(notices);
         }
     }
 

@@ -9,6 +9,7 @@
 
 pub mod cache;
 pub mod cluster;
+mod events;
 pub mod fields;
 pub mod kinds;
 pub mod layers;
@@ -19,5 +20,6 @@ mod referred;
 pub mod steps;
 mod watches;
 
-pub use cluster::{Access, Cluster};
-pub use open::open;
+pub use cluster::{Access, Cluster, LEASE};
+pub use leader::Leader;
+pub use open::{client, open};

@@ -25,6 +25,7 @@ use tokio::{
 
 use super::{
     cache::{Cache, wave},
+    events::{Teller, publish},
     fields,
     kinds::Kind,
     layers::is_secret,
@@ -34,7 +35,9 @@ use super::{
     watches::Watches,
 };
 use crate::{
+    events::Notice,
     managers,
+    metrics::Metrics,
     snapshot::{Contract, Environment},
     store::{Layer, ObjectKey, Objects, Write},
 };
@@ -54,6 +57,8 @@ pub(super) struct Inner {
     leader: Leader,
     tasks: Mutex<Option<JoinSet<()>>>,
     name: String,
+    metrics: Metrics,
+    teller: Teller,
 }
 
 /// How a cluster is used.
@@ -74,6 +79,8 @@ impl Cluster {
     ///
     /// The cluster does not answer, or it does not know our kinds.
     pub async fn connect(client: Client, access: Access) -> Result<Self, Problem> {
+        let (teller, to_tell) = Teller::new();
+        let me = access.me.clone();
         let inner = Arc::new(Inner {
             client,
             changed: Arc::new(Notify::new()),
@@ -82,6 +89,8 @@ impl Cluster {
             leader: Leader::new(access.terms, access.me, LEASE),
             tasks: Mutex::default(),
             name: access.name,
+            metrics: Metrics::default(),
+            teller,
         });
         let cluster = Self { inner };
         let mut watches = Watches::start(&cluster).await?;
@@ -96,6 +105,8 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         let watcher = cluster.clone();
         tasks.spawn(async move { watches.run(&watcher).await });
+        let client = cluster.inner.client.clone();
+        tasks.spawn(publish(cluster.clone(), client, me, to_tell));
         let inner = Arc::clone(&cluster.inner);
         tasks.spawn(async move {
             let leases = Api::namespaced(inner.client.clone(), SYSTEM_NAMESPACE);
@@ -138,6 +149,25 @@ impl Cluster {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// Tells what there is to tell about objects.
+    pub fn tell(&self, notices: Vec<Notice>) {
+        self.inner.teller.tell(notices);
+    }
+
+    /// Group and version of an object's kind, as it is watched.
+    #[must_use]
+    pub fn api_version(&self, key: &ObjectKey) -> String {
+        let kinds = lock(&self.inner.kinds);
+        let kind = kinds.get(&(key.group.clone(), key.kind.clone()));
+        kind.map_or_else(|| "v1".to_owned(), |kind| kind.resource.api_version.clone())
     }
 
     /// Whether this manager writes now.
@@ -475,8 +505,8 @@ pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The lease of the manager that writes.
-const LEASE: &str = "kedge-manager";
+pub const LEASE: &str = "kedge-manager";
 const AT_ONCE: usize = 16;
-const ANSWER: Duration = Duration::from_secs(10);
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(30);
 const GLANCE: Duration = Duration::from_millis(10);

@@ -1,7 +1,5 @@
 //! Finding the cluster: a kubeconfig file, or the cluster this manager runs in.
 
-use std::path::Path;
-
 use kedge_core::{Code, Fix, Problem};
 use kube::{
     Client, Config,
@@ -9,23 +7,39 @@ use kube::{
 };
 
 use super::{Access, Cluster, lease::Terms};
-use crate::pki;
+use crate::{Place, pki};
 
-/// Connects to the cluster of a kubeconfig file, or to the one around this process.
+/// Connects to the cluster of a kubeconfig file, or to the one around this process, as a store.
 ///
 /// # Errors
 ///
 /// The file cannot be used, no cluster is around, or it does not answer.
-pub async fn open(kubeconfig: Option<&Path>) -> Result<Cluster, Problem> {
-    let (config, name) = match kubeconfig {
-        Some(file) => {
+pub async fn open(place: &Place) -> Result<Cluster, Problem> {
+    let (client, name) = client(place).await?;
+    let access = Access {
+        me: me()?,
+        terms: Terms::default(),
+        name,
+    };
+    Cluster::connect(client, access).await
+}
+
+/// A client of the cluster of a kubeconfig file, or of the one around this process, and what it is
+/// called.
+///
+/// # Errors
+///
+/// The file cannot be used, no cluster is around, or the place is none.
+pub async fn client(place: &Place) -> Result<(Client, String), Problem> {
+    let (config, name) = match place {
+        Place::Kubeconfig(file) => {
             let name = format!("cluster of {}", file.display());
             let told = |error: &dyn std::error::Error| unusable(&name).caused_by(error);
             let read = Kubeconfig::read_from(file).map_err(|error| told(&error))?;
             let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
             (config.map_err(|error| told(&error))?, name)
         }
-        None => {
+        Place::InCluster => {
             let name = "cluster around the manager".to_owned();
             let config = Config::incluster();
             (
@@ -33,14 +47,13 @@ pub async fn open(kubeconfig: Option<&Path>) -> Result<Cluster, Problem> {
                 name,
             )
         }
+        Place::Directory(dir) => {
+            return Err(unusable(&format!("directory {}", dir.display()))
+                .evidence("it is a folder, not a cluster"));
+        }
     };
     let client = Client::try_from(config).map_err(|error| unusable(&name).caused_by(&error))?;
-    let access = Access {
-        me: me()?,
-        terms: Terms::default(),
-        name,
-    };
-    Cluster::connect(client, access).await
+    Ok((client, name))
 }
 
 /// A name of this run of this manager: a restarted one waits for its predecessor's lease like any

@@ -200,6 +200,7 @@ async fn follow(cluster: Cluster, realm: Realm, api: Api<DynamicObject>, config:
                     cluster.cache().heard();
                 }
                 let error = &error as &dyn std::error::Error;
+                cluster.metrics().watch_restarted(&realm.kind);
                 warn!(error, kind = realm.kind, "a watch was cut off");
             }
         }

@@ -1,0 +1,126 @@
+//! `kedge k8s`: a manager's traces on a cluster, with or without a manager.
+
+use std::{
+    io::{self, BufRead as _, IsTerminal as _},
+    path::PathBuf,
+};
+
+use kedge_control::{
+    Document,
+    local::{Uninstalled, UninstalledObject},
+};
+use kedge_core::{Code, Fix, Problem};
+use kedge_manager_controller::{
+    Place,
+    store::kubernetes::lease::Terms,
+    uninstall::{Request, uninstall},
+};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    App,
+    args::{K8sCommand, UninstallArgs},
+    client::{Answer, Failure},
+    exit::Exit,
+    roles::IN_CLUSTER,
+    show,
+};
+
+/// `kedge k8s …`.
+///
+/// # Errors
+///
+/// The cluster does not answer or refuses, or a manager still leads.
+pub fn run(app: &App, command: &K8sCommand) -> Result<Exit, Failure> {
+    match command {
+        K8sCommand::Uninstall(args) => take_back(app, args),
+    }
+}
+
+fn take_back(app: &App, args: &UninstallArgs) -> Result<Exit, Failure> {
+    let is_decided = args.yes || args.dry_run;
+    if !is_decided && !io::stdin().is_terminal() {
+        let problem = Problem::new(Code::SysUsage, "nobody can be asked whether it is meant")
+            .fix(Fix::text("say so").command("kedge k8s uninstall --yes"))
+            .fix(Fix::text("only look").command("kedge k8s uninstall --dry-run"));
+        return Err(problem.into());
+    }
+    let mut request = Request {
+        place: place(app, args)?,
+        stop: args.stop.clone(),
+        dry_run: args.dry_run || !args.yes,
+        terms: Terms::default(),
+    };
+    let runtime = runtime()?;
+    let exit = tell(app, &runtime, &request)?;
+    if is_decided {
+        return Ok(exit);
+    }
+    // Who can be asked was shown what would happen.
+    say!("Take all of it back? Type yes:");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    if read.is_err() || answer.trim() != "yes" {
+        say!("Nothing was changed.");
+        return Ok(Exit::Ok);
+    }
+    request.dry_run = false;
+    tell(app, &runtime, &request)
+}
+
+fn tell(app: &App, runtime: &Runtime, request: &Request) -> Result<Exit, Failure> {
+    let taken = runtime.block_on(uninstall(request))?;
+    let items = taken.into_iter().map(|taken| UninstalledObject {
+        kind: taken.kind,
+        namespace: taken.namespace,
+        name: taken.name,
+        took: taken.what,
+    });
+    let body = Uninstalled {
+        dry_run: request.dry_run,
+        items: items.collect(),
+    };
+    let raw = serde_json::to_value(Document::new(body.clone())).map_err(|error| {
+        Problem::new(Code::SysUnexpected, "the result cannot be written").caused_by(&error)
+    })?;
+    let text = show::render(&Answer { raw, body }, app.format, &app.view)?;
+    out!("{text}");
+    Ok(Exit::Ok)
+}
+
+fn place(app: &App, args: &UninstallArgs) -> Result<Place, Failure> {
+    let given = args.kubeconfig.clone();
+    if given
+        .as_ref()
+        .is_some_and(|it| it.as_os_str() == IN_CLUSTER)
+    {
+        return Ok(Place::InCluster);
+    }
+    let of_environment = || {
+        let list = std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty())?;
+        std::env::split_paths(&list).next()
+    };
+    let of_home = || {
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
+        Some(PathBuf::from(home).join(".kube/config"))
+    };
+    let file = given.or_else(of_environment).or_else(of_home);
+    let file = file.ok_or_else(|| {
+        let fix = Fix::text("name a kubeconfig file");
+        Problem::new(Code::SysUsage, "no cluster is named")
+            .fix(fix.command("kedge k8s uninstall --kubeconfig FILE --dry-run"))
+    })?;
+    Ok(Place::Kubeconfig(app.root.locate(&file)))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Problem::new(Code::SysUnexpected, "threads cannot be started")
+                .caused_by(&error)
+                .into()
+        })
+}

@@ -1,0 +1,264 @@
+//! What the manager counts, in the format scrapers read.
+//!
+//! Gauges say what the plan in force says and are set when somebody asks; counters and durations
+//! grow where things happen. Nothing here is looked at by a decision.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use kedge_core::{Code, Problem};
+use kedge_crd::{Condition, Status, condition::find};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use crate::{plan::Plan, world::World};
+
+/// Everything that is counted. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    reconciles: Family<Controller, Histogram>,
+    watch_restarts: Family<OfKind, Counter>,
+    enrolments: Family<Outcome, Counter>,
+    renewals: Family<Outcome, Counter>,
+    conflicts: Counter,
+    events: Counter,
+    leader: Gauge,
+    frontends: Family<State, Gauge>,
+    members: Family<State, Gauge>,
+    endpoints: Family<State, Gauge>,
+    hosts: Family<State, Gauge>,
+    problems: Gauge,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was granted.
+    Granted,
+    /// It was refused.
+    Refused,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Controller {
+    controller: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    state: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let reconciles = Family::new_with_constructor(durations as fn() -> Histogram);
+        let mut metrics = Self {
+            registry: Arc::default(),
+            reconciles,
+            watch_restarts: Family::default(),
+            enrolments: Family::default(),
+            renewals: Family::default(),
+            conflicts: Counter::default(),
+            events: Counter::default(),
+            leader: Gauge::default(),
+            frontends: Family::default(),
+            members: Family::default(),
+            endpoints: Family::default(),
+            hosts: Family::default(),
+            problems: Gauge::default(),
+        };
+        metrics.registry = Arc::new(metrics.registered());
+        metrics
+    }
+}
+
+impl Metrics {
+    fn registered(&self) -> Registry {
+        let mut all = Registry::with_prefix("kedge");
+        all.register(
+            "controller_reconcile_duration_seconds",
+            "From a change to what follows from it, by step: plan, write",
+            self.reconciles.clone(),
+        );
+        all.register(
+            "store_watch_restarts",
+            "Watches of the store that were cut off and begun again",
+            self.watch_restarts.clone(),
+        );
+        all.register("enrolments", "Requests to enrol", self.enrolments.clone());
+        all.register(
+            "renewals",
+            "Requests to renew or recover an identity",
+            self.renewals.clone(),
+        );
+        all.register(
+            "identity_conflicts",
+            "Identities that were seen to be used twice",
+            self.conflicts.clone(),
+        );
+        all.register(
+            "events",
+            "Events that were told about objects",
+            self.events.clone(),
+        );
+        all.register("leader", "Whether this manager writes", self.leader.clone());
+        all.register(
+            "lb_frontends",
+            "Listeners of gateway instances, by whether a member can take traffic",
+            self.frontends.clone(),
+        );
+        all.register(
+            "lb_members",
+            "Members of those listeners, by whether their host is heard of",
+            self.members.clone(),
+        );
+        all.register(
+            "endpoints",
+            "Control-plane endpoints of clusters",
+            self.endpoints.clone(),
+        );
+        all.register("hosts", "Enrolled hosts", self.hosts.clone());
+        all.register(
+            "problems",
+            "Problems the manager shows",
+            self.problems.clone(),
+        );
+        all
+    }
+
+    /// A step of a reconciliation took so long.
+    pub fn reconciled(&self, controller: &'static str, began: Instant) {
+        let step = self.reconciles.get_or_create(&Controller { controller });
+        step.observe(began.elapsed().as_secs_f64());
+    }
+
+    /// A watch was cut off.
+    pub fn watch_restarted(&self, kind: &str) {
+        let kind = kind.to_owned();
+        self.watch_restarts.get_or_create(&OfKind { kind }).inc();
+    }
+
+    /// A request to enrol ended.
+    pub fn enrolled(&self, ended: Ended) {
+        self.enrolments.get_or_create(&ended.label()).inc();
+    }
+
+    /// A request to renew or recover ended.
+    pub fn renewed(&self, ended: Ended) {
+        self.renewals.get_or_create(&ended.label()).inc();
+    }
+
+    /// An identity was seen to be used twice.
+    pub fn conflicted(&self) {
+        self.conflicts.inc();
+    }
+
+    /// An event was told.
+    pub fn told(&self) {
+        self.events.inc();
+    }
+
+    /// Everything, as scrapers read it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub async fn text(&self, world: &World) -> Result<String, Problem> {
+        self.leader.set(i64::from(world.store.leads()));
+        {
+            let state = world.state().await;
+            self.problems.set(count(state.problems().len()));
+            self.take(&state.plan);
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.registry).map_err(|error| {
+            Problem::new(Code::SysUnexpected, "the metrics cannot be written").caused_by(&error)
+        })?;
+        Ok(text)
+    }
+
+    fn take(&self, plan: &Plan) {
+        let is_alive = |conditions: &Vec<Condition>| {
+            let alive = find(conditions, "AgentAlive");
+            alive.is_some_and(|condition| condition.status == Status::True)
+        };
+        let hosts = plan.hosts.keys();
+        let conditions = hosts.filter_map(|name| plan.host_conditions.get(name));
+        let alive = conditions.filter(|conditions| is_alive(conditions)).count();
+        set(&self.hosts, "alive", alive);
+        set(
+            &self.hosts,
+            "silent",
+            plan.hosts.len().saturating_sub(alive),
+        );
+        let filled = plan.endpoints.iter().filter(|it| it.endpoint.is_some());
+        let filled = filled.count();
+        set(&self.endpoints, "filled", filled);
+        set(&self.endpoints, "blank", plan.endpoints.len() - filled);
+        let listeners = || plan.gateways.values().flat_map(|config| &config.listeners);
+        let all = listeners().count();
+        let served = listeners().filter(|listener| !listener.members.is_empty());
+        let served = served.count();
+        set(&self.frontends, "served", served);
+        set(&self.frontends, "empty", all - served);
+        let members = listeners().map(|listener| listener.members.len()).sum();
+        set(&self.members, "active", members);
+    }
+}
+
+impl Ended {
+    /// How a result ended.
+    #[must_use]
+    pub const fn of<T, E>(result: &Result<T, E>) -> Self {
+        match result {
+            Ok(_) => Self::Granted,
+            Err(_) => Self::Refused,
+        }
+    }
+
+    const fn label(self) -> Outcome {
+        let outcome = match self {
+            Self::Granted => "granted",
+            Self::Refused => "refused",
+        };
+        Outcome { outcome }
+    }
+}
+
+fn set(family: &Family<State, Gauge>, state: &str, value: usize) {
+    let state = state.to_owned();
+    family.get_or_create(&State { state }).set(count(value));
+}
+
+fn count(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// From half a millisecond to half a minute.
+fn durations() -> Histogram {
+    Histogram::new(exponential_buckets(0.0005, 2.0, 16))
+}
+
+/// How long a manager may take to answer before it counts as hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
