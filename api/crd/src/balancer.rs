@@ -10,8 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    status::{GatewayStatus, LoadBalancerStatus, Refill, Target, TargetState, VipStatus},
-    vip::{AdvertSeconds, Health, PoolRef, Vip, VipCheck, VipProtocol},
+    status::{
+        GatewayStatus, LoadBalancerStatus, Refill, SecondStatus, Target, TargetState, VipStatus,
+    },
+    vip::{AdvertSeconds, Health, PoolRef, SecondAddress, Vip, VipCheck, VipProtocol},
 };
 use crate::{
     endpoint::Endpoint,

@@ -109,7 +109,7 @@ pub struct VipPoolStatus {
     /// The counts.
     #[serde(rename = "ipAddresses", default)]
     pub ip_addresses: AddressCounts,
-    /// Ready, Exhausted, Paused.
+    /// Ready, Exhausted, AddressesInRange, Paused.
     #[serde(default)]
     #[schemars(
         length(max = 32),

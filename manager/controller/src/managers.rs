@@ -8,6 +8,8 @@ pub const GIVEN: &str = "kedge-given";
 pub const OVERLAY: &str = "kedge-overlay";
 /// The generation of the desired state of hosts and gateways.
 pub const CONFIG: &str = "kedge-config";
+/// The addresses our provider gives to claims. Only what a plan says to drop is dropped.
+pub const IPAM: &str = "kedge-ipam";
 /// Identities.
 pub const ENROL: &str = "kedge-enrol";
 /// Enrolment tokens.
@@ -23,7 +25,7 @@ pub const MARKS: &str = "kedge-marks";
 pub const STATUS: &str = "kedge-manager";
 
 /// The managers whose fields in an object of an API server are a layer.
-pub const LAYERED: [&str; 6] = [ENDPOINT, OVERLAY, CONFIG, ENROL, TOKEN, CA];
+pub const LAYERED: [&str; 7] = [ENDPOINT, OVERLAY, CONFIG, IPAM, ENROL, TOKEN, CA];
 
 /// The managers whose layers say nothing without another's: they make no object and keep none.
 pub const BESIDE: [&str; 2] = [OVERLAY, CONFIG];

@@ -17,6 +17,7 @@ pub mod elemental;
 pub mod endpoint;
 pub mod gate;
 pub mod gateway;
+mod given;
 mod handed;
 mod health;
 mod leave;
@@ -24,6 +25,7 @@ pub mod ledger;
 pub mod marks;
 pub mod names;
 pub mod overlay;
+mod provider;
 mod provision;
 mod refill;
 mod report;
@@ -132,6 +134,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     leave::annotations(&next, &services, &mut wanted);
     elemental::records(&next, &services, &mut wanted);
     claims::claims(&next, &services, &mut wake, &mut wanted);
+    provider::give(&next, &ledger, &services, &mut wake, &mut wanted);
     desired::records(&next, &mut wanted);
     let decisions = Decisions {
         cases: &cases,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     managers,
-    store::{Layers, Name, ObjectKey, Objects},
+    store::{CLAIM_KIND, IPAM_GROUP, Layers, Name, ObjectKey, Objects},
 };
 
 /// What stands beside the manager, and so what it need not, or must, do itself.
@@ -49,6 +49,15 @@ impl Environment {
         matches!(self, Self::Kubernetes { .. })
     }
 
+    /// The version of Cluster API's claims and addresses, where it serves them.
+    #[must_use]
+    pub fn ipam(&self) -> Option<Contract> {
+        match self {
+            Self::Directory => None,
+            Self::Kubernetes { .. } => self.contract(IPAM_GROUP, CLAIM_KIND, ""),
+        }
+    }
+
     /// The contract an infrastructure kind speaks, where it is known.
     #[must_use]
     pub fn contract(&self, group: &str, kind: &str, api_version: &str) -> Option<Contract> {
@@ -58,6 +67,17 @@ impl Environment {
             Self::Kubernetes { contracts } => {
                 contracts.get(&(group.to_owned(), kind.to_owned())).copied()
             }
+        }
+    }
+}
+
+impl Contract {
+    /// The contract as it is spelt.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1Beta1 => "v1beta1",
+            Self::V1Beta2 => "v1beta2",
         }
     }
 }

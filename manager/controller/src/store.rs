@@ -35,10 +35,11 @@ pub mod watch;
 use std::collections::BTreeMap;
 
 use kedge_core::Problem;
-use kedge_crd::meta;
+use kedge_crd::{Resource as _, VipPoolSpec, meta};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::managers;
 pub use keep::Store;
 pub use key::{Name, ObjectKey};
 
@@ -46,6 +47,8 @@ pub use key::{Name, ObjectKey};
 pub const IPAM_GROUP: &str = "ipam.cluster.x-k8s.io";
 /// The kind of a claim.
 pub const CLAIM_KIND: &str = "IPAddressClaim";
+/// The kind of an address that was given to a claim.
+pub const ADDRESS_KIND: &str = "IPAddress";
 
 /// Everything a store holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,6 +86,8 @@ pub struct Server {
     pub resource_version: String,
     /// Grows with every change of the spec.
     pub generation: Option<i64>,
+    /// When it was made, RFC 3339.
+    pub created: String,
     /// Set once it is being deleted, RFC 3339.
     pub deletion_timestamp: Option<String>,
     /// It is not there any more, but nobody was seen to delete it: it counts as it last was, and
@@ -163,6 +168,10 @@ impl Objects {
             (Layer::Owned(manager), Some(content)) => {
                 layers.owned.insert(manager.clone(), content.clone());
             }
+            // The address goes with what we say of it, once nobody holds it any more.
+            (Layer::Owned(manager), None) if manager == managers::IPAM => layers.leave(),
+            // So does a claim of ours, after its finalizers.
+            (Layer::Owned(_), None) if write.key.is_claim() && layers.is_held() => layers.leave(),
             (Layer::Owned(manager), None) => {
                 layers.owned.remove(manager);
             }
@@ -187,10 +196,11 @@ impl Objects {
 }
 
 impl ObjectKey {
-    /// Whose objects of the kind are.
+    /// Whose objects of the kind are. Claims and addresses are made by many; what makes one of them
+    /// ours is who owns its fields, and for an address the pool it is from ([`is_from_our_pool`]).
     #[must_use]
     pub fn ground(&self) -> Ground {
-        let claim = self.group == IPAM_GROUP && self.kind == CLAIM_KIND;
+        let claim = self.is_claim() || self.is_address();
         let secret = self.group.is_empty() && self.kind == "Secret";
         if self.group == meta::GROUP || claim || secret {
             Ground::Ours
@@ -198,9 +208,42 @@ impl ObjectKey {
             Ground::Theirs
         }
     }
+
+    /// Whether it is a claim.
+    #[must_use]
+    pub fn is_claim(&self) -> bool {
+        self.group == IPAM_GROUP && self.kind == CLAIM_KIND
+    }
+
+    /// Whether it is an address that was given to a claim.
+    #[must_use]
+    pub fn is_address(&self) -> bool {
+        self.group == IPAM_GROUP && self.kind == ADDRESS_KIND
+    }
+}
+
+/// Whether a claim or an address names a pool of ours.
+#[must_use]
+pub fn is_from_our_pool(document: &Value) -> bool {
+    let pool = |field: &str| document.pointer(&format!("/spec/poolRef/{field}"));
+    pool("kind").is_some_and(|kind| kind == VipPoolSpec::KIND)
+        && pool("apiGroup").is_some_and(|group| group == meta::GROUP)
 }
 
 impl Layers {
+    /// Its deletion begins.
+    fn leave(&mut self) {
+        let server = self.server.get_or_insert_default();
+        let since = server.deletion_timestamp.take();
+        server.deletion_timestamp = Some(since.unwrap_or_default());
+    }
+
+    /// Whether a finalizer of ours holds it.
+    fn is_held(&self) -> bool {
+        let marks = self.marks.as_ref();
+        marks.is_some_and(|marks| marks.pointer("/metadata/finalizers").is_some())
+    }
+
     /// Whether nothing is left of the object.
     fn is_empty(&self) -> bool {
         self.user.is_none()

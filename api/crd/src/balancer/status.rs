@@ -42,7 +42,7 @@ pub struct LoadBalancerStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refill: Option<Refill>,
     /// Exists, EndpointPublished, IsReachable, MatchesConfig, ControlPlaneUnblocked,
-    /// BackendsHealthy, DataplaneProgrammed, DNSReady, Degraded, Paused, Ready.
+    /// BackendsHealthy, DataplaneProgrammed, DNSReady, DualStack, VIPWithdrawn, Degraded, Paused, Ready.
     #[serde(default)]
     #[schemars(
         length(max = 32),
@@ -129,6 +129,23 @@ pub struct VipStatus {
     /// The host that holds it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub holder: String,
+    /// The address of the other family.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<SecondStatus>,
+}
+
+/// The address of the other family.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecondStatus {
+    /// The address.
+    pub address: String,
+    /// The prefix length of its LAN, where the pool tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<u8>,
+    /// The claim it was got by.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub claim_ref: String,
 }
 
 /// The gateway in force.

@@ -28,6 +28,9 @@ pub struct Vip {
     /// The family of the address; the pool's when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
+    /// The address of the other family, for both at once. The endpoint is the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<SecondAddress>,
     /// The interface on the hosts; chosen by on-link prefix when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
@@ -53,6 +56,22 @@ pub struct Vip {
     /// The place of each host in the order of priorities.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub slots: BTreeMap<String, u8>,
+}
+
+/// A VIP's address of the other family. A pool holds one family, so it has a pool of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.poolRef) || has(self.address)",
+    "message": "second needs poolRef or address",
+}]))]
+pub struct SecondAddress {
+    /// The pool it is taken from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool_ref: Option<PoolRef>,
+    /// The address: a user's, otherwise chosen once from the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
 }
 
 /// An advertisement interval as a number of seconds.

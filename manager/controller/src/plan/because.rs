@@ -90,12 +90,19 @@ pub enum Because {
         kind: String,
         name: String,
     },
+    ClaimsUnserved {
+        kind: String,
+        name: String,
+    },
+    ClaimTaken {
+        claim: Name,
+    },
     ExplicitVip {
         address: IpAddr,
     },
     AddressTaken {
         address: IpAddr,
-        by: Name,
+        by: String,
     },
     AddressFamily {
         address: IpAddr,
@@ -117,8 +124,21 @@ pub enum Because {
         error: String,
     },
     PoolExhausted {
+        kind: String,
         pool: String,
         total: u64,
+    },
+    PoolFamily {
+        pool: String,
+    },
+    SecondFamily {
+        address: IpAddr,
+    },
+    PoolLeaves {
+        pool: String,
+    },
+    PoolPaused {
+        pool: String,
     },
     VridsExhausted {
         pool: String,
@@ -175,6 +195,8 @@ impl Because {
             Self::Deleting { .. } => "Deleting",
             Self::ManagedElsewhere { .. }
             | Self::PoolForbidden { .. }
+            | Self::PoolFamily { .. }
+            | Self::SecondFamily { .. }
             | Self::AddressFamily { .. } => "Forbidden",
             Self::ClusterMissing { .. }
             | Self::NoInfrastructureRef
@@ -197,8 +219,12 @@ impl Because {
             | Self::ExplicitHost { .. } => "Published",
             Self::PoolUnset
             | Self::ClaimWaiting { .. }
+            | Self::ClaimsUnserved { .. }
+            | Self::ClaimTaken { .. }
             | Self::PoolMissing { .. }
             | Self::PoolForeign { .. }
+            | Self::PoolLeaves { .. }
+            | Self::PoolPaused { .. }
             | Self::PoolInvalid { .. } => "WaitingForPool",
             Self::PoolExhausted { .. } | Self::VridsExhausted { .. } => "PoolExhausted",
             Self::GatewayUnset
@@ -237,9 +263,12 @@ impl Because {
             Self::PoolUnset | Self::PoolMissing { .. } | Self::PoolForeign { .. } => {
                 Some(Code::IpamPoolMissing)
             }
-            Self::PoolInvalid { .. } | Self::PoolForbidden { .. } | Self::AddressFamily { .. } => {
-                Some(Code::IpamPoolInvalid)
-            }
+            Self::PoolInvalid { .. }
+            | Self::PoolForbidden { .. }
+            | Self::PoolLeaves { .. }
+            | Self::PoolFamily { .. }
+            | Self::SecondFamily { .. }
+            | Self::AddressFamily { .. } => Some(Code::IpamPoolInvalid),
             Self::PoolExhausted { .. } | Self::VridsExhausted { .. } => {
                 Some(Code::IpamPoolExhausted)
             }
@@ -252,6 +281,9 @@ impl Because {
             | Self::SanMissing { .. }
             | Self::HandedWaiting { .. }
             | Self::ClaimWaiting { .. }
+            | Self::ClaimsUnserved { .. }
+            | Self::ClaimTaken { .. }
+            | Self::PoolPaused { .. }
             | Self::GatewayUnset
             | Self::GatewayMissing { .. }
             | Self::GatewayNoAddress { .. }
@@ -345,12 +377,21 @@ impl fmt::Display for Because {
             Self::ClaimWaiting { kind, name } => {
                 write!(f, "{kind} {name} has not given an address to the claim yet")
             }
+            Self::ClaimsUnserved { kind, name } => write!(
+                f,
+                "the pool {kind} {name} is asked by claims, and this cluster serves none \
+                 (IPAddressClaim of ipam.cluster.x-k8s.io)"
+            ),
+            Self::ClaimTaken { claim } => write!(
+                f,
+                "there is an IPAddressClaim {claim} already that this LoadBalancer does not control"
+            ),
             Self::ExplicitVip { address } => write!(f, "{address} is asked for as the VIP"),
             Self::AddressTaken { address, by } => {
-                write!(f, "{address} is already the VIP of LoadBalancer {by}")
+                write!(f, "{address} is already given to {by}")
             }
             Self::AddressFamily { address } => {
-                write!(f, "{address} is an IPv6 address; VIPs are IPv4")
+                write!(f, "{address} is an IPv6 address, and hosts speak VRRP for IPv4 alone")
             }
             Self::PoolUnset => f.write_str("no pool is named: set kedge.dev/vip-pool or spec.vip.poolRef"),
             Self::PoolMissing { pool } => write!(f, "there is no VIPPool {pool}"),
@@ -362,9 +403,21 @@ impl fmt::Display for Because {
                 write!(f, "tenant {tenant} may not use VIPPool {pool}")
             }
             Self::PoolInvalid { pool, error } => write!(f, "VIPPool {pool} is not usable: {error}"),
-            Self::PoolExhausted { pool, total } => {
-                write!(f, "VIPPool {pool} has 0 of {total} addresses free")
+            Self::PoolExhausted { kind, pool, total } => {
+                write!(f, "{kind} {pool} has 0 of {total} addresses free")
             }
+            Self::PoolFamily { pool } => write!(
+                f,
+                "VIPPool {pool} is IPv6, and hosts speak VRRP for IPv4 alone; take the VIP from an \
+                 IPv4 pool and name this one in spec.vip.second"
+            ),
+            Self::SecondFamily { address } => {
+                write!(f, "{address} is of the family of the VIP's first address")
+            }
+            Self::PoolLeaves { pool } => {
+                write!(f, "VIPPool {pool} is being deleted and gives nothing away any more")
+            }
+            Self::PoolPaused { pool } => write!(f, "VIPPool {pool} is paused"),
             Self::VridsExhausted { pool } => write!(f, "VIPPool {pool} has no virtual router id free"),
             Self::ThroughGateway { gateway, port } => {
                 write!(f, "port {port} of EdgeGateway {gateway} was the lowest free one")

@@ -1,10 +1,10 @@
 //! The documents a plan wants, and the writes that make them so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kedge_crd::{
     Cluster, EdgeGatewaySpec, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
-    balancer::{ReservedHost, Vip},
+    balancer::{ReservedHost, SecondAddress, Vip},
     capi::{self, CLUSTER_NAME_LABEL},
 };
 use serde_json::{Map, Value, json};
@@ -24,6 +24,7 @@ use crate::{
 pub struct Desired {
     layers: BTreeMap<(ObjectKey, Layer), Value>,
     marks: BTreeMap<ObjectKey, Marks>,
+    dropped: BTreeSet<ObjectKey>,
 }
 
 impl Desired {
@@ -53,6 +54,21 @@ impl Desired {
         }
     }
 
+    /// Labels the object that `manager` has fields of.
+    pub fn label(&mut self, key: &ObjectKey, manager: &str, label: &str, value: &str) {
+        let layer = Layer::Owned(manager.to_owned());
+        let content = self.layers.get_mut(&(key.clone(), layer));
+        let meta = content.and_then(|content| content.get_mut("metadata")?.as_object_mut());
+        if let Some(meta) = meta {
+            meta.insert("labels".to_owned(), json!({ label: value }));
+        }
+    }
+
+    /// Wants an address our provider gave to be gone.
+    pub fn drop_address(&mut self, key: &ObjectKey) {
+        self.dropped.insert(key.clone());
+    }
+
     /// Wants this status.
     pub fn status<S: Resource>(&mut self, name: &Name, status: Value) {
         let key = key::<S>(name);
@@ -64,6 +80,12 @@ impl Desired {
     pub fn status_of(&mut self, key: &ObjectKey, api_version: &str, status: Value) {
         let content = document(key, api_version, "status", status);
         self.layers.insert((key.clone(), Layer::Status), content);
+    }
+
+    /// Whether something is wanted of a layer.
+    #[must_use]
+    pub fn has(&self, key: &ObjectKey, layer: &Layer) -> bool {
+        self.layers.contains_key(&(key.clone(), layer.clone()))
     }
 
     /// The marks wanted on an object.
@@ -108,7 +130,9 @@ impl Desired {
                 };
                 let owned = owned.into_iter().flatten();
                 let marks = layers.marks.is_some().then_some(Layer::Marks);
-                for layer in owned.chain(status).chain(marks) {
+                let dropped = self.dropped.contains(key) && !leaves;
+                let dropped = dropped.then(|| Layer::Owned(managers::IPAM.to_owned()));
+                for layer in owned.chain(status).chain(marks).chain(dropped) {
                     if !self.layers.contains_key(&(key.clone(), layer.clone())) {
                         let key = key.clone();
                         writes.push(Write {
@@ -262,6 +286,13 @@ fn kept(service: &Service) -> Option<LoadBalancerSpec> {
             address: vip.address,
             vrid: vip.vrid,
             slots: vip.slots.clone(),
+            second: vip.second.as_ref().and_then(|second| {
+                let address = Some(second.address?);
+                Some(SecondAddress {
+                    address,
+                    pool_ref: None,
+                })
+            }),
             ..Vip::default()
         });
     let host = spec

@@ -1,6 +1,6 @@
 //! The endpoint of each cluster: three modes, never over a user's value, always with a reason.
 
-use std::num::NonZeroU16;
+use std::{net::IpAddr, num::NonZeroU16};
 
 use kedge_crd::{
     Endpoint, LoadBalancerSpec,
@@ -105,6 +105,8 @@ pub struct Decided {
     pub missing: Option<Because>,
     /// The gateway in use, or why there is none although one is wanted.
     pub gateway: Option<Result<GatewayUse, Because>>,
+    /// The VIP's address of the other family, where one is wanted.
+    pub second: Option<Result<IpAddr, Because>>,
     /// How often the fill was undone lately.
     pub refill: Option<Refill>,
 }
@@ -142,6 +144,10 @@ pub fn plan(snapshot: &Snapshot, ledger: &mut Ledger, case: &mut Case, wake: &mu
         wish.endpoint.as_ref(),
         blank_port,
     );
+    let second = match balancer.spec.mode {
+        Some(Mode::Vip) => super::vip::choose_second(snapshot, ledger, balancer),
+        _ => None,
+    };
     let name = names::hostname(balancer).map(str::to_owned);
     let served = served.map(|(mut endpoint, because)| {
         if let Some(name) = name {
@@ -176,6 +182,7 @@ pub fn plan(snapshot: &Snapshot, ledger: &mut Ledger, case: &mut Case, wake: &mu
         plan,
         missing,
         gateway,
+        second,
         refill,
     }
 }
@@ -186,6 +193,7 @@ impl Decided {
             plan,
             missing: None,
             gateway: None,
+            second: None,
             refill: None,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     net::IpAddr,
     num::NonZeroU16,
 };
@@ -9,26 +10,60 @@ use std::{
 use kedge_core::vip::Vrid;
 use kedge_crd::{
     LoadBalancerSpec,
-    balancer::Mode,
+    balancer::{Mode, PoolRef},
     gateway::{DEFAULT_PORTS, PortRange},
 };
 
-use super::{balancer::Case, because::Because};
+use super::{
+    balancer::Case,
+    because::Because,
+    claims::is_foreign,
+    given::{Claim, Facts},
+    vip::allowed,
+};
 use crate::{
     ipam::{Pool, choose_vrid},
     snapshot::Snapshot,
-    store::Name,
+    store::{CLAIM_KIND, Name},
 };
+
+/// Who has an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holder {
+    /// A LoadBalancer, by a claim or without one.
+    Balancer(Name),
+    /// A claim of somebody else.
+    Claim(Name),
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Balancer(name) => write!(f, "LoadBalancer {name}"),
+            Self::Claim(name) => write!(f, "{CLAIM_KIND} {name}"),
+        }
+    }
+}
+
+/// An address that is given.
+#[derive(Clone, Debug)]
+struct Held {
+    holder: Holder,
+    /// The pool of ours it is from.
+    pool: Option<String>,
+}
 
 /// What is given to whom. Addresses and virtual router ids are the matter of one namespace: two
 /// sites may use the same private addresses.
 #[derive(Debug, Default)]
 pub struct Ledger {
     pools: BTreeMap<Name, Result<Pool, String>>,
-    vips: BTreeMap<(String, IpAddr), Name>,
+    vips: BTreeMap<(String, IpAddr), Held>,
     vrids: BTreeMap<Name, (String, Vrid)>,
     ports: BTreeMap<Name, BTreeMap<NonZeroU16, (Name, String)>>,
     reserved: BTreeMap<Name, Name>,
+    /// Claims, and the addresses that stand for them.
+    pub facts: Facts,
 }
 
 impl Ledger {
@@ -41,22 +76,110 @@ impl Ledger {
         });
         let mut ledger = Self {
             pools: pools.collect(),
+            facts: Facts::read(snapshot),
             ..Self::default()
         };
-        // First what was decided, then what users ask for: a new wish does not take what another
-        // already has.
-        for pick in [kept, given] {
-            for (name, spec) in cases.iter().filter_map(pick) {
-                ledger.enter(snapshot, name, spec);
+        // First what was decided and given, then what users ask for, then who waits: a new wish
+        // does not take what another already has.
+        for (name, spec) in cases.iter().filter_map(kept) {
+            ledger.enter(snapshot, name, spec);
+        }
+        ledger.enter_given();
+        for (name, spec) in cases.iter().filter_map(given) {
+            ledger.enter(snapshot, name, spec);
+        }
+        ledger.serve_waiting(snapshot, cases);
+        ledger
+    }
+
+    fn enter_given(&mut self) {
+        for given in self.facts.addresses.values() {
+            let claim = self.facts.claims.get(&given.claim);
+            let held = Held {
+                holder: holder(claim, &given.claim),
+                pool: Some(given.pool.name.clone()),
+            };
+            let key = (given.name.namespace.clone(), given.address);
+            self.vips.entry(key).or_insert(held);
+        }
+    }
+
+    /// Gives addresses to the claims that have none, who waits longest first.
+    fn serve_waiting(&mut self, snapshot: &Snapshot, cases: &[Case]) {
+        let served = |claim: &&Claim| self.facts.of_claim(claim).is_none();
+        let mut waiting: Vec<Claim> = self
+            .facts
+            .claims
+            .values()
+            .filter(|claim| !claim.rests && claim.leaving.is_none())
+            .filter(served)
+            .cloned()
+            .collect();
+        waiting.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
+        for claim in waiting {
+            let is_going = snapshot
+                .pools
+                .get(&claim.pool)
+                .is_none_or(|pool| pool.metadata.deletion_timestamp.is_some());
+            let holder = holder(Some(&claim), &claim.name);
+            let is_asked = match &holder {
+                Holder::Balancer(name) => asks(snapshot, cases, name, &claim.pool),
+                Holder::Claim(_) => true,
+            };
+            if is_going || !is_asked || self.address_of(&holder, &claim.pool).is_some() {
+                continue;
+            }
+            let Some(Ok(pool)) = self.pools.get(&claim.pool).cloned() else {
+                continue;
+            };
+            let key = |address| (claim.name.namespace.clone(), address);
+            let recorded = claim.recorded.filter(|address| {
+                pool.contains(*address) && !self.vips.contains_key(&key(*address))
+            });
+            match recorded {
+                Some(address) => {
+                    let pool = Some(claim.pool.name.clone());
+                    self.vips.insert(key(address), Held { holder, pool });
+                }
+                None => {
+                    self.next_address(&holder, &claim.pool, &pool);
+                }
             }
         }
-        ledger
+    }
+
+    /// The address of a pool that is held already.
+    #[must_use]
+    pub fn address_of(&self, holder: &Holder, pool: &Name) -> Option<IpAddr> {
+        let here = self.vips.iter().filter(|((place, _), held)| {
+            *place == pool.namespace
+                && held.holder == *holder
+                && held.pool.as_ref() == Some(&pool.name)
+        });
+        here.map(|((_, address), _)| *address).next()
+    }
+
+    /// Who has an address.
+    #[must_use]
+    pub fn holder(&self, namespace: &str, address: IpAddr) -> Option<&Holder> {
+        let held = self.vips.get(&(namespace.to_owned(), address))?;
+        Some(&held.holder)
     }
 
     fn enter(&mut self, snapshot: &Snapshot, name: &Name, spec: &LoadBalancerSpec) {
         if let Some(vip) = &spec.vip {
-            if let Some(address) = vip.address {
-                let _: Result<(), Because> = self.claim_address(name, address);
+            let second = vip.second.as_ref();
+            let addresses = [
+                (vip.address, vip.pool_ref.as_ref()),
+                (
+                    second.and_then(|second| second.address),
+                    second.and_then(|second| second.pool_ref.as_ref()),
+                ),
+            ];
+            for (address, pool) in addresses {
+                if let Some(address) = address {
+                    let _: Result<(), Because> = self.claim_address(name, address, pool);
+                }
             }
             if let Some(vrid) = vip.vrid {
                 let lan = lan(spec);
@@ -91,45 +214,55 @@ impl Ledger {
     /// # Errors
     ///
     /// Another has it.
-    pub fn claim_address(&mut self, name: &Name, address: IpAddr) -> Result<(), Because> {
+    pub fn claim_address(
+        &mut self,
+        name: &Name,
+        address: IpAddr,
+        pool: Option<&PoolRef>,
+    ) -> Result<(), Because> {
         let key = (name.namespace.clone(), address);
-        let holder = self.vips.entry(key).or_insert_with(|| name.clone());
-        if holder == name {
+        let holder = Holder::Balancer(name.clone());
+        let pool = pool.filter(|pool| !is_foreign(pool));
+        let held = self.vips.entry(key).or_insert_with(|| Held {
+            holder: holder.clone(),
+            pool: pool.map(|pool| pool.name.clone()),
+        });
+        if held.holder == holder {
             Ok(())
         } else {
-            let by = holder.clone();
+            let by = held.holder.to_string();
             Err(Because::AddressTaken { address, by })
         }
     }
 
-    /// Gives the LoadBalancer the pool's lowest free address.
-    pub fn next_address(&mut self, name: &Name, pool: &Pool) -> Option<IpAddr> {
-        let taken = |address| self.vips.contains_key(&(name.namespace.clone(), address));
-        let address = pool.lowest_free(taken)?;
-        self.vips
-            .insert((name.namespace.clone(), address), name.clone());
+    /// Gives the pool's lowest free address away.
+    pub fn next_address(&mut self, holder: &Holder, name: &Name, pool: &Pool) -> Option<IpAddr> {
+        let key = |address| (name.namespace.clone(), address);
+        let address = pool.lowest_free(|address| self.vips.contains_key(&key(address)))?;
+        let held = Held {
+            holder: holder.clone(),
+            pool: Some(name.name.clone()),
+        };
+        self.vips.insert(key(address), held);
         Some(address)
     }
 
-    /// The addresses given away in a namespace.
-    pub fn addresses<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
-        let here = self
+    /// How many of a pool's addresses are given away, whoever gave them.
+    #[must_use]
+    pub fn used(&self, name: &Name, pool: &Pool) -> u64 {
+        let used = self
             .vips
             .keys()
-            .filter(move |(place, _)| place == namespace);
-        here.map(|(_, address)| *address)
+            .filter(|(place, address)| *place == name.namespace && pool.contains(*address));
+        used.count() as u64
     }
 
-    /// How many addresses were taken from the pool that it does not hold any more.
-    #[must_use]
-    pub fn out_of_range(&self, name: &Name, pool: &Pool) -> u64 {
-        let taken = self.vips.iter().filter(|((_, address), holder)| {
-            let lan = self.vrids.get(*holder).map(|(lan, _)| lan);
-            holder.namespace == name.namespace
-                && lan == Some(&name.name)
-                && !pool.contains(*address)
+    /// The addresses that were taken from a pool.
+    pub fn taken_from<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = IpAddr> + 'a {
+        let taken = self.vips.iter().filter(|((place, _), held)| {
+            *place == name.namespace && held.pool.as_ref() == Some(&name.name)
         });
-        taken.count() as u64
+        taken.map(|((_, address), _)| *address)
     }
 
     /// Gives the LoadBalancer a virtual router id that no other uses in its namespace or, when
@@ -237,6 +370,34 @@ pub fn gateway_of(snapshot: &Snapshot, name: &Name, spec: &LoadBalancerSpec) -> 
 fn lan(spec: &LoadBalancerSpec) -> String {
     let pool = spec.vip.as_ref().and_then(|vip| vip.pool_ref.as_ref());
     pool.map(|pool| pool.name.clone()).unwrap_or_default()
+}
+
+/// Who has the address of a claim: its LoadBalancer has it too, and is named.
+#[must_use]
+pub fn holder(claim: Option<&Claim>, name: &Name) -> Holder {
+    let balancer = claim.and_then(|claim| claim.balancer.clone());
+    balancer.map_or_else(|| Holder::Claim(name.clone()), Holder::Balancer)
+}
+
+/// Whether a LoadBalancer waits for an address of the pool.
+fn asks(snapshot: &Snapshot, cases: &[Case], name: &Name, pool: &Name) -> bool {
+    let asked = cases.iter().filter_map(|case| case.asked.as_ref().ok());
+    let mut asked = asked.filter(|balancer| balancer.name == *name);
+    asked.any(|balancer| {
+        let names = |named: Option<&PoolRef>| {
+            named.is_some_and(|named| !is_foreign(named) && named.name == pool.name)
+        };
+        let vip = balancer.spec.vip.as_ref();
+        let waits = vip.is_some_and(|vip| {
+            let second = vip.second.as_ref();
+            let second = second.filter(|second| second.address.is_none());
+            (vip.address.is_none() && names(vip.pool_ref.as_ref()))
+                || second.is_some_and(|second| names(second.pool_ref.as_ref()))
+        });
+        waits
+            && balancer.spec.mode == Some(Mode::Vip)
+            && allowed(snapshot, name, &pool.name).is_ok()
+    })
 }
 
 fn kept(case: &Case) -> Option<(&Name, &LoadBalancerSpec)> {

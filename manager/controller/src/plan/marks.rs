@@ -19,6 +19,10 @@ pub const HOOK_OWNER: &str = "kedge-manager";
 pub const BALANCER_FINALIZER: &str = "kedge.dev/loadbalancer";
 /// Holds an IPAddress while hosts have it.
 pub const ADDRESS_FINALIZER: &str = "kedge.dev/vip";
+/// Holds a pool while addresses of it are in use.
+pub const POOL_FINALIZER: &str = "kedge.dev/pool";
+/// The address a claim was given: it is given that one again, whatever becomes of the object.
+pub const ADDRESS: &str = "kedge.dev/address";
 /// A host's addresses, as JSON, on the record of its inventory.
 pub const ADDRESSES: &str = "kedge.dev/addresses";
 /// The cluster whose endpoint a reserved host's address is.

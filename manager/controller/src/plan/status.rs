@@ -2,14 +2,14 @@
 
 mod balancer;
 mod fleet;
+mod pool;
 
 use kedge_core::vip::RouterState;
 use kedge_crd::{
-    Condition, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, LoadBalancerSpec, Resource, TenantSpec,
-    TenantStatus, VipPoolSpec, VipPoolStatus,
+    Condition, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus,
+    Resource, TenantSpec, TenantStatus,
     condition::merge,
     host::{HostAddress, HostVip},
-    pool::AddressCounts,
     tenant,
 };
 use serde::Serialize;
@@ -50,7 +50,7 @@ pub fn write(
     hosts(snapshot, services, plan, wanted);
     gateways(snapshot, plan, wanted);
     tenants(snapshot, services, wanted);
-    pools(snapshot, ledger, wanted);
+    pool::write(snapshot, ledger, wanted);
 }
 
 /// Wants a status, whose conditions say at which generation of the spec they were found.
@@ -70,6 +70,24 @@ fn put<S: Resource>(
         }
     }
     wanted.status::<S>(name, status);
+}
+
+/// Wants the status of a LoadBalancer as it was, but for one condition.
+pub fn replace(
+    snapshot: &Snapshot,
+    wanted: &mut Desired,
+    name: &Name,
+    last: &LoadBalancerStatus,
+    condition: Condition,
+) {
+    let mut conditions = last.conditions.clone();
+    conditions.retain(|one| one.kind != condition.kind);
+    conditions.push(condition);
+    let status = LoadBalancerStatus {
+        conditions: merge(&last.conditions, conditions, &snapshot.now),
+        ..last.clone()
+    };
+    put::<LoadBalancerSpec>(snapshot, wanted, name, &status);
 }
 
 fn hosts(snapshot: &Snapshot, services: &[Service], plan: &mut Plan, wanted: &mut Desired) {
@@ -335,44 +353,6 @@ fn tenants(snapshot: &Snapshot, services: &[Service], wanted: &mut Desired) {
             ..TenantStatus::default()
         };
         put::<TenantSpec>(snapshot, wanted, &Name::new("", name), &status);
-    }
-}
-
-fn pools(snapshot: &Snapshot, ledger: &Ledger, wanted: &mut Desired) {
-    for name in snapshot.pools.keys() {
-        let (counts, conditions) = match ledger.pool(name) {
-            Some(Ok(pool)) => {
-                let total = pool.total();
-                let used = ledger
-                    .addresses(&name.namespace)
-                    .filter(|address| pool.contains(*address));
-                let used = used.count() as u64;
-                let counts = AddressCounts {
-                    total,
-                    free: total.saturating_sub(used),
-                    used,
-                    out_of_range: ledger.out_of_range(name, pool),
-                };
-                let full = used >= total;
-                let exhausted = if full { "NoneFree" } else { "SomeFree" };
-                let ready = Condition::new("Ready", true, "Ready", "the pool gives addresses away");
-                (
-                    counts,
-                    vec![ready, Condition::new("Exhausted", full, exhausted, "")],
-                )
-            }
-            Some(Err(error)) => (
-                AddressCounts::default(),
-                vec![Condition::new("Ready", false, "Invalid", error.as_str())],
-            ),
-            None => continue,
-        };
-        let last = last_conditions::<VipPoolSpec>(snapshot, name);
-        let status = VipPoolStatus {
-            ip_addresses: counts,
-            conditions: merge(&last, conditions, &snapshot.now),
-        };
-        put::<VipPoolSpec>(snapshot, wanted, name, &status);
     }
 }
 

@@ -5,10 +5,15 @@ use std::net::IpAddr;
 use kedge_crd::{
     Endpoint,
     balancer::{API_PORT, PoolRef},
-    meta::GROUP,
+    host::Family,
 };
 
-use super::{balancer::Balancer, because::Because, claims, ledger::Ledger};
+use super::{
+    balancer::Balancer,
+    because::Because,
+    claims, given,
+    ledger::{Holder, Ledger},
+};
 use crate::{snapshot::Snapshot, store::Name};
 
 /// The VIP's address: what is asked for, what was decided earlier, else the pool's lowest free one.
@@ -47,69 +52,117 @@ pub fn choose(
         });
     }
     let known = vip.address.or(wished).or(published);
-    let pool_name = vip.pool_ref.as_ref().map(|pool| pool.name.clone());
-    let foreign = vip
-        .pool_ref
-        .as_ref()
-        .filter(|pool| claims::is_foreign(pool));
-    let foreign = foreign.map(|pool| pool.kind.clone().unwrap_or_default());
-    let address = match known {
-        Some(address) => {
-            claim(ledger, balancer, address)?;
-            address
-        }
-        None => match vip
-            .pool_ref
-            .as_ref()
-            .filter(|pool| is_claimed(snapshot, pool))
-        {
-            Some(pool) => {
-                let (address, _) = claims::address(snapshot, balancer, pool)?;
-                claim(ledger, balancer, address)?;
-                address
-            }
-            None => from_pool(snapshot, ledger, &name, vip.pool_ref.as_ref())?,
-        },
+    let pool = vip.pool_ref.clone();
+    let (address, mut because) = match known {
+        Some(address) => (address, Because::ExplicitVip { address }),
+        None => source(snapshot, ledger, balancer, pool.as_ref(), Slot::First)?,
     };
+    claim(ledger, balancer, address, pool.as_ref())?;
+    if let (Some(pool), None, None, Some(_)) = (&pool, explicit, wished, known) {
+        because = found(pool, address);
+    }
     vip.address = Some(address);
     balancer.spec.vip = Some(vip.clone());
     if vip.vrid.is_none() {
-        let pool = pool_name.clone().unwrap_or_default();
         vip.vrid = ledger.next_vrid(&name, &balancer.spec, address);
         if vip.vrid.is_none() {
             // An address is recorded together with its identifier, or not at all.
             vip.address = explicit;
             balancer.spec.vip = Some(vip);
+            let pool = pool.map(|pool| pool.name).unwrap_or_default();
             return Err(Because::VridsExhausted { pool });
         }
         balancer.spec.vip = Some(vip);
     }
-    let because = match pool_name {
-        Some(name) if foreign.is_some() && explicit.is_none() && wished.is_none() => {
-            let kind = foreign.unwrap_or_default();
-            Because::FromClaim {
-                kind,
-                name,
-                address,
-            }
-        }
-        Some(pool) if explicit.is_none() && wished.is_none() => Because::FromPool { pool, address },
-        _ => Because::ExplicitVip { address },
-    };
     Ok((address, because))
 }
 
-/// Whether the pool's provider is asked by a claim.
-fn is_claimed(snapshot: &Snapshot, pool: &PoolRef) -> bool {
-    snapshot.environment.has_core() && claims::is_foreign(pool)
+/// The VIP's address of the other family, if one is wanted. Nothing waits for it: no host speaks
+/// VRRP for IPv6, so it is held for the day one does.
+pub fn choose_second(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    balancer: &mut Balancer,
+) -> Option<Result<IpAddr, Because>> {
+    let vip = balancer.spec.vip.clone()?;
+    let second = vip.second?;
+    let pool = second.pool_ref.as_ref();
+    let found = match second.address {
+        Some(address) => Ok(address),
+        None => source(snapshot, ledger, balancer, pool, Slot::Second).map(|(address, _)| address),
+    };
+    let found = found.and_then(|address| match vip.address {
+        Some(first) if first.is_ipv4() == address.is_ipv4() => {
+            Err(Because::SecondFamily { address })
+        }
+        _ => {
+            ledger.claim_address(&balancer.name, address, pool)?;
+            Ok(address)
+        }
+    });
+    if let Some(second) = balancer
+        .spec
+        .vip
+        .as_mut()
+        .and_then(|vip| vip.second.as_mut())
+    {
+        second.address = found.as_ref().ok().copied().or(second.address);
+    }
+    Some(found)
 }
 
-/// Takes an address that is not from a pool; what is refused is not served either.
-fn claim(ledger: &mut Ledger, balancer: &mut Balancer, address: IpAddr) -> Result<(), Because> {
+/// Which of a VIP's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    /// The endpoint.
+    First,
+    /// The other family's.
+    Second,
+}
+
+/// A new address, from whoever has the pool.
+fn source(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    balancer: &Balancer,
+    pool: Option<&PoolRef>,
+    slot: Slot,
+) -> Result<(IpAddr, Because), Because> {
+    let pool = pool.ok_or(Because::PoolUnset)?;
+    if snapshot.environment.has_core() && claims::is_foreign(pool) {
+        return claims::address(snapshot, balancer, pool);
+    }
+    let address = from_pool(snapshot, ledger, &balancer.name, pool, slot)?;
+    Ok((address, found(pool, address)))
+}
+
+fn found(pool: &PoolRef, address: IpAddr) -> Because {
+    let name = pool.name.clone();
+    if claims::is_foreign(pool) {
+        let kind = pool.kind.clone().unwrap_or_default();
+        return Because::FromClaim {
+            kind,
+            name,
+            address,
+        };
+    }
+    Because::FromPool {
+        pool: name,
+        address,
+    }
+}
+
+/// Takes an address; what is refused is not served either.
+fn claim(
+    ledger: &mut Ledger,
+    balancer: &mut Balancer,
+    address: IpAddr,
+    pool: Option<&PoolRef>,
+) -> Result<(), Because> {
     let claimed = if address.is_ipv6() {
         Err(Because::AddressFamily { address })
     } else {
-        ledger.claim_address(&balancer.name, address)
+        ledger.claim_address(&balancer.name, address, pool)
     };
     if claimed.is_err() {
         balancer.restrain();
@@ -117,27 +170,38 @@ fn claim(ledger: &mut Ledger, balancer: &mut Balancer, address: IpAddr) -> Resul
     claimed
 }
 
+/// Whether the tenant of a LoadBalancer may use a pool of ours.
+///
+/// # Errors
+///
+/// It may not.
+pub fn allowed(snapshot: &Snapshot, name: &Name, pool: &str) -> Result<(), Because> {
+    let Some(tenant) = snapshot.tenant_of(&name.namespace) else {
+        return Ok(());
+    };
+    let allowed = &tenant.spec.allowed_pools;
+    if allowed.is_empty() || allowed.iter().any(|one| one == pool) {
+        return Ok(());
+    }
+    let (pool, tenant) = (pool.to_owned(), tenant.metadata.name.clone());
+    Err(Because::PoolForbidden { pool, tenant })
+}
+
 fn from_pool(
     snapshot: &Snapshot,
     ledger: &mut Ledger,
     name: &Name,
-    reference: Option<&PoolRef>,
+    reference: &PoolRef,
+    slot: Slot,
 ) -> Result<IpAddr, Because> {
-    let reference = reference.ok_or(Because::PoolUnset)?;
-    let kind = reference.kind.as_deref().unwrap_or("VIPPool");
-    if kind != "VIPPool" || reference.api_group.as_deref().unwrap_or(GROUP) != GROUP {
+    if claims::is_foreign(reference) {
+        let kind = reference.kind.as_deref().unwrap_or("VIPPool");
         return Err(Because::PoolForeign {
             kind: kind.to_owned(),
             name: reference.name.clone(),
         });
     }
-    if let Some(tenant) = snapshot.tenant_of(&name.namespace) {
-        let allowed = &tenant.spec.allowed_pools;
-        if !allowed.is_empty() && !allowed.contains(&reference.name) {
-            let (pool, tenant) = (reference.name.clone(), tenant.metadata.name.clone());
-            return Err(Because::PoolForbidden { pool, tenant });
-        }
-    }
+    allowed(snapshot, name, &reference.name)?;
     let pool_name = Name::new(&name.namespace, &reference.name);
     let pool = match ledger.pool(&pool_name) {
         None => return Err(Because::PoolMissing { pool: pool_name }),
@@ -149,9 +213,30 @@ fn from_pool(
         }
         Some(Ok(pool)) => pool.clone(),
     };
+    let holder = Holder::Balancer(name.clone());
+    if slot == Slot::First && pool.family == Family::IPv6 {
+        return Err(Because::PoolFamily {
+            pool: pool_name.name,
+        });
+    }
+    if let Some(address) = ledger.address_of(&holder, &pool_name) {
+        return Ok(address);
+    }
+    let object = snapshot.pools.get(&pool_name);
+    if object.is_some_and(|object| object.metadata.deletion_timestamp.is_some()) {
+        return Err(Because::PoolLeaves {
+            pool: pool_name.name,
+        });
+    }
+    if object.is_some_and(given::is_at_rest) {
+        return Err(Because::PoolPaused {
+            pool: pool_name.name,
+        });
+    }
     ledger
-        .next_address(name, &pool)
+        .next_address(&holder, &pool_name, &pool)
         .ok_or_else(|| Because::PoolExhausted {
+            kind: "VIPPool".to_owned(),
             pool: pool_name.name,
             total: pool.total(),
         })

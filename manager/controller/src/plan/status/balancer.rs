@@ -1,15 +1,20 @@
 //! The status of a LoadBalancer.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use kedge_crd::{
     Condition, Endpoint, LoadBalancerStatus, Status,
-    balancer::{GatewayStatus, ManagementAccess, Mode, Target, TargetState, VipStatus},
+    balancer::{
+        GatewayStatus, ManagementAccess, Mode, PoolRef, SecondStatus, Target, TargetState,
+        VipStatus,
+    },
     condition::merge,
 };
 
 use crate::{
     plan::{
-        Because, EndpointPlan, Service,
+        Because, EndpointPlan, Service, claims,
         endpoint::{followed, follows, is_orphan, targets_edge_hosts},
         handed,
         ledger::Ledger,
@@ -47,18 +52,25 @@ pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBa
     let active_targets: Vec<String> = active.map(|target| target.name.clone()).collect();
     let vip = spec.vip.as_ref().filter(|_| spec.mode == Some(Mode::Vip));
     let vip = vip.and_then(|vip| {
-        let pool = vip.pool_ref.as_ref();
-        let pool = pool.map(|pool| Name::new(&service.balancer.name.namespace, &pool.name));
-        let pool = pool.and_then(|pool| ledger.pool(&pool)?.as_ref().ok());
+        let address = vip.address?;
+        let (claim, prefix) = had(snapshot, ledger, service, address, vip.pool_ref.as_ref());
+        let second = vip.second.as_ref().and_then(|second| {
+            let address = second.address?;
+            let pool = second.pool_ref.as_ref();
+            let (claim_ref, prefix) = had(snapshot, ledger, service, address, pool);
+            Some(SecondStatus {
+                address: address.to_string(),
+                prefix,
+                claim_ref,
+            })
+        });
+        let holder = service.holder.as_ref().map(|host| host.name.clone());
         Some(VipStatus {
-            address: vip.address?.to_string(),
-            prefix: pool.map(|pool| pool.prefix),
-            holder: service
-                .holder
-                .as_ref()
-                .map(|host| host.name.clone())
-                .unwrap_or_default(),
-            ..VipStatus::default()
+            address: address.to_string(),
+            prefix,
+            claim_ref: claim,
+            holder: holder.unwrap_or_default(),
+            second,
         })
     });
     let gateway = match &service.decided.gateway {
@@ -95,6 +107,42 @@ pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBa
         refill: service.decided.refill.clone(),
         conditions: merge(last, conditions, &snapshot.now),
     }
+}
+
+/// The claim an address is held by, and the prefix length of its LAN.
+fn had(
+    snapshot: &Snapshot,
+    ledger: &Ledger,
+    service: &Service,
+    address: IpAddr,
+    pool: Option<&PoolRef>,
+) -> (String, Option<u8>) {
+    let name = &service.balancer.name;
+    let (claim, prefix) = match pool {
+        Some(pool) if claims::is_foreign(pool) => claims::claimed(snapshot, service, address),
+        Some(_) => (claims::own_claim(ledger, name, address), None),
+        None => (None, None),
+    };
+    let pool = pool.filter(|pool| !claims::is_foreign(pool));
+    let pool = pool.map(|pool| Name::new(&service.balancer.name.namespace, &pool.name));
+    let pool = pool.and_then(|pool| ledger.pool(&pool)?.as_ref().ok());
+    (
+        claim.unwrap_or_default(),
+        prefix.or(pool.map(|pool| pool.prefix)),
+    )
+}
+
+/// The VIP's address of the other family: no host of today announces it.
+fn dual_stack(service: &Service) -> Option<Condition> {
+    Some(match service.decided.second.as_ref()? {
+        Ok(address) => {
+            let text = format!(
+                "{address} is held for this VIP, and no host has it: hosts speak VRRP for IPv4 alone"
+            );
+            Condition::new("DualStack", false, "FamilyUnsupported", text)
+        }
+        Err(because) => denied("DualStack", because),
+    })
 }
 
 fn count<T>(items: &[T]) -> u32 {
@@ -201,6 +249,8 @@ fn conditions(
         Condition::new("Degraded", false, "AsExpected", "")
     };
     let reason = if paused { "Paused" } else { "NotPaused" };
+    // The endpoint does not wait for the address of the other family, so neither does Ready.
+    all.extend(dual_stack(service));
     all.extend([
         ready,
         degraded,

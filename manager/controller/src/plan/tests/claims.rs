@@ -144,6 +144,10 @@ fn an_address_is_released_once_no_host_has_it_or_after_the_bounded_wait() {
             assert_eq!(plan.wake.earliest().unwrap().to_string(), world.now);
         } else {
             world.report("edge-a", |report| report.vips.clear());
+            world.settle();
+            assert_eq!(held(&world), (true, true), "it may not know it yet");
+            let latest = plan.hosts[&Name::new(NS, "edge-a")].generation;
+            world.report("edge-a", |report| report.applied_generation = latest);
         }
         world.settle();
         assert_eq!(held(&world), (false, false));

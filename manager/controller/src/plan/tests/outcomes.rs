@@ -393,7 +393,7 @@ fn an_address_belongs_to_one_load_balancer() {
     assert_eq!(endpoint, None);
     assert_eq!(
         because,
-        format!("10.20.14.10 is already the VIP of LoadBalancer {NS}/a")
+        format!("10.20.14.10 is already given to LoadBalancer {NS}/a")
     );
 }
 

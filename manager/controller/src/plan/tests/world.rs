@@ -17,7 +17,7 @@ use crate::{
     managers,
     plan::{Plan, plan},
     snapshot::{Contract, Environment, GatewayLive, Hearing, HostLive, Live, Snapshot, key},
-    store::{Layer, Name, ObjectKey, Objects, Write, document},
+    store::{CLAIM_KIND, IPAM_GROUP, Layer, Name, ObjectKey, Objects, Write, document},
 };
 
 pub const NS: &str = "store-014";
@@ -201,6 +201,10 @@ impl World {
             contracts: BTreeMap::from([
                 (kind("ElementalCluster"), Contract::V1Beta1),
                 (kind("NewCluster"), Contract::V1Beta2),
+                (
+                    (IPAM_GROUP.to_owned(), CLAIM_KIND.to_owned()),
+                    Contract::V1Beta2,
+                ),
             ]),
         };
         self

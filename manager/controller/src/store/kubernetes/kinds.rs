@@ -8,7 +8,7 @@ use kube::{
     discovery::{self, ApiGroup},
 };
 
-use crate::snapshot::Contract;
+use crate::{snapshot::Contract, store::IPAM_GROUP};
 
 /// A kind as it is served.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ pub async fn preferred(
     Ok(found
         .recommended_kind(kind)
         .map(|(resource, capabilities)| Kind {
-            resource,
             namespaced: capabilities.scope == discovery::Scope::Namespaced,
-            contract: None,
+            contract: own_contract(&resource),
+            resource,
         }))
 }
 
@@ -74,10 +74,22 @@ pub async fn by_contract(
     let mut all = found.versioned_resources(version).into_iter();
     let found = all.find(|(resource, _)| resource.kind == kind);
     Ok(found.map(|(resource, capabilities)| Kind {
-        resource,
         namespaced: capabilities.scope == discovery::Scope::Namespaced,
-        contract: chosen.map(|(contract, _)| contract),
+        contract: chosen
+            .map(|(contract, _)| contract)
+            .or_else(|| own_contract(&resource)),
+        resource,
     }))
+}
+
+/// The contract of Cluster API's own claims and addresses: they are its kinds, by that version.
+fn own_contract(resource: &ApiResource) -> Option<Contract> {
+    match resource.version.as_str() {
+        _ if resource.group != IPAM_GROUP => None,
+        "v1beta1" => Some(Contract::V1Beta1),
+        "v1beta2" => Some(Contract::V1Beta2),
+        _ => None,
+    }
 }
 
 /// The newest contract in a CRD's labels, and its last version that is served.

@@ -13,13 +13,13 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use kedge_crd::meta;
+use kedge_crd::{ipam, meta};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields};
 use crate::{
     managers,
-    store::{Ground, Layers, Name, ObjectKey, Server, UserDocument},
+    store::{Ground, Layers, Name, ObjectKey, Server, UserDocument, is_from_our_pool},
 };
 
 /// The annotation that keeps what was last asked for with a LoadBalancer. It is a copy of fields a
@@ -81,8 +81,10 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
         .map(|(manager, _)| manager.clone())
         .collect();
     let others: Vec<&Fields> = managed.others.iter().map(|(_, fields)| fields).collect();
+    let adopted = take_finalizers(&mut object);
     let marks = part(&object, &managed.marks, &managed.all_but(managers::MARKS));
     let marks = marks.filter(|marks| marks.get("metadata").is_some());
+    let marks = with_finalizers(marks, adopted);
     let rest = managed
         .ours
         .values()
@@ -194,6 +196,7 @@ fn take_server(object: &mut Value) -> Server {
             .and_then(Value::as_i64),
         ..Server::default()
     };
+    server.created = text(object, "/metadata/creationTimestamp");
     let deleted = text(object, "/metadata/deletionTimestamp");
     server.deletion_timestamp = (!deleted.is_empty()).then_some(deleted);
     if let Some(metadata) = object.get_mut("metadata") {
@@ -203,6 +206,42 @@ fn take_server(object: &mut Value) -> Server {
         server.resource_version = version.unwrap_or_default().to_owned();
     }
     server
+}
+
+/// Takes the finalizers that are ours by their name. Whoever carried an object here, as `clusterctl
+/// move` does, put them on it in our stead: nobody else will take them off.
+fn take_finalizers(object: &mut Value) -> Vec<Value> {
+    let is_ours = is_from_our_pool(object);
+    let Some(metadata) = object.get_mut("metadata") else {
+        return Vec::new();
+    };
+    let all = metadata
+        .get_mut("finalizers")
+        .and_then(Value::as_array_mut)
+        .map(std::mem::take);
+    let ours = |one: &Value| {
+        let name = one.as_str().unwrap_or_default();
+        name.starts_with(OUR_FINALIZERS)
+            || (is_ours && [ipam::RELEASE_FINALIZER, ipam::PROTECT_FINALIZER].contains(&name))
+    };
+    let (mut ours, theirs): (Vec<Value>, Vec<Value>) =
+        all.unwrap_or_default().into_iter().partition(ours);
+    if let (Some(metadata), true) = (metadata.as_object_mut(), theirs.is_empty()) {
+        metadata.remove("finalizers");
+    } else if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert("finalizers".to_owned(), Value::Array(theirs));
+    }
+    ours.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
+    ours
+}
+
+fn with_finalizers(marks: Option<Value>, finalizers: Vec<Value>) -> Option<Value> {
+    if finalizers.is_empty() {
+        return marks;
+    }
+    let mut marks = marks.unwrap_or_else(|| json!({}));
+    fields::put(&mut marks, json!({"metadata": {"finalizers": finalizers}}));
+    Some(marks)
 }
 
 fn take_given(object: &mut Value) -> Option<Value> {
@@ -232,17 +271,21 @@ fn has_word(fields: &Fields) -> bool {
     fields.keys().any(|field| !silent.contains(&field.as_str()))
 }
 
-/// What others labelled and annotated of an object of ours, if they did.
+/// What others labelled and annotated of an object of ours, and said in its status, if they did.
 fn only_metadata(mut document: Value) -> Option<Value> {
     let filled = |pointer: &str| {
         let part = document.pointer(pointer).and_then(Value::as_object);
         part.is_some_and(|part| !part.is_empty())
     };
-    if !filled("/metadata/labels") && !filled("/metadata/annotations") {
+    // A list of finalizers is written whole, so those of others must be known.
+    let metadata = filled("/metadata/labels")
+        || filled("/metadata/annotations")
+        || document.pointer("/metadata/finalizers").is_some();
+    if !metadata && !filled("/status") {
         return None;
     }
     let members = document.as_object_mut()?;
-    members.retain(|name, _| ["apiVersion", "kind", "metadata"].contains(&name.as_str()));
+    members.retain(|name, _| ["apiVersion", "kind", "metadata", "status"].contains(&name.as_str()));
     Some(document)
 }
 
@@ -265,6 +308,8 @@ fn readable(key: &ObjectKey, mut document: Value) -> Value {
     document
 }
 
+/// How the finalizers begin that nobody but Kedge sets.
+const OUR_FINALIZERS: &str = "kedge.dev/";
 const ENDPOINT_HOST: [&str; 3] = ["f:spec", "f:controlPlaneEndpoint", "f:host"];
 
 #[cfg(test)]

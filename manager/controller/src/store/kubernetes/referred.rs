@@ -1,5 +1,5 @@
 //! The kinds that objects refer to: infrastructure clusters, control planes and the templates of
-//! their machines, and load balancers of somebody else.
+//! their machines, load balancers of somebody else, and the pools that addresses are claimed from.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use kedge_crd::{
 
 use crate::{
     plan::elemental::TEMPLATE_PATHS,
-    store::{Name, ObjectKey, Objects},
+    store::{ADDRESS_KIND, CLAIM_KIND, IPAM_GROUP, Name, ObjectKey, Objects},
 };
 
 /// Every kind that is referred to, by group and kind.
@@ -44,9 +44,21 @@ pub fn kinds(objects: &Objects) -> BTreeSet<(String, String)> {
     }
     for (_, layers) in objects.of_kind(meta::GROUP, LoadBalancerSpec::KIND) {
         let balancer = layers.as_written::<kedge_crd::LoadBalancer>();
-        let other = balancer.and_then(|balancer| balancer.spec.infrastructure_ref);
+        let Some(spec) = balancer.map(|balancer| balancer.spec) else {
+            continue;
+        };
+        let other = spec.infrastructure_ref;
         found.extend(other.map(|other| (other.api_group, other.kind)));
+        let second = spec.vip.as_ref().and_then(|vip| vip.second.clone());
+        let pools = [
+            spec.vip.and_then(|vip| vip.pool_ref),
+            second.and_then(|second| second.pool_ref),
+        ];
+        let pools = pools.into_iter().flatten();
+        found.extend(pools.filter_map(|pool| Some((pool.api_group?, pool.kind?))));
     }
+    // Claims of addresses may come after us: Cluster API serves them.
+    found.extend([CLAIM_KIND, ADDRESS_KIND].map(|kind| (IPAM_GROUP.to_owned(), kind.to_owned())));
     found.retain(|(group, kind)| !group.is_empty() && !kind.is_empty() && group != meta::GROUP);
     found
 }
@@ -113,6 +125,7 @@ mod tests {
             "l",
             json!({
                 "clusterName": "c", "infrastructureRef": new("b", "Other"),
+                "vip": {"poolRef": new("q", "Pool"), "second": {"poolRef": new("q", "Six")}},
             }),
         );
         put(
@@ -130,7 +143,11 @@ mod tests {
             ("i", "OldCluster"),
             ("i", "OldTemplate"),
             ("p", "NewPlane"),
+            (IPAM_GROUP, ADDRESS_KIND),
+            (IPAM_GROUP, CLAIM_KIND),
             ("p", "OldPlane"),
+            ("q", "Pool"),
+            ("q", "Six"),
         ];
         let wanted = wanted.map(|(group, kind)| (group.to_owned(), kind.to_owned()));
         assert_eq!(kinds(&objects), BTreeSet::from(wanted));

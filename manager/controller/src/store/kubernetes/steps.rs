@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     managers,
-    store::{Ground, Layer, ObjectKey, Write},
+    store::{Ground, Layer, ObjectKey, Write, is_from_our_pool},
 };
 
 /// What a write asks for.
@@ -68,6 +68,9 @@ pub enum Refusal {
     /// Somebody set the endpoint.
     #[error("somebody else has set the endpoint")]
     Taken,
+    /// It is an address of another provider's pool.
+    #[error("the address is from a pool of another provider")]
+    Foreign,
     /// The content is no document.
     #[error("the content names no apiVersion")]
     Content,
@@ -124,6 +127,9 @@ fn own(key: &ObjectKey, manager: &str, content: &Value, seen: Option<&Seen>) -> 
     if known.is_some_and(|known| fields::same(known, content)) {
         return Step::Nothing;
     }
+    if key.is_address() && !is_ours(content, seen) {
+        return Step::Refuse(Refusal::Foreign);
+    }
     let ground = key.ground();
     if seen.is_none() && (ground == Ground::Theirs || managers::BESIDE.contains(&manager)) {
         return Step::Refuse(Refusal::Missing);
@@ -159,6 +165,9 @@ fn disown(key: &ObjectKey, manager: &str, seen: Option<&Seen>) -> Step {
     let Some(seen) = seen else {
         return Step::Nothing;
     };
+    if manager == managers::IPAM {
+        return drop_address(seen);
+    }
     if !seen.layers.owned.contains_key(manager) {
         return Step::Nothing;
     }
@@ -180,6 +189,27 @@ fn disown(key: &ObjectKey, manager: &str, seen: Option<&Seen>) -> Step {
         status: false,
         body,
     })
+}
+
+/// An address goes whole, whoever made it in our stead.
+fn drop_address(seen: &Seen) -> Step {
+    let server = seen.layers.server.as_ref();
+    let Some(server) = server.filter(|server| !server.is_deleted()) else {
+        return Step::Nothing;
+    };
+    if !is_from_our_pool(&seen.layers.effective()) {
+        return Step::Refuse(Refusal::Foreign);
+    }
+    Step::Delete {
+        uid: server.uid.clone(),
+        resource_version: server.resource_version.clone(),
+    }
+}
+
+/// Whether an address is from a pool of ours, as it is and as it is wanted.
+fn is_ours(content: &Value, seen: Option<&Seen>) -> bool {
+    let known = seen.map(|seen| seen.layers.effective());
+    is_from_our_pool(content) && known.is_none_or(|known| is_from_our_pool(&known))
 }
 
 fn status(key: &ObjectKey, content: Option<&Value>, seen: Option<&Seen>) -> Step {
@@ -234,7 +264,12 @@ fn marks(content: Option<&Value>, seen: Option<&Seen>) -> Step {
     if finalizers_change {
         let theirs = seen.layers.user.as_ref().map(|user| &user.value);
         let others = theirs.map(finalizers).unwrap_or_default();
-        let all: Vec<&str> = others.into_iter().chain(wanted).collect();
+        let mut all: Vec<&str> = others;
+        for one in wanted {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
         metadata.insert("finalizers".to_owned(), json!(all));
     }
     if metadata.is_empty() {
