@@ -85,12 +85,20 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
     let marks = part(&object, &managed.marks, &managed.all_but(managers::MARKS));
     let marks = marks.filter(|marks| marks.get("metadata").is_some());
     let marks = with_finalizers(marks, adopted);
-    let rest = managed
+    // All at once: an item of a list is found by its key, which each of us owns beside the others.
+    let mut own = Fields::new();
+    for fields in managed
         .ours
         .values()
         .chain([&managed.marks, &managed.status])
-        .filter(|own| !own.is_empty())
-        .try_fold(object, |rest, own| fields::without(rest, own, &others));
+    {
+        fields::join(&mut own, fields.clone());
+    }
+    let rest = if own.is_empty() {
+        Some(object)
+    } else {
+        fields::without(object, &own, &others)
+    };
     let user = rest.and_then(|rest| {
         let value = if is_ours {
             only_metadata(rest)?

@@ -215,3 +215,30 @@ fn a_secrets_data_is_read_as_it_was_written() {
     assert_eq!(document.get("data"), None);
     assert!(seen.is_ours);
 }
+
+#[test]
+fn an_item_that_several_of_us_fill_is_no_users_and_comes_back_whole() {
+    let object = json!({
+        "apiVersion": "kedge.dev/v1alpha1", "kind": "EdgeGateway",
+        "metadata": {"name": "gw", "namespace": "kedge-system", "managedFields": [
+            entry("user", json!({"f:spec": {"f:tunnel": {"f:mtu": {}}}})),
+            entry(managers::CONFIG, instance(&json!({"f:config": {"f:generation": {}}}))),
+            entry(managers::ENROL, instance(&json!({"f:identity": {"f:uid": {}}}))),
+            entry(managers::OVERLAY, instance(&json!({"f:addresses": {}}))),
+        ]},
+        "spec": {"tunnel": {"mtu": 1420}, "instances": [{"name": "gw-0",
+            "config": {"generation": 1}, "identity": {"uid": "u"}, "addresses": ["10.0.0.1/32"]}]},
+    });
+    let whole = object["spec"].clone();
+    let key = ObjectKey::new("kedge.dev", "EdgeGateway", Name::new("kedge-system", "gw"));
+    let layers = split(&key, object).layers;
+    let user = layers.user.clone().unwrap().value;
+    assert_eq!(user["spec"], json!({"tunnel": {"mtu": 1420}}));
+    assert_eq!(layers.effective()["spec"], whole);
+}
+
+fn instance(fields: &Value) -> Value {
+    let mut item = json!({".": {}, "f:name": {}});
+    fields::put(&mut item, fields.clone());
+    json!({"f:spec": {"f:instances": {"k:{\"name\":\"gw-0\"}": item}}})
+}
