@@ -54,7 +54,7 @@ pub(super) struct Inner {
     pub changed: Arc<Notify>,
     pub kinds: Mutex<BTreeMap<(String, String), Kind>>,
     cache: Mutex<Cache>,
-    leader: Leader,
+    pub leader: Leader,
     tasks: Mutex<Option<JoinSet<()>>>,
     name: String,
     metrics: Metrics,

@@ -1,7 +1,10 @@
 //! The Lease that says who of several managers writes: read and written by its verdict.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -28,6 +31,9 @@ pub struct Leader {
     name: String,
     born: std::time::Instant,
     observed: Mutex<Observed>,
+    /// The newest version of the lease, and how often an older one came after it.
+    newest: AtomicU64,
+    returns: AtomicU64,
 }
 
 impl Leader {
@@ -40,7 +46,16 @@ impl Leader {
             name: name.to_owned(),
             born: std::time::Instant::now(),
             observed: Mutex::default(),
+            newest: AtomicU64::new(0),
+            returns: AtomicU64::new(0),
         }
+    }
+
+    /// How often the store went back in time: it was restored from a backup. A watch does not
+    /// notice, it waits for versions that are yet to come; the lease is written every few seconds.
+    #[must_use]
+    pub fn returns(&self) -> u64 {
+        self.returns.load(Ordering::Relaxed)
     }
 
     /// How long this manager may still write; `None` while another leads, or nobody.
@@ -111,6 +126,7 @@ impl Leader {
         let read = timeout(self.terms.retry, leases.get_opt(&self.name)).await;
         if let Ok(Ok(lease)) = read {
             let record = lease.as_ref().map(record);
+            self.compare(record.as_ref());
             self.observed().saw(record, self.now());
         }
     }
@@ -136,7 +152,9 @@ impl Leader {
         };
         match written {
             Ok(Ok(lease)) => {
-                self.observed().renewed(record(&lease), began);
+                let record = record(&lease);
+                self.compare(Some(&record));
+                self.observed().renewed(record, began);
                 true
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => false,
@@ -149,6 +167,21 @@ impl Leader {
                 warn!(lease = self.name, "the lease is not answered");
                 false
             }
+        }
+    }
+
+    fn compare(&self, record: Option<&Record>) {
+        let version = record.and_then(|record| record.resource_version.parse::<u64>().ok());
+        let Some(version) = version else {
+            return;
+        };
+        let newest = self.newest.swap(version, Ordering::Relaxed);
+        if version < newest {
+            warn!(
+                newest,
+                version, "the store went back in time: everything is read anew"
+            );
+            self.returns.fetch_add(1, Ordering::Relaxed);
         }
     }
 

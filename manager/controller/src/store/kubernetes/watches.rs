@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     time::{Duration, Instant},
 };
 
@@ -35,11 +36,26 @@ use crate::store::{Name, ObjectKey};
 /// The running watches.
 #[derive(Debug)]
 pub(super) struct Watches {
-    running: BTreeMap<Realm, AbortHandle>,
+    running: BTreeMap<Realm, Running>,
     tasks: JoinSet<()>,
     streaming: bool,
     /// What was looked at, and when: a kind that is not served yet is looked for again.
     looked: Option<(u64, Instant)>,
+    /// How often the store went back in time when the watches were begun.
+    returns: u64,
+}
+
+/// A running watch, and what it takes to begin it anew.
+struct Running {
+    task: AbortHandle,
+    api: Api<DynamicObject>,
+    config: Config,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.task.fmt(f)
+    }
 }
 
 impl Watches {
@@ -50,6 +66,7 @@ impl Watches {
             tasks: JoinSet::new(),
             streaming: false,
             looked: None,
+            returns: 0,
         };
         let told = |error: &kube::Error| unanswered(cluster.name()).caused_by(error);
         for (group, kind) in ALL {
@@ -73,7 +90,21 @@ impl Watches {
         let mut every = tokio::time::interval(LOOK);
         loop {
             every.tick().await;
+            self.follow_time(cluster);
             self.look(cluster).await;
+        }
+    }
+
+    /// Begins every watch anew when the store went back in time.
+    fn follow_time(&mut self, cluster: &Cluster) {
+        let returns = cluster.inner.leader.returns();
+        if returns == self.returns {
+            return;
+        }
+        self.returns = returns;
+        for (realm, running) in std::mem::take(&mut self.running) {
+            running.task.abort();
+            self.watch(cluster, realm, running.api, running.config);
         }
     }
 
@@ -125,8 +156,8 @@ impl Watches {
             namespace.is_some_and(|namespace| !namespaces.contains(namespace))
         });
         for realm in unwanted.cloned().collect::<Vec<_>>() {
-            if let Some(task) = self.running.remove(&realm) {
-                task.abort();
+            if let Some(running) = self.running.remove(&realm) {
+                running.task.abort();
             }
             cluster.cache().forget(&realm);
         }
@@ -149,24 +180,49 @@ impl Watches {
     }
 
     fn watch(&mut self, cluster: &Cluster, realm: Realm, api: Api<DynamicObject>, config: Config) {
-        let config = if self.streaming {
-            config.streaming_lists()
+        let how = if self.streaming {
+            config.clone().streaming_lists()
         } else {
-            config
+            config.clone()
         };
-        cluster.cache().expect();
-        let (cluster, own) = (cluster.clone(), realm.clone());
+        let expected = Expected::new(cluster);
+        let (own, with) = (realm.clone(), api.clone());
         let task = self
             .tasks
-            .spawn(async move { follow(cluster, own, api, config).await });
-        self.running.insert(realm, task);
+            .spawn(async move { follow(expected, own, with, how).await });
+        let running = Running { task, api, config };
+        self.running.insert(realm, running);
     }
 }
 
-async fn follow(cluster: Cluster, realm: Realm, api: Api<DynamicObject>, config: Config) {
+/// A watch that has told nothing yet. However it ends, it is not waited for any more then.
+struct Expected {
+    cluster: Cluster,
+    is_heard: bool,
+}
+
+impl Expected {
+    fn new(cluster: &Cluster) -> Self {
+        cluster.cache().expect();
+        Self {
+            cluster: cluster.clone(),
+            is_heard: false,
+        }
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        if !self.is_heard {
+            self.cluster.cache().heard();
+        }
+    }
+}
+
+async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, config: Config) {
+    let cluster = expected.cluster.clone();
     let mut events = std::pin::pin!(watcher(api, config).default_backoff());
     let mut listed = Vec::new();
-    let mut is_heard = false;
     while let Some(event) = events.next().await {
         let now = Instant::now();
         match event {
@@ -179,8 +235,8 @@ async fn follow(cluster: Cluster, realm: Realm, api: Api<DynamicObject>, config:
                 let all = std::mem::take(&mut listed);
                 let mut cache = cluster.cache();
                 cache.listed(&realm, all, now);
-                if !is_heard {
-                    is_heard = true;
+                if !expected.is_heard {
+                    expected.is_heard = true;
                     cache.heard();
                 }
             }
@@ -194,9 +250,9 @@ async fn follow(cluster: Cluster, realm: Realm, api: Api<DynamicObject>, config:
                 cluster.cache().gone(&key, &uid);
             }
             Err(error) => {
-                if !is_heard && is_forbidden(&error) && is_optional(&realm) {
+                if !expected.is_heard && is_forbidden(&error) && is_optional(&realm) {
                     // Nothing is known of it, and the rest need not wait for that.
-                    is_heard = true;
+                    expected.is_heard = true;
                     cluster.cache().heard();
                 }
                 let error = &error as &dyn std::error::Error;
