@@ -29,6 +29,11 @@ pub struct ManagerFile {
     /// The folder with the objects; Kedge writes only `owned` and `status` in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
+    /// The namespaces of clusters whose kubeconfig Secrets the manager may read and rewrite, so
+    /// that `managementAccess: Gateway` leads through the gateway. None unless set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000), inner(length(min = 1, max = 63)))]
+    pub kubeconfig_namespaces: Option<Vec<String>>,
     /// Where the agent API listens: `address:port`. Loopback only unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -57,6 +62,8 @@ pub struct MetricsFile {
 pub struct ManagerConfig {
     /// The folder with the objects.
     pub dir: PathBuf,
+    /// The namespaces whose kubeconfig Secrets may be rewritten.
+    pub kubeconfig_namespaces: Vec<String>,
     /// Where the agent API listens.
     pub listen: SocketAddr,
     /// Where health and metrics are served.
@@ -74,6 +81,7 @@ impl RoleFile for ManagerFile {
         self.dir.get_or_insert_with(|| DIR.into());
         self.listen
             .get_or_insert((Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into());
+        self.kubeconfig_namespaces.get_or_insert_default();
         let metrics = self.metrics.get_or_insert_default();
         metrics.listen.get_or_insert(METRICS);
         self.trust_domain.get_or_insert_default();
@@ -84,12 +92,14 @@ impl RoleFile for ManagerFile {
         let chosen = self.metrics.as_ref().and_then(|metrics| metrics.listen);
         let Self {
             dir,
+            kubeconfig_namespaces,
             listen,
             trust_domain,
             ..
         } = self.filled();
         Ok(ManagerConfig {
             dir: dir.unwrap_or_else(|| DIR.into()),
+            kubeconfig_namespaces: kubeconfig_namespaces.unwrap_or_default(),
             listen: listen
                 .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into()),
             observed: Observed {

@@ -9,6 +9,7 @@
 //! A plan sees neither files nor a clock; a store sees no decision. The user's files are never
 //! written.
 
+pub mod access;
 pub mod api;
 pub mod clock;
 pub mod events;
@@ -19,6 +20,7 @@ pub mod managers;
 pub mod metrics;
 pub mod pki;
 pub mod plan;
+pub mod resolver;
 mod run;
 pub mod sampled;
 pub mod snapshot;

@@ -2,6 +2,11 @@
 
 /// Endpoints: what was decided of a LoadBalancer, and the fill of a blank endpoint.
 pub const ENDPOINT: &str = "kedge-endpoint";
+/// The endpoint of a Cluster that follows its target: the one value of somebody else's that is
+/// replaced, where it is the one we published before.
+pub const FOLLOW: &str = "kedge-follow";
+/// Where kubeconfig Secrets lead.
+pub const ACCESS: &str = "kedge-access";
 /// What was last asked for with a LoadBalancer, to know it after the asker is gone.
 pub const GIVEN: &str = "kedge-given";
 /// Overlay addresses.
@@ -18,14 +23,14 @@ pub const TOKEN: &str = "kedge-token";
 pub const CA: &str = "kedge-ca";
 
 /// The managers whose layers a plan decides; the others belong to the agent API.
-pub const PLANNED: [&str; 4] = [ENDPOINT, GIVEN, OVERLAY, CONFIG];
+pub const PLANNED: [&str; 5] = [ENDPOINT, FOLLOW, GIVEN, OVERLAY, CONFIG];
 /// Labels, annotations and finalizers on objects of anybody.
 pub const MARKS: &str = "kedge-marks";
 /// Every status.
 pub const STATUS: &str = "kedge-manager";
 
 /// The managers whose fields in an object of an API server are a layer.
-pub const LAYERED: [&str; 7] = [ENDPOINT, OVERLAY, CONFIG, IPAM, ENROL, TOKEN, CA];
+pub const LAYERED: [&str; 8] = [ENDPOINT, FOLLOW, OVERLAY, CONFIG, IPAM, ENROL, TOKEN, CA];
 
 /// The managers whose layers say nothing without another's: they make no object and keep none.
 pub const BESIDE: [&str; 2] = [OVERLAY, CONFIG];

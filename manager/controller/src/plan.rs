@@ -8,6 +8,7 @@
 //!                                                                              └─► status ─► writes
 //! ```
 
+mod access;
 pub mod balancer;
 pub mod because;
 mod claims;
@@ -76,6 +77,8 @@ pub struct Plan {
     pub host_conditions: BTreeMap<Name, Vec<Condition>>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+    /// Where the kubeconfig Secrets of clusters shall lead, by cluster.
+    pub kubeconfigs: BTreeMap<Name, String>,
     /// When to plan again although nothing happened.
     pub wake: Wake,
 }
@@ -143,6 +146,11 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         ledger: &ledger,
     };
     status::write(&next, &decisions, &mut plan, &mut wanted);
+    let kubeconfigs = services.iter().filter_map(|service| {
+        let server = access::server(&next, service)?;
+        Some((service.cluster.clone(), server))
+    });
+    plan.kubeconfigs = kubeconfigs.collect();
     plan.writes = wanted.writes(&snapshot.objects, next.incomplete());
     plan.wake = wake;
     plan

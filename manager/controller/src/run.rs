@@ -42,6 +42,8 @@ pub struct ManagerOptions {
     pub rescan: Duration,
     /// The life of a host's certificate.
     pub certificate_life: Duration,
+    /// The namespaces whose clusters' kubeconfig Secrets may be read and rewritten.
+    pub kubeconfig_namespaces: Vec<String>,
     /// Where health and metrics are served; nowhere when left out.
     pub observed: Option<Observed>,
     /// The configuration in force, for `GET /v1/config`.
@@ -95,6 +97,7 @@ impl ManagerOptions {
             trust_domain: DEFAULT_TRUST_DOMAIN.to_owned(),
             rescan: Duration::from_secs(10),
             certificate_life: Duration::from_secs(86_400),
+            kubeconfig_namespaces: Vec::new(),
             observed: None,
             config: None,
             clock: Clock::system(),
@@ -163,6 +166,8 @@ impl Manager {
         let planner = Arc::clone(&world);
         let rescan = options.rescan;
         tasks.spawn(async move { planner.run(rescan).await });
+        world.access.allow(&options.kubeconfig_namespaces);
+        tasks.spawn(Arc::clone(&world).look_around());
         let routes = api::routes(Arc::clone(&world));
         tasks.spawn(api::serve::serve(listener, tls, routes));
         if let Some(health) = health {

@@ -102,6 +102,8 @@ pub struct Snapshot {
     pub environment: Environment,
     /// What the names of endpoints resolve to; `None` where nobody looks.
     pub names: Option<BTreeMap<String, BTreeSet<IpAddr>>>,
+    /// Where the kubeconfig Secrets of clusters lead, of those that were looked at.
+    pub kubeconfigs: BTreeMap<Name, Kubeconfig>,
     /// Who is heard of.
     pub live: Live,
     /// The layers.
@@ -126,6 +128,21 @@ pub struct Snapshot {
     pub balancers: BTreeMap<Name, BalancerLayers>,
     /// What could not be read.
     pub problems: Vec<Problem>,
+}
+
+/// What is known of the kubeconfig Secret of a cluster; of its content nothing but where it leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kubeconfig {
+    /// There is none yet.
+    Missing,
+    /// It leads to this server.
+    Leads(String),
+    /// It is not of the shape that Cluster API writes.
+    Unusable(String),
+    /// Its namespace is not one of those whose kubeconfigs are ours to read.
+    Unlisted,
+    /// The API server does not let us; the rule that is missing.
+    Forbidden(String),
 }
 
 /// A LoadBalancer by layer.
@@ -219,6 +236,7 @@ impl Snapshot {
             ca_bundle: ca_bundle.to_owned(),
             environment: Environment::default(),
             names: None,
+            kubeconfigs: BTreeMap::new(),
             live,
             objects: objects.clone(),
             clusters,

@@ -31,12 +31,14 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
+    access::Access,
     clock::Clock,
     events,
     live::Tracker,
     metrics::Metrics,
     pki::Authority,
     plan::{Plan, plan},
+    resolver::Resolver,
     sampled::Sampled,
     snapshot::{Live, Snapshot, key},
     store::{Name, Store},
@@ -60,6 +62,10 @@ pub struct World {
     pub refusals: Sampled,
     /// What is counted.
     pub metrics: Metrics,
+    /// What the names of endpoints resolve to.
+    pub resolver: Resolver,
+    /// The kubeconfigs that lead through a gateway.
+    pub access: Access,
     /// The store.
     pub store: Store,
     dirty: Notify,
@@ -133,6 +139,8 @@ impl World {
             files_changed: Arc::new(Notify::new()),
             refusals: Sampled::default(),
             metrics: store.metrics(),
+            resolver: Resolver::default(),
+            access: Access::default(),
             store,
             dirty: Notify::new(),
             version: watch::Sender::new(0),
@@ -197,6 +205,19 @@ impl World {
         }
     }
 
+    /// Looks at what lies beyond the store, for good: names, and where kubeconfigs lead.
+    pub async fn look_around(self: Arc<Self>) {
+        loop {
+            let mut differs = self.resolver.look(&self.store.objects()).await;
+            let wanted = self.state().await.plan.kubeconfigs.clone();
+            differs |= self.access.carry_out(&self.store, &wanted).await;
+            if differs {
+                self.touch();
+            }
+            sleep(TICK).await;
+        }
+    }
+
     async fn turn(self: &Arc<Self>, files: bool, dirty: bool) {
         // It may have come late: then the store is another manager's.
         if self.store.is_closed() {
@@ -228,6 +249,11 @@ impl World {
             let bundle = world.authority.bundle();
             let snapshot = Snapshot::observe(&objects, heard, bundle, &world.clock.text())
                 .within(world.store.environment());
+            let snapshot = Snapshot {
+                names: Some(BTreeMap::clone(&world.resolver.answers())),
+                kubeconfigs: world.access.known(),
+                ..snapshot
+            };
             (plan(&snapshot), members(&snapshot))
         });
         let (planned, members) = match planning.await {

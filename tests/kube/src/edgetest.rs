@@ -30,6 +30,9 @@ pub const MACHINE: Kind = Kind::new(GROUP, "v1alpha1", "EdgeTestMachine");
 /// What machines' parts are made from.
 pub const MACHINE_TEMPLATE: Kind = Kind::new(GROUP, "v1alpha1", "EdgeTestMachineTemplate");
 
+/// A load balancer of somebody else, which the tests serve by hand.
+pub const LOAD_BALANCER: Kind = Kind::new(GROUP, "v1alpha1", "EdgeTestLoadBalancer");
+
 /// The running controllers. They end with it.
 #[derive(Debug)]
 pub struct EdgeTest {
@@ -159,7 +162,11 @@ fn definitions() -> Vec<Value> {
         }))),
         "initialization": object(&json!({"provisioned": boolean()})),
     }));
+    let balancer = object(&json!({"endpoint": object(&json!({
+        "host": string(), "port": {"type": "integer", "format": "int32"},
+    }))}));
     vec![
+        definition(LOAD_BALANCER, CONTRACT, &balancer, Some(&status), &[]),
         definition(CLUSTER, CONTRACT, &cluster, Some(&status), &[]),
         definition(CLUSTER_TEMPLATE, CONTRACT, &template(&cluster), None, &[]),
         definition(MACHINE, CONTRACT, &machine, Some(&status), &[]),

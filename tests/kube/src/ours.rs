@@ -94,6 +94,8 @@ impl Ours {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let mut options = ManagerOptions::new(Path::new("/nonexistent"), address);
         options.place = Place::Kubeconfig(self.stack.server().kubeconfig("admin"));
+        // Those that the stack gives to tests.
+        options.kubeconfig_namespaces = (0..100).map(|space| format!("edge-{space}")).collect();
         let socket = self.socket();
         let started = self.spawner().spawn(async move {
             let manager = Manager::start(&options).await;

@@ -239,6 +239,10 @@ fn published(snapshot: &Snapshot, name: &Name, cluster: &str) -> Option<kedge_cr
     }
     let cluster = Name::new(&name.namespace, cluster);
     let infra = snapshot.infra(snapshot.clusters.get(&cluster)?)?;
+    // What a user wrote over it is no fill of ours any more.
+    if infra.written.is_valid() {
+        return None;
+    }
     let fill = snapshot
         .objects
         .owned(&infra.key, crate::managers::ENDPOINT)?;

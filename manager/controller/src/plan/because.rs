@@ -40,6 +40,9 @@ pub enum Because {
         name: String,
         object: ObjectKey,
     },
+    PlaneMissing {
+        object: ObjectKey,
+    },
     Beside {
         other: Name,
     },
@@ -202,6 +205,7 @@ impl Because {
             | Self::NoInfrastructureRef
             | Self::InfraMissing { .. }
             | Self::NotOwned { .. }
+            | Self::PlaneMissing { .. }
             | Self::TopologyStuck { .. }
             | Self::ModeUnset
             | Self::ModeUnknown { .. } => "WaitingForOwner",
@@ -279,6 +283,7 @@ impl Because {
             | Self::TopologyStuck { .. }
             | Self::NameUnresolved { .. }
             | Self::SanMissing { .. }
+            | Self::PlaneMissing { .. }
             | Self::HandedWaiting { .. }
             | Self::ClaimWaiting { .. }
             | Self::ClaimsUnserved { .. }
@@ -310,6 +315,10 @@ impl fmt::Display for Because {
                 f,
                 "the certificate that {object} asks for does not carry {name}; add it before the \
                  control plane starts, later it means a rollout"
+            ),
+            Self::PlaneMissing { object } => write!(
+                f,
+                "there is no {object} yet, which says whose names the API server's certificate carries"
             ),
             Self::HandedOver { object } => write!(f, "{object} does the work"),
             Self::HandedWaiting { object } => {

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kedge_crd::{
-    Cluster, EdgeGatewaySpec, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
+    Cluster, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
     balancer::{ReservedHost, SecondAddress, Vip},
     capi::{self, CLUSTER_NAME_LABEL},
+    elemental::{GROUP, HOST_KIND},
 };
 use serde_json::{Map, Value, json};
 
 use super::{
     Case, Decided, EndpointPlan, Service,
+    endpoint::{followed, is_to_move},
     marks::{BALANCER_FINALIZER, Marks},
 };
 use crate::{
@@ -35,12 +37,53 @@ impl Desired {
             .insert((key.clone(), Layer::Owned(manager.to_owned())), content);
     }
 
-    /// Makes the Cluster the owner of an object, so that it goes and moves with it.
-    fn owned_by(&mut self, key: &ObjectKey, manager: &str, cluster: Option<&Cluster>) {
-        if let Some(cluster) = cluster.filter(|cluster| !cluster.metadata.uid.is_empty()) {
-            let owner = json!([{"apiVersion": cluster.api_version, "kind": "Cluster",
-                "name": cluster.metadata.name, "uid": cluster.metadata.uid}]);
-            self.owners(key, manager, owner);
+    /// Makes the Cluster the owner of an object, so that it goes and moves with it. A Cluster that
+    /// is gone stays the owner: that is how the object goes.
+    fn owned_by(
+        &mut self,
+        objects: &Objects,
+        key: &ObjectKey,
+        manager: &str,
+        cluster: Option<&Cluster>,
+    ) {
+        let owner = match cluster {
+            Some(cluster) if cluster.metadata.uid.is_empty() => return,
+            Some(cluster) => json!([{"apiVersion": cluster.api_version, "kind": "Cluster",
+                "name": cluster.metadata.name, "uid": cluster.metadata.uid}]),
+            None => {
+                let layer = objects.owned(key, manager);
+                let last = layer.and_then(|layer| layer.pointer("/metadata/ownerReferences"));
+                let Some(last) = last else { return };
+                last.clone()
+            }
+        };
+        self.owners(key, manager, owner);
+    }
+
+    /// Makes Elemental's record the owner of the host it stands for: it goes after the machine was
+    /// reset, and then what the host was enrolled with is gone as well.
+    fn owned_by_record(&mut self, objects: &Objects, key: &ObjectKey, host: &EdgeHost) {
+        let record = host.spec.host_ref.as_ref();
+        let Some(record) = record.filter(|it| it.api_group == GROUP && it.kind == HOST_KIND) else {
+            return;
+        };
+        let name = Name::new(&key.name.namespace, &record.name);
+        let found = objects.get(&ObjectKey::new(GROUP, HOST_KIND, name));
+        let there = found.and_then(|found| {
+            let version = found.user.as_ref()?.value.get("apiVersion")?.as_str()?;
+            let uid = &found.server.as_ref().filter(|it| !it.uid.is_empty())?.uid;
+            Some(
+                json!([{"apiVersion": version, "kind": HOST_KIND, "name": record.name,
+                "uid": uid}]),
+            )
+        });
+        let last = || {
+            let layer = objects.owned(key, managers::CONFIG)?;
+            layer.pointer("/metadata/ownerReferences").cloned()
+        };
+        // A record that is gone, or another one of its name, is not the one it was enrolled for.
+        if let Some(owner) = last().or(there) {
+            self.owners(key, managers::CONFIG, owner);
         }
     }
 
@@ -198,11 +241,13 @@ pub fn endpoints(
                 ..balancer.given.clone()
             };
             wanted.own(&key, &api_version, managers::GIVEN, value(&given));
-            wanted.owned_by(&key, managers::GIVEN, cluster);
+            wanted.owned_by(&snapshot.objects, &key, managers::GIVEN, cluster);
         }
         if let Some(kept) = kept(service) {
             wanted.own(&key, &api_version, managers::ENDPOINT, value(&kept));
-            wanted.owned_by(&key, managers::ENDPOINT, cluster.filter(|_| !made));
+            if !made {
+                wanted.owned_by(&snapshot.objects, &key, managers::ENDPOINT, cluster);
+            }
         }
         if holds {
             let marks = wanted.marks(&key);
@@ -213,6 +258,9 @@ pub fn endpoints(
         fill(snapshot, case, &decided.plan, wanted);
     }
     for case in cases {
+        // Nobody else has a word in it any more: given up, it would be no endpoint.
+        let followed = Layer::Owned(managers::FOLLOW.to_owned());
+        wanted.retain(&snapshot.objects, &cluster_key(&case.cluster), &followed);
         let Some(infra) = &case.infra else { continue };
         if infra.written.host.is_empty() {
             let layer = Layer::Owned(managers::ENDPOINT.to_owned());
@@ -241,6 +289,9 @@ pub fn records(snapshot: &Snapshot, wanted: &mut Desired) {
             managers::CONFIG,
             json!({"config": host.spec.config}),
         );
+        if snapshot.environment.has_core() {
+            wanted.owned_by_record(&snapshot.objects, &key, host);
+        }
     }
     for (name, gateway) in &snapshot.gateways {
         let enrolled = gateway.spec.instances.iter();
@@ -339,28 +390,22 @@ fn fill(snapshot: &Snapshot, case: &Case, plan: &EndpointPlan, wanted: &mut Desi
             endpoint(set),
         );
     }
-    if snapshot.environment.has_core() && !follows(case, plan) {
+    let (Some(set), Some(cluster)) = (plan.endpoint(), snapshot.clusters.get(&case.cluster)) else {
         return;
-    }
-    if let (Some(set), Some(cluster)) = (plan.endpoint(), snapshot.clusters.get(&case.cluster)) {
-        let in_cluster = cluster.spec.control_plane_endpoint.as_ref();
-        if !in_cluster.is_some_and(Endpoint::is_valid) || follows(case, plan) {
-            let key = cluster_key(&case.cluster);
-            wanted.own(
-                &key,
-                &cluster.api_version,
-                managers::ENDPOINT,
-                endpoint(set),
-            );
-        }
-    }
-}
-
-/// Whether an endpoint that was copied once has moved with its target: core copies it once only.
-fn follows(case: &Case, plan: &EndpointPlan) -> bool {
-    let kept = case.asked.as_ref().map(|balancer| &balancer.kept.endpoint);
-    let moved = |endpoint| matches!(kept, Ok(Some(kept)) if kept != endpoint);
-    matches!(plan, EndpointPlan::Set { endpoint, .. } if moved(endpoint))
+    };
+    let in_cluster = followed(snapshot, &case.cluster)
+        .or_else(|| cluster.spec.control_plane_endpoint.clone())
+        .filter(Endpoint::is_valid);
+    let balancer = case.asked.as_ref().ok();
+    let moves = balancer.is_some_and(|balancer| is_to_move(snapshot, &case.cluster, balancer, set));
+    let manager = match snapshot.environment.has_core() {
+        // Core copies it once only.
+        true if moves => managers::FOLLOW,
+        false if moves || in_cluster.is_none() => managers::ENDPOINT,
+        _ => return,
+    };
+    let key = cluster_key(&case.cluster);
+    wanted.own(&key, &cluster.api_version, manager, endpoint(set));
 }
 
 fn cluster_key(name: &Name) -> ObjectKey {

@@ -30,7 +30,13 @@ use crate::{
 pub fn records(snapshot: &Snapshot, services: &[Service], wanted: &mut Desired) {
     let hosts = by_record(snapshot);
     for (record, (_, host)) in &hosts {
-        if let Some(addresses) = addresses(host) {
+        // What it told last stands until it tells again, also where its status was lost.
+        let told = || {
+            let marks = snapshot.objects.content(&key(record), &Layer::Marks)?;
+            let annotations = marks.pointer("/metadata/annotations")?;
+            annotations.get(ADDRESSES)?.as_str().map(str::to_owned)
+        };
+        if let Some(addresses) = addresses(host).or_else(told) {
             wanted.marks(&key(record)).annotate(ADDRESSES, addresses);
         }
     }

@@ -165,7 +165,7 @@ pub fn plan(snapshot: &Snapshot, ledger: &mut Ledger, case: &mut Case, wake: &mu
     let ready = names::check(snapshot, &case.cluster, balancer, used);
     let plan = match (ready, &balancer.kept.endpoint) {
         (Err(because), None) if wish.filled_at.is_none() => EndpointPlan::Wait { because },
-        _ => conclude(balancer, wish, served),
+        _ => conclude(snapshot, balancer, wish, served),
     };
     let mut refill = None;
     let plan = match (plan, &case.infra) {
@@ -279,6 +279,7 @@ fn wish(
     let expected = endpoint.as_ref().or(balancer.kept.endpoint.as_ref());
     if let Some(theirs) = &in_cluster
         && expected != Some(theirs)
+        && published_last(snapshot, balancer).as_ref() != Some(theirs)
     {
         let at = format!("Cluster {cluster_name}");
         return conflict(Because::OtherEndpoint {
@@ -311,11 +312,38 @@ fn wish(
 #[must_use]
 pub fn followed(snapshot: &Snapshot, cluster: &Name) -> Option<Endpoint> {
     let key = ObjectKey::new(capi::GROUP, "Cluster", cluster.clone());
-    let layer = snapshot.objects.owned(&key, managers::ENDPOINT)?;
+    let layer = snapshot.objects.owned(&key, managers::FOLLOW)?;
     let endpoint = layer.pointer("/spec/controlPlaneEndpoint")?;
-    serde_json::from_value(endpoint.clone())
-        .ok()
-        .filter(|_| snapshot.environment.has_core())
+    serde_json::from_value(endpoint.clone()).ok()
+}
+
+/// The endpoint that was in force before the target moved, while not everybody was told yet: what
+/// was decided is written first, and the status last.
+#[must_use]
+pub fn published_last(snapshot: &Snapshot, balancer: &Balancer) -> Option<Endpoint> {
+    let layers = snapshot.balancers.get(&balancer.name)?;
+    let last = layers.status.endpoint.clone();
+    last.filter(|_| follows(balancer))
+}
+
+/// Whether the Cluster still has the endpoint before and shall have this one: no value of anybody
+/// else is replaced.
+#[must_use]
+pub fn is_to_move(
+    snapshot: &Snapshot,
+    cluster: &Name,
+    balancer: &Balancer,
+    set: &Endpoint,
+) -> bool {
+    let copied = || {
+        let cluster = snapshot.clusters.get(cluster)?;
+        cluster.spec.control_plane_endpoint.clone()
+    };
+    let in_cluster = followed(snapshot, cluster).or_else(copied);
+    let before = published_last(snapshot, balancer);
+    let mut known = balancer.kept.endpoint.iter().chain(&before);
+    let is_ours = known.any(|known| in_cluster.as_ref() == Some(known));
+    follows(balancer) && is_ours && in_cluster.as_ref() != Some(set)
 }
 
 /// Makes the address, port or reservation exist, and tells the endpoint that follows from it.
@@ -368,6 +396,7 @@ fn serve(
 }
 
 fn conclude(
+    snapshot: &Snapshot,
     balancer: &mut Balancer,
     wish: Wish,
     served: Result<(Endpoint, Because), Because>,
@@ -400,7 +429,10 @@ fn conclude(
         endpoint = kept;
     }
     let last = balancer.kept.endpoint.clone().filter(|_| follows(balancer));
-    let is_theirs = |theirs: &Endpoint| *theirs != endpoint && last.as_ref() != Some(theirs);
+    let before = published_last(snapshot, balancer);
+    let is_theirs = |theirs: &Endpoint| {
+        *theirs != endpoint && last.as_ref() != Some(theirs) && before.as_ref() != Some(theirs)
+    };
     if let Some(theirs) = wish.in_cluster.filter(is_theirs) {
         let at = "the Cluster".to_owned();
         let because = Because::OtherEndpoint {

@@ -128,23 +128,7 @@ fn machines(
     });
     selected
         .map(|(name, machine)| {
-            let host = || {
-                let infra = machine.spec.infrastructure_ref.as_ref()?;
-                let infra = Name::new(namespace, &infra.name);
-                let reference = snapshot
-                    .elemental_machines
-                    .get(&infra)?
-                    .spec
-                    .host_ref
-                    .as_ref()?;
-                // A host is trusted in its tenant's namespace only, whatever the reference says.
-                let reference = HostRef {
-                    api_group: reference.group().to_owned(),
-                    kind: reference.kind.clone(),
-                    name: reference.name.clone(),
-                };
-                index.0.get(&(namespace.clone(), reference)).cloned()
-            };
+            let host = || host(snapshot, index, name, machine);
             let key = ObjectKey::new(capi::GROUP, "Machine", name.clone());
             let leaving = leaving(snapshot, &key, &machine.metadata);
             let disabled = is_disabled(&machine.metadata);
@@ -160,6 +144,37 @@ fn machines(
             }
         })
         .collect()
+}
+
+/// The host behind a Machine: the one its infrastructure's part took from an inventory, or that
+/// part itself, or the Machine, whatever a host is bound to. A host is trusted in its tenant's
+/// namespace only, whatever references say.
+fn host(
+    snapshot: &Snapshot,
+    index: &HostIndex,
+    name: &Name,
+    machine: &kedge_crd::Machine,
+) -> Option<Name> {
+    let namespace = &name.namespace;
+    let bound = |group: &str, kind: &str, name: &str| {
+        let reference = HostRef {
+            api_group: group.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        index.0.get(&(namespace.clone(), reference)).cloned()
+    };
+    let infra = machine.spec.infrastructure_ref.as_ref();
+    let from_inventory = || {
+        let part = Name::new(namespace, &infra?.name);
+        let part = snapshot.elemental_machines.get(&part)?;
+        let record = part.spec.host_ref.as_ref()?;
+        bound(record.group(), &record.kind, &record.name)
+    };
+    let of_part = || infra.and_then(|infra| bound(infra.group(), &infra.kind, &infra.name));
+    from_inventory()
+        .or_else(of_part)
+        .or_else(|| bound(capi::GROUP, "Machine", &name.name))
 }
 
 fn edge_hosts(snapshot: &Snapshot, balancer: &Balancer, selector: &LabelSelector) -> Vec<Target> {

@@ -1,8 +1,10 @@
+mod access;
 mod claims;
 mod elemental;
 mod gates;
 mod law;
 mod leaving;
+mod moved;
 mod outcomes;
 mod release;
 mod reserve;

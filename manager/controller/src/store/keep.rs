@@ -11,7 +11,11 @@ use serde_json::Value;
 use tokio::{sync::Notify, task::spawn_blocking};
 
 use super::{ObjectKey, Objects, Write, directory::Directory, kubernetes::Cluster};
-use crate::{events::Notice, metrics::Metrics, snapshot::Environment};
+use crate::{
+    events::Notice,
+    metrics::Metrics,
+    snapshot::{Environment, Kubeconfig},
+};
 
 /// A store.
 #[derive(Clone, Debug)]
@@ -100,6 +104,15 @@ impl Store {
                 written.await.unwrap_or_else(Err)
             }
             Self::Kubernetes(cluster) => cluster.write(&writes).await,
+        }
+    }
+
+    /// Leads the kubeconfig of a cluster to a server; `None` where nothing was learnt. A directory
+    /// holds no Secret of it.
+    pub async fn lead(&self, cluster: &super::Name, server: &str) -> Option<Kubeconfig> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Kubernetes(store) => store.lead(cluster, server).await,
         }
     }
 

@@ -12,6 +12,7 @@ pub mod cluster;
 mod events;
 pub mod fields;
 pub mod kinds;
+mod kubeconfig;
 pub mod layers;
 mod leader;
 pub mod lease;

@@ -8,6 +8,11 @@
     reason = "test code"
 )]
 
+mod balancer;
+mod elemental;
 mod fill;
+mod fleet;
+mod names;
 mod refuse;
 mod site;
+mod targets;

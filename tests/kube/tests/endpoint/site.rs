@@ -7,7 +7,7 @@ use kedge_tests_kube::{
     edge::Edge,
     elemental::{self, kinds},
     eventually,
-    objects::{Kind, at, condition, text},
+    objects::{Kind, condition, text},
     ours::Ours,
 };
 use kube::{
@@ -227,11 +227,6 @@ pub fn annotation(object: &DynamicObject, key: &str) -> String {
     let annotations = object.metadata.annotations.as_ref();
     let value = annotations.and_then(|annotations| annotations.get(key));
     value.cloned().unwrap_or_default()
-}
-
-/// A value of the spec or status.
-pub fn value(object: &DynamicObject, pointer: &str) -> Value {
-    at(object, pointer).clone()
 }
 
 const QUIET: Duration = Duration::from_secs(2);

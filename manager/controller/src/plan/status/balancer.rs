@@ -5,17 +5,14 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use kedge_crd::{
     Condition, Endpoint, LoadBalancerStatus, Status,
-    balancer::{
-        GatewayStatus, ManagementAccess, Mode, PoolRef, SecondStatus, Target, TargetState,
-        VipStatus,
-    },
+    balancer::{GatewayStatus, Mode, PoolRef, SecondStatus, Target, TargetState, VipStatus},
     condition::merge,
 };
 
 use crate::{
     plan::{
-        Because, EndpointPlan, Service, claims,
-        endpoint::{followed, follows, is_orphan, targets_edge_hosts},
+        Because, EndpointPlan, Service, access, claims,
+        endpoint::{followed, follows, is_orphan, is_to_move, targets_edge_hosts},
         handed,
         ledger::Ledger,
         names,
@@ -222,6 +219,9 @@ fn conditions(
     all.extend(unblocked(snapshot, service));
     all.extend(names::condition(snapshot, &service.balancer));
     all.extend(programmed(snapshot, service));
+    let management = access::condition(snapshot, service);
+    let counts = snapshot.environment.has_core();
+    all.extend(management.clone().filter(|_| counts));
     let first = all
         .iter()
         .find(|condition| condition.status != Status::True);
@@ -251,6 +251,7 @@ fn conditions(
     let reason = if paused { "Paused" } else { "NotPaused" };
     // The endpoint does not wait for the address of the other family, so neither does Ready.
     all.extend(dual_stack(service));
+    all.extend(management.filter(|_| !counts));
     all.extend([
         ready,
         degraded,
@@ -303,7 +304,10 @@ fn exists(service: &Service) -> Condition {
             EndpointPlan::User { .. }
             | EndpointPlan::Beside { .. }
             | EndpointPlan::Wait {
-                because: Because::NameUnresolved { .. } | Because::SanMissing { .. },
+                because:
+                    Because::NameUnresolved { .. }
+                    | Because::SanMissing { .. }
+                    | Because::PlaneMissing { .. },
             },
         ) => Condition::new(
             "Exists",
@@ -387,13 +391,10 @@ fn matches_config(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> Co
 
 /// The endpoint that followed its target, which core does not copy and nodes do not learn.
 fn moved(snapshot: &Snapshot, service: &Service) -> Option<Endpoint> {
-    let endpoint = in_force(service).filter(|_| follows(&service.balancer));
-    let kept = service.balancer.kept.endpoint.as_ref();
-    let moves = matches!(service.decided.plan, EndpointPlan::Set { .. }) && kept.is_some();
-    if moves && snapshot.environment.has_core() {
-        return endpoint;
-    }
-    followed(snapshot, &service.cluster).filter(|moved| endpoint.as_ref() == Some(moved))
+    let endpoint = in_force(service).filter(|_| follows(&service.balancer))?;
+    let moves = is_to_move(snapshot, &service.cluster, &service.balancer, &endpoint);
+    let moved = followed(snapshot, &service.cluster).is_some_and(|moved| moved == endpoint);
+    (moved || (moves && snapshot.environment.has_core())).then_some(endpoint)
 }
 
 fn programmed(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
@@ -416,7 +417,7 @@ fn programmed(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
             && applied.is_some()
             && applied == instance.config.as_ref().map(|mark| mark.generation)
     });
-    let mut text = if serving {
+    let text = if serving {
         format!(
             "EdgeGateway {} serves its listener at {}",
             gateway.name, gateway.address
@@ -427,12 +428,6 @@ fn programmed(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
             gateway.name
         )
     };
-    if service.balancer.spec.management_access == Some(ManagementAccess::Gateway) {
-        // The Secret's server is rewritten by the Kubernetes store; a directory holds no Secret.
-        text.push_str(
-            "; the kubeconfig is not rewritten because a directory holds no Secret of it",
-        );
-    }
     let reason = if serving { "Programmed" } else { "Pending" };
     Some(Condition::new("DataplaneProgrammed", serving, reason, text))
 }

@@ -148,3 +148,31 @@ fn a_records_annotation_shows_the_addresses_its_host_reports() {
     world.settle();
     assert_eq!(shown(&world)[0]["address"], "10.20.14.77");
 }
+
+#[test]
+fn a_host_goes_with_the_record_it_was_enrolled_for_and_not_with_another_of_its_name() {
+    let mut world = free();
+    world.settle();
+    let host = crate::snapshot::key::<kedge_crd::EdgeHostSpec>(&Name::new(NS, "edge-a"));
+    let owner = |world: &World| {
+        let layer = world.objects.owned(&host, crate::managers::CONFIG).unwrap();
+        layer["metadata"]["ownerReferences"].clone()
+    };
+    let first = owner(&world);
+    assert_eq!(first[0]["kind"], "ElementalHost");
+    assert_eq!(first[0]["uid"], "uid-ElementalHost-edge-a");
+    let record = ObjectKey::new(INFRA, "ElementalHost", Name::new(NS, "edge-a"));
+    let server = world
+        .objects
+        .by_key
+        .get_mut(&record)
+        .unwrap()
+        .server
+        .as_mut();
+    server.unwrap().uid = "another".to_owned();
+    world.settle();
+    assert_eq!(owner(&world), first);
+    world.objects.by_key.remove(&record);
+    world.settle();
+    assert_eq!(owner(&world), first);
+}

@@ -187,7 +187,7 @@ fn an_endpoint_follows_its_host_only_where_that_is_wished_and_says_what_it_costs
             let said = world.condition("edge-host", "MatchesConfig");
             assert!(said.starts_with("False: RolloutRequired"), "{said}");
             let key = ObjectKey::new(CAPI, "Cluster", Name::new(NS, "edge-host"));
-            let moved = world.objects.owned(&key, "kedge-endpoint").unwrap();
+            let moved = world.objects.owned(&key, "kedge-follow").unwrap();
             assert_eq!(moved["spec"]["controlPlaneEndpoint"], wanted.unwrap());
         }
     }

@@ -148,7 +148,17 @@ fn a_name_is_published_in_the_place_of_the_address_once_it_resolves() {
         &format!("{FROM_POOL}, dns: {{hostname: api.c.example.org}}"),
     ));
     world.core();
+    // Nobody has looked yet: that is waited for, and nothing is said of it.
     world.names = Some(BTreeMap::new());
+    world.settle();
+    assert_eq!(world.endpoints("c").0, None);
+    assert!(
+        world
+            .condition("c", "DNSReady")
+            .starts_with("Unknown: NotLookedUp")
+    );
+    let nowhere = BTreeMap::from([("api.c.example.org".to_owned(), BTreeSet::new())]);
+    world.names = Some(nowhere.clone());
     world.settle();
     assert_eq!(world.endpoints("c").0, None);
     let waiting = world.condition("c", "EndpointPublished");
@@ -180,8 +190,17 @@ fn a_name_is_published_in_the_place_of_the_address_once_it_resolves() {
             .condition("c", "DNSReady")
             .starts_with("True: Resolved")
     );
-    // A name that stops resolving takes nothing back.
+    // A manager that starts anew knows no names, and says what was said.
     world.names = Some(BTreeMap::new());
+    let starts = world.settle();
+    assert_eq!(starts.writes, []);
+    assert!(
+        world
+            .condition("c", "DNSReady")
+            .starts_with("True: Resolved")
+    );
+    // A name that stops resolving takes nothing back.
+    world.names = Some(nowhere);
     world.settle();
     assert_eq!(world.endpoints("c").0, endpoint);
     assert!(

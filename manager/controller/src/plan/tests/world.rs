@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 use crate::{
     managers,
     plan::{Plan, plan},
-    snapshot::{Contract, Environment, GatewayLive, Hearing, HostLive, Live, Snapshot, key},
+    snapshot::{
+        Contract, Environment, GatewayLive, Hearing, HostLive, Kubeconfig, Live, Snapshot, key,
+    },
     store::{CLAIM_KIND, IPAM_GROUP, Layer, Name, ObjectKey, Objects, Write, document},
 };
 
@@ -28,6 +30,7 @@ pub struct World {
     pub now: String,
     pub environment: Environment,
     pub names: Option<BTreeMap<String, BTreeSet<IpAddr>>>,
+    pub kubeconfigs: BTreeMap<Name, Kubeconfig>,
 }
 
 /// The site, its gateway and its pool, without clusters.
@@ -59,6 +62,7 @@ pub fn world(texts: &[&str]) -> World {
         now: "2026-01-01T00:00:00Z".to_owned(),
         environment: Environment::Directory,
         names: None,
+        kubeconfigs: BTreeMap::new(),
     };
     for text in texts {
         world.write(text);
@@ -184,6 +188,7 @@ impl World {
         let live = self.live.clone();
         Snapshot {
             names: self.names.clone(),
+            kubeconfigs: self.kubeconfigs.clone(),
             ..Snapshot::observe(&self.objects, live, "CA", &self.now)
                 .within(self.environment.clone())
         }

@@ -176,6 +176,17 @@ impl Cluster {
         self.inner.leader.remaining().is_some()
     }
 
+    /// How long this manager may write, if it leads.
+    pub(super) fn left(&self) -> Option<Duration> {
+        let left = self.inner.leader.remaining();
+        left.filter(|_| !self.is_closed())
+    }
+
+    /// The client.
+    pub(super) fn client(&self) -> Client {
+        self.inner.client.clone()
+    }
+
     /// Carries out the writes: what was chosen first, what is published from it next, the status
     /// last; within each of these several objects at once, one object's in order.
     ///
@@ -290,8 +301,7 @@ impl Cluster {
         let api = self.api(key)?;
         // A frozen cluster may hold us for long: no write begins, or is waited for, without the
         // lease.
-        let left = self.inner.leader.remaining();
-        let left = left.filter(|_| !self.is_closed()).ok_or_else(|| {
+        let left = self.left().ok_or_else(|| {
             let holder = self.inner.leader.holder();
             not_written(key).evidence(format!("the lease {LEASE} is held by `{holder}`"))
         })?;

@@ -142,12 +142,16 @@ fn own(key: &ObjectKey, manager: &str, content: &Value, seen: Option<&Seen>) -> 
     let mut force = true;
     fields::put(&mut body, guard(seen, false));
     if ground == Ground::Theirs {
-        let blank = match endpoint_host(seen) {
-            Host::Set if manager == managers::ENDPOINT => return Step::Refuse(Refusal::Taken),
-            Host::Set | Host::None => false,
+        force = match endpoint_host(seen) {
+            // It was asked for, and what stands there is what we published: the version holds that.
+            Host::Set => match manager {
+                managers::FOLLOW => true,
+                managers::ENDPOINT => return Step::Refuse(Refusal::Taken),
+                _ => false,
+            },
+            Host::None => false,
             Host::Blank => true,
         };
-        force = blank;
         fields::put(&mut body, guard(seen, true));
     } else if manager == managers::ENDPOINT {
         // Beside a user's word, never over it.

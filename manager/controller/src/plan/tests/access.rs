@@ -1,0 +1,204 @@
+//! The kubeconfig that leads through the gateway, hosts of any infrastructure, endpoints that
+//! follow, and owners that are gone.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::world::{NS, World, cluster, demo, site};
+use crate::{
+    managers,
+    snapshot::{Kubeconfig, key},
+    store::{Layer, Name, ObjectKey},
+};
+
+const PLANE: &str = "controlplane.cluster.x-k8s.io";
+
+/// A cluster with a VIP whose management side goes through the gateway.
+fn off_the_lan() -> World {
+    let mut world = site().on_kubernetes();
+    world.enrol_gateway("gw-0");
+    world.write(&cluster("c", "", ""));
+    world.write(&format!(
+        "apiVersion: kedge.dev/v1alpha1\nkind: LoadBalancer\nmetadata: {{name: c, namespace: {NS}}}\n\
+         spec: {{clusterName: c, mode: VIP, vip: {{poolRef: {{name: edge-lan}}}}, gatewayRef: {{name: gw}}, \
+         managementAccess: Gateway}}\n"
+    ));
+    let document = world.document("cluster.x-k8s.io", "Cluster", "c");
+    document["spec"]["controlPlaneRef"] =
+        json!({"kind": "KubeadmControlPlane", "name": "cp", "apiGroup": PLANE});
+    world
+}
+
+fn write_plane(world: &mut World, names: &str) {
+    world.write(&format!(
+        "apiVersion: {PLANE}/v1beta2\nkind: KubeadmControlPlane\n\
+         metadata: {{name: cp, namespace: {NS}}}\nspec:\n  kubeadmConfigSpec: \
+         {{clusterConfiguration: {{apiServer: {{certSANs: [{names}]}}}}}}\n"
+    ));
+    world.core();
+}
+
+#[test]
+fn a_kubeconfig_leads_through_the_gateway_once_the_certificate_carries_its_address() {
+    let mut world = off_the_lan();
+    world.core();
+    // The control plane is not there yet, then it carries another name, then this one.
+    let plan = world.settle();
+    assert_eq!(plan.kubeconfigs, BTreeMap::new());
+    let waiting = world.condition("c", "EndpointPublished");
+    assert!(
+        waiting.starts_with("False: WaitingForOwner: there is no Kubeadm"),
+        "{waiting}"
+    );
+    write_plane(&mut world, "api.example.org");
+    assert_eq!(world.settle().kubeconfigs, BTreeMap::new());
+    let waiting = world.condition("c", "EndpointPublished");
+    assert!(waiting.starts_with("False: SANMissing"), "{waiting}");
+    assert_eq!(world.endpoints("c").0, None);
+    write_plane(&mut world, "api.example.org, 203.0.113.7");
+    let plan = world.settle();
+    let server = "https://203.0.113.7:30000".to_owned();
+    let name = Name::new(NS, "c");
+    assert_eq!(
+        plan.kubeconfigs,
+        BTreeMap::from([(name.clone(), server.clone())])
+    );
+    assert!(world.endpoints("c").0.is_some());
+    let table = [
+        (Kubeconfig::Missing, "False: WaitingForSecret"),
+        (
+            Kubeconfig::Unlisted,
+            "False: Forbidden: Secrets of namespace store-014",
+        ),
+        (
+            Kubeconfig::Forbidden("{rule}".to_owned()),
+            "False: Forbidden: give the manager's role this rule: {rule}",
+        ),
+        (
+            Kubeconfig::Unusable("it is no YAML".to_owned()),
+            "False: Unusable",
+        ),
+        (
+            Kubeconfig::Leads("https://10.20.14.10:6443".to_owned()),
+            "False: Pending",
+        ),
+        (Kubeconfig::Leads(server), "True: Rewritten"),
+    ];
+    for (found, said) in table {
+        world.kubeconfigs = BTreeMap::from([(name.clone(), found)]);
+        world.settle();
+        let condition = world.condition("c", "ManagementReady");
+        assert!(condition.starts_with(said), "{condition}");
+    }
+    // A manager that starts anew has not looked yet, and says what was said.
+    world.kubeconfigs.clear();
+    assert_eq!(world.settle().writes, []);
+    // A name that goes leads nobody anywhere: it would lock the management side out.
+    write_plane(&mut world, "api.example.org");
+    assert_eq!(world.settle().kubeconfigs, BTreeMap::new());
+    assert!(
+        world
+            .condition("c", "EndpointPublished")
+            .starts_with("True")
+    );
+}
+
+#[test]
+fn nobody_leads_a_kubeconfig_of_a_cluster_at_rest() {
+    let mut world = off_the_lan();
+    write_plane(&mut world, "203.0.113.7");
+    assert_eq!(world.settle().kubeconfigs.len(), 1);
+    world.document("cluster.x-k8s.io", "Cluster", "c")["spec"]["paused"] = json!(true);
+    assert_eq!(world.settle().kubeconfigs.len(), 0);
+    world.document("cluster.x-k8s.io", "Cluster", "c")["spec"]["paused"] = json!(false);
+    world.delete("cluster.x-k8s.io", "Cluster", "c");
+    assert_eq!(world.settle().kubeconfigs.len(), 0);
+}
+
+#[test]
+fn a_host_is_found_by_its_inventory_by_its_machines_part_or_by_the_machine() {
+    for (group, kind) in [
+        ("infrastructure.cluster.x-k8s.io", "ElementalMachine"),
+        ("cluster.x-k8s.io", "Machine"),
+    ] {
+        let mut world = demo().on_kubernetes();
+        world.enrol("edge-a");
+        let host = key::<kedge_crd::EdgeHostSpec>(&Name::new(NS, "edge-a"));
+        let layers = world.objects.by_key.get_mut(&host).unwrap();
+        let owned = layers.owned.get_mut(managers::ENROL).unwrap();
+        owned["spec"]["hostRef"] = json!({"apiGroup": group, "kind": kind, "name": "edge-cp-a"});
+        world.core();
+        world.settle();
+        let (_, status) = world.balancer("edge");
+        let found = status
+            .targets
+            .iter()
+            .find(|target| target.name == "edge-cp-a");
+        assert_eq!(found.unwrap().host, "edge-a", "{kind}");
+    }
+}
+
+#[test]
+fn an_endpoint_follows_to_the_end_although_the_manager_ended_half_way() {
+    let mut world = demo().on_kubernetes();
+    for host in ["edge-a", "edge-b"] {
+        world.enrol(host);
+    }
+    let path = ("kedge.dev", "LoadBalancer", "edge-host");
+    world.document(path.0, path.1, path.2)["spec"]["endpointPolicy"] = json!("FollowTarget");
+    world.core();
+    world.settle();
+    world.core();
+    world.settle();
+    let before = world.endpoints("edge-host");
+    assert_eq!(before.0, before.1);
+    // Its host is gone, and of what follows only the decision is written.
+    let gone = key::<kedge_crd::EdgeHostSpec>(&Name::new(NS, "edge-a"));
+    world.objects.by_key.remove(&gone);
+    let cut_off = crate::plan::plan(&world.snapshot());
+    let decision = |write: &&crate::store::Write| {
+        write.key.kind == "LoadBalancer" && matches!(write.layer, Layer::Owned(_))
+    };
+    let decided: Vec<_> = cut_off.writes.iter().filter(decision).cloned().collect();
+    assert!(!decided.is_empty());
+    for write in &decided {
+        world.objects.apply(write);
+    }
+    world.settle();
+    // An API server takes the field from who wrote it before.
+    let cluster = ObjectKey::new("cluster.x-k8s.io", "Cluster", Name::new(NS, "edge-host"));
+    assert!(world.objects.owned(&cluster, managers::FOLLOW).is_some());
+    let document = world.document("cluster.x-k8s.io", "Cluster", "edge-host");
+    let spec = document["spec"].as_object_mut().unwrap();
+    spec.remove("controlPlaneEndpoint");
+    world.settle();
+    let after = world.endpoints("edge-host");
+    assert_ne!(after.0, before.0);
+    assert_eq!(after.0, after.1, "the Cluster has it as well");
+    let published = world.condition("edge-host", "EndpointPublished");
+    assert!(published.starts_with("True"), "{published}");
+    // It stays there, also when nobody asks any more: nobody else has a word in it.
+    world.remove(path.0, path.1, path.2);
+    world.settle();
+    assert_eq!(world.endpoints("edge-host").1, after.1);
+}
+
+#[test]
+fn a_cluster_that_is_gone_stays_the_owner_so_that_the_rest_goes_with_it() {
+    let mut world = demo().on_kubernetes();
+    world.core();
+    world.settle();
+    world.settle();
+    let balancer = key::<kedge_crd::LoadBalancerSpec>(&Name::new(NS, "edge-tunnel"));
+    let owners = |world: &World| {
+        let layer = world.objects.owned(&balancer, managers::ENDPOINT);
+        layer.map(|layer| layer["metadata"]["ownerReferences"].clone())
+    };
+    let before = owners(&world);
+    assert!(before.as_ref().is_some_and(|owners| owners.is_array()));
+    let cluster = ObjectKey::new("cluster.x-k8s.io", "Cluster", Name::new(NS, "edge-tunnel"));
+    world.objects.by_key.remove(&cluster);
+    world.settle();
+    assert_eq!(owners(&world), before);
+}

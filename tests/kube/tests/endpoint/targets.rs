@@ -1,0 +1,141 @@
+//! Targets on real Machines: their states, and the deletion that waits for the traffic to go.
+
+use std::time::Duration;
+
+use kedge_tests_kube::{
+    foreign,
+    objects::{at, condition, text},
+    stays,
+};
+use serde_json::json;
+
+use crate::{
+    fleet::{Fleet, PRE_DRAIN},
+    site::{BALANCER, LIMIT, annotation, state},
+};
+
+#[tokio::test]
+async fn a_target_walks_through_its_states_as_its_annotations_say() {
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], json!({})).await else {
+        return;
+    };
+    let site = &fleet.site;
+    let balancer = site.get(BALANCER, "edge").await.unwrap();
+    assert_eq!(at(&balancer, "/status/activeCount"), &json!(2));
+    assert_eq!(text(&balancer, "/status/vip/holder"), "cp-a");
+    let machine = site.get(foreign::MACHINE, "cp-b").await.unwrap();
+    let name = annotation(&machine, "loadbalancer.cluster.x-k8s.io/name");
+    assert_eq!(name, "edge");
+    let disabled = "loadbalancer.cluster.x-k8s.io/disabled";
+    for key in [disabled, "kedge.dev/lb-disabled"] {
+        // It is still in the VIP, and says so, until it has taken that out of use.
+        fleet.hosts[1].hangs();
+        site.annotate(foreign::MACHINE, "cp-b", json!({key: ""}))
+            .await;
+        fleet.shows("cp-b", "disabling", true).await;
+        fleet.hosts[1].obeys();
+        fleet.shows("cp-b", "disabled", false).await;
+        assert_eq!(fleet.hosts[1].vips(), [""; 0]);
+        site.annotate(foreign::MACHINE, "cp-b", json!({key: null}))
+            .await;
+        fleet.shows("cp-b", "active", true).await;
+    }
+    site.says("edge", "IsReachable", "True/Serving: cp-a holds")
+        .await;
+}
+
+#[tokio::test]
+async fn a_machine_is_deleted_only_after_its_traffic_is_gone() {
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], json!({})).await else {
+        return;
+    };
+    let site = &fleet.site;
+    fleet.hosts[0].hangs();
+    site.delete(foreign::MACHINE, "cp-a").await;
+    site.until("core waits for us", async || {
+        let machine = site.get(foreign::MACHINE, "cp-a").await.unwrap();
+        condition(&machine, "Deleting")["reason"] == "WaitingForPreDrainHook"
+    })
+    .await;
+    fleet.shows("cp-a", "removing", true).await;
+    stays("it waits", Duration::from_secs(2), async || {
+        let machine = site.get(foreign::MACHINE, "cp-a").await.unwrap();
+        !text(&machine, "/status/deletion/waitForPreDrainHookStartTime").is_empty()
+            && annotation(&machine, PRE_DRAIN) == "kedge-manager"
+            && state(&machine) == "removing"
+    })
+    .await;
+    fleet.hosts[0].obeys();
+    site.gone(foreign::MACHINE, "cp-a").await;
+    fleet.shows("cp-b", "active", true).await;
+}
+
+#[tokio::test]
+async fn a_hook_goes_after_its_timeout_when_the_agent_is_dead() {
+    let drain = json!({"drain": {"timeout": "5s"}});
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], drain).await else {
+        return;
+    };
+    let site = &fleet.site;
+    fleet.hosts[0].dies();
+    site.delete(foreign::MACHINE, "cp-a").await;
+    fleet.shows("cp-a", "removing", true).await;
+    site.gone(foreign::MACHINE, "cp-a").await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_deleted_whatever_its_hosts_do() {
+    let drain = json!({"drain": {"timeout": "1h"}});
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], drain).await else {
+        return;
+    };
+    let site = &fleet.site;
+    fleet.hosts[0].dies();
+    fleet.hosts[1].hangs();
+    site.delete(foreign::CLUSTER, "edge").await;
+    for machine in ["cp-a", "cp-b"] {
+        site.gone(foreign::MACHINE, machine).await;
+    }
+    site.gone(foreign::CLUSTER, "edge").await;
+    // The address is not anybody else's while a host still has it.
+    fleet.hosts[1].obeys();
+    site.gone(BALANCER, "edge").await;
+}
+
+#[tokio::test]
+async fn a_load_balancer_whose_cluster_lives_cannot_be_deleted_unless_it_is_forced() {
+    let Some(fleet) = Fleet::of(&["cp-a"], json!({})).await else {
+        return;
+    };
+    let site = &fleet.site;
+    let before = site.get(BALANCER, "edge").await.unwrap();
+    assert_eq!(
+        before.metadata.finalizers,
+        Some(vec!["kedge.dev/loadbalancer".to_owned()])
+    );
+    let owner = foreign::CLUSTER.owner_of(&before);
+    assert_eq!(owner.as_deref(), Some("edge"), "it goes and moves with it");
+    site.delete(BALANCER, "edge").await;
+    site.says("edge", "Degraded", "True/DeletionBlocked").await;
+    stays("it goes on", Duration::from_secs(2), async || {
+        let machine = site.get(foreign::MACHINE, "cp-a").await.unwrap();
+        fleet.hosts[0].vips() == ["edge"] && state(&machine) == "active"
+    })
+    .await;
+    let forced = json!({"kedge.dev/force-release": ""});
+    site.annotate(BALANCER, "edge", forced).await;
+    site.gone(BALANCER, "edge").await;
+    site.until("the host has no VIP any more", async || {
+        fleet.hosts[0].vips().is_empty()
+    })
+    .await;
+    site.until("no hook and no annotation of ours is left", async || {
+        let machine = site.get(foreign::MACHINE, "cp-a").await.unwrap();
+        annotation(&machine, PRE_DRAIN).is_empty() && state(&machine).is_empty()
+    })
+    .await;
+    // Whoever dials it is not cut off by us.
+    let infra = fleet.cluster.infrastructure().await.unwrap();
+    assert!(!crate::site::address(&infra).is_empty());
+    assert!(LIMIT > Duration::ZERO);
+}
