@@ -16,6 +16,7 @@ pub mod config;
 mod desired;
 pub mod elemental;
 pub mod endpoint;
+mod follow;
 pub mod gate;
 pub mod gateway;
 mod given;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Case, Decided, EndpointPlan, Service,
-    endpoint::{followed, is_to_move},
+    follow::{followed, is_to_move},
     marks::{BALANCER_FINALIZER, Marks},
 };
 use crate::{
@@ -438,6 +438,8 @@ fn rank(write: &Write) -> u8 {
         (Layer::Owned(_), true) => 0,
         // A host is reserved before its address is published.
         (Layer::Marks, _) => 1,
+        // An address is there before it is held.
+        (Layer::Owned(_), false) if write.key.is_address() => 1,
         (Layer::Owned(_), false) => 2,
         (Layer::Status, _) => 3,
     }

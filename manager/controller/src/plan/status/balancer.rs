@@ -12,7 +12,8 @@ use kedge_crd::{
 use crate::{
     plan::{
         Because, EndpointPlan, Service, access, claims,
-        endpoint::{followed, follows, is_orphan, is_to_move, targets_edge_hosts},
+        endpoint::{is_orphan, targets_edge_hosts},
+        follow::{followed, follows, is_to_move},
         handed,
         ledger::Ledger,
         names,
