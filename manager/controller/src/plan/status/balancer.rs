@@ -9,6 +9,7 @@ use kedge_crd::{
     condition::merge,
 };
 
+use super::backends;
 use crate::{
     plan::{
         Because, EndpointPlan, Service, access, claims,
@@ -252,6 +253,7 @@ fn conditions(
     let reason = if paused { "Paused" } else { "NotPaused" };
     // The endpoint does not wait for the address of the other family, so neither does Ready.
     all.extend(dual_stack(service));
+    all.extend(backends::condition(service));
     all.extend(management.filter(|_| !counts));
     all.extend([
         ready,
