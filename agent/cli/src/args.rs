@@ -222,6 +222,14 @@ pub enum VipCommand {
         /// Its name
         name: String,
     },
+    /// Wait until this host has its VIPs or stands by for them, before something needs them
+    ///
+    /// Ends with 0 as soon as every VIP (or the one that is named) is Active or Backup here, and
+    /// with 7 when --timeout passes. An agent that does not run yet is waited for as well.
+    Wait {
+        /// One VIP alone
+        name: Option<String>,
+    },
     /// Say why a VIP is where it is, and what would move it
     Explain {
         /// Its name

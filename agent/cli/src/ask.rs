@@ -1,5 +1,7 @@
 //! Commands that ask a running role.
 
+mod wait;
+
 use kedge_control::{
     Kind,
     enrol::HostRef,
@@ -64,6 +66,7 @@ pub fn vip(app: &App, command: &VipCommand) -> Result<Exit, Failure> {
         |name: &str, rest: &str| Ok::<_, Failure>(format!("/v1/vips/{}{rest}", segment(name)?));
     match command {
         VipCommand::List => get::<VipList>(app, Role::Agent, "/v1/vips"),
+        VipCommand::Wait { name } => wait::vips(app, name.as_deref()),
         VipCommand::Show { name } => get::<Vip>(app, Role::Agent, &path(name, "")?),
         VipCommand::Explain { name } => {
             get::<VipExplanation>(app, Role::Agent, &path(name, "/explain")?)

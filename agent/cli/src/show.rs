@@ -185,6 +185,6 @@ fn pairs(pairs: &[(&str, String)]) -> String {
 }
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,6 @@ pub mod config;
 mod desired;
 pub mod elemental;
 pub mod endpoint;
-mod follow;
 pub mod gate;
 pub mod gateway;
 mod given;

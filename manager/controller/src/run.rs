@@ -226,6 +226,12 @@ impl Manager {
     }
 }
 
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.world.store.abandon();
+    }
+}
+
 /// Runs the manager until SIGTERM or SIGINT. `control` serves its control socket for as long as
 /// what it gives back lives.
 ///

@@ -17,8 +17,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{
-    Cluster as CapiCluster, capi, elemental,
-    kinds::KINDS,
+    Cluster as CapiCluster, capi,
     meta::{self, SYSTEM_NAMESPACE},
 };
 use kube::{
@@ -33,9 +32,9 @@ use tracing::{info, warn};
 use crate::{
     Place, managers,
     store::{
-        CLAIM_KIND, IPAM_GROUP,
+        ADDRESS_KIND, CLAIM_KIND, IPAM_GROUP,
         kubernetes::{
-            LEASE, Leader, client,
+            LEASE, Leader, WATCHED, client,
             kinds::{self, Kind},
             lease::Terms,
         },
@@ -181,18 +180,11 @@ async fn sweep(client: &Client, name: &str, dry_run: bool) -> Result<Vec<Taken>,
     .fix(Fix::text("run the command again")))
 }
 
-/// The kinds a manager writes to: ours, Cluster API's, Elemental's records, and whatever
+/// The kinds a manager writes to: what it always watches, claims and addresses, and whatever
 /// infrastructure Clusters refer to.
 async fn known(client: &Client, name: &str) -> Result<BTreeSet<(String, String)>, Problem> {
-    let ours = KINDS.iter().map(|kind| (meta::GROUP, kind.kind));
-    let others = [
-        (capi::GROUP, "Cluster"),
-        (capi::GROUP, "Machine"),
-        (IPAM_GROUP, CLAIM_KIND),
-        (IPAM_GROUP, "IPAddress"),
-        (elemental::GROUP, elemental::HOST_KIND),
-    ];
-    let all = ours.chain(others);
+    let addresses = [(IPAM_GROUP, CLAIM_KIND), (IPAM_GROUP, ADDRESS_KIND)];
+    let all = WATCHED.into_iter().chain(addresses);
     let mut all: BTreeSet<(String, String)> = all
         .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
         .collect();

@@ -27,11 +27,15 @@ pub enum Program {
     CapiBootstrap,
     /// The in-cluster IPAM provider.
     IpamInCluster,
+    /// What installs charts.
+    Helm,
+    /// Cluster API's command line.
+    Clusterctl,
 }
 
 impl Program {
     /// Every program.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -39,6 +43,8 @@ impl Program {
         Self::CapiControlPlane,
         Self::CapiBootstrap,
         Self::IpamInCluster,
+        Self::Helm,
+        Self::Clusterctl,
     ];
 
     /// Its file's name. Those of an API server are called as in `KUBEBUILDER_ASSETS`.
@@ -52,6 +58,8 @@ impl Program {
             Self::CapiControlPlane => "capi-kubeadm-control-plane",
             Self::CapiBootstrap => "capi-kubeadm-bootstrap",
             Self::IpamInCluster => "ipam-in-cluster",
+            Self::Helm => "helm",
+            Self::Clusterctl => "clusterctl",
         }
     }
 
@@ -65,6 +73,8 @@ impl Program {
             Self::CapiControlPlane => ("capi", "sigs.k8s.io/cluster-api/controlplane/kubeadm"),
             Self::CapiBootstrap => ("capi", "sigs.k8s.io/cluster-api/bootstrap/kubeadm"),
             Self::IpamInCluster => ("ipam", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster"),
+            Self::Helm => ("helm", "helm.sh/helm/v4/cmd/helm"),
+            Self::Clusterctl => ("clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Kubernetes' own controllers: garbage collection and namespace deletion.
+//! Kubernetes' own controllers: garbage collection, namespace deletion, aggregation of roles.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::{
     server::Server,
 };
 
-/// The controller manager, with the two controllers whose absence tests would see.
+/// The controller manager, with the controllers whose absence tests would see.
 #[derive(Debug)]
 pub struct Controllers {
     process: Process,
@@ -28,7 +28,7 @@ impl Controllers {
                 "--kubeconfig={}",
                 server.kubeconfig("admin").display()
             ))
-            .arg("--controllers=garbage-collector-controller,namespace-controller")
+            .arg(CONTROLLERS)
             .args(["--leader-elect=false", "--secure-port=0"]);
         let process = Process::start("kube-controller-manager", server.folder(), command);
         Some(Self { process })
@@ -39,3 +39,6 @@ impl Controllers {
         &mut self.process
     }
 }
+
+const CONTROLLERS: &str = "--controllers=garbage-collector-controller,namespace-controller,\
+    clusterrole-aggregation-controller";

@@ -16,6 +16,8 @@
 pub mod assets;
 pub mod background;
 pub mod capi;
+pub mod chart;
+pub mod clusterctl;
 pub mod clusters;
 pub mod condition;
 pub mod controllers;

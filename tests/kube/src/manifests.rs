@@ -44,11 +44,30 @@ pub fn label(manifest: &mut Value, labels: &[(&str, &str)]) {
 ///
 /// When the server refuses one.
 pub async fn apply(client: &Client, manifests: &[Value]) {
+    apply_by(manifests, |resource| {
+        Api::all_with(client.clone(), resource)
+    })
+    .await;
+}
+
+/// Applies manifests of objects of a namespace.
+///
+/// # Panics
+///
+/// When the server refuses one.
+pub async fn apply_in(client: &Client, space: &str, manifests: &[Value]) {
+    apply_by(manifests, |resource| {
+        Api::namespaced_with(client.clone(), space, resource)
+    })
+    .await;
+}
+
+async fn apply_by(manifests: &[Value], of: impl Fn(&ApiResource) -> Api<DynamicObject>) {
     for manifest in manifests {
         let object: DynamicObject = serde_json::from_value(manifest.clone()).unwrap();
         let types = object.types.clone().unwrap();
         let kind = GroupVersionKind::try_from(&types).unwrap();
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+        let api = of(&ApiResource::from_gvk(&kind));
         let name = object.metadata.name.clone().unwrap();
         let how = PatchParams::apply("test").force();
         if let Err(err) = api.patch(&name, &how, &Patch::Apply(&object)).await {

@@ -17,7 +17,7 @@ use kedge_control::{
 };
 use kedge_crd::kinds::{KINDS, Kind as OurKind};
 use kedge_host::local::{RequireRoot, Serving, Socket, call};
-use kedge_manager_controller::{Manager, ManagerOptions, Place};
+use kedge_manager_controller::{Manager, ManagerOptions, Observed, Place};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
@@ -32,6 +32,7 @@ use crate::{manifests, server::free_ports, stack::Stack};
 pub struct Ours {
     running: Mutex<Option<Running>>,
     folder: TempDir,
+    kubeconfig: PathBuf,
     port: u16,
     runtime: Option<Runtime>,
     stack: Arc<Stack>,
@@ -68,7 +69,38 @@ impl Ours {
         let system = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": "kedge-system"}});
         manifests::apply(&client, &[system]).await;
+        let admin = stack.server().kubeconfig("admin");
+        Self::start_as(stack, admin).await
+    }
+
+    /// From now on it is the one that tests share.
+    pub async fn share(self) -> Arc<Self> {
+        let shared = Arc::new(self);
+        *SHARED.lock().await = Arc::downgrade(&shared);
+        shared
+    }
+
+    /// Starts a manager as somebody; our kinds and its namespace are there.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub async fn start_as(stack: Arc<Stack>, kubeconfig: PathBuf) -> Self {
         let [port] = free_ports();
+        Self::start_on(stack, kubeconfig, port).await
+    }
+
+    /// Starts a manager as the admin where another one was, so that its hosts find it.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub async fn start_at(stack: Arc<Stack>, port: u16) -> Self {
+        let admin = stack.server().kubeconfig("admin");
+        Self::start_on(stack, admin, port).await
+    }
+
+    async fn start_on(stack: Arc<Stack>, kubeconfig: PathBuf, port: u16) -> Self {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -76,6 +108,7 @@ impl Ours {
         let ours = Self {
             running: Mutex::default(),
             folder: tempfile::tempdir().unwrap(),
+            kubeconfig,
             port,
             runtime: Some(runtime.unwrap()),
             stack,
@@ -93,7 +126,11 @@ impl Ours {
         let mut running = self.running.lock().await;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let mut options = ManagerOptions::new(Path::new("/nonexistent"), address);
-        options.place = Place::Kubeconfig(self.stack.server().kubeconfig("admin"));
+        options.place = Place::Kubeconfig(self.kubeconfig.clone());
+        options.observed = Some(Observed {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            required: true,
+        });
         // Those that the stack gives to tests.
         options.kubeconfig_namespaces = (0..100).map(|space| format!("edge-{space}")).collect();
         let socket = self.socket();
@@ -123,6 +160,21 @@ impl Ours {
             });
             ended.await.unwrap();
         }
+    }
+
+    /// The manager is gone at once, and nothing is given back.
+    pub async fn kill(&self) {
+        drop(self.running.lock().await.take());
+    }
+
+    /// Where it serves health and metrics.
+    ///
+    /// # Panics
+    ///
+    /// When it does not run.
+    pub async fn observed(&self) -> SocketAddr {
+        let running = self.running.lock().await;
+        running.as_ref().unwrap().manager.observed.unwrap()
     }
 
     /// What it runs beside.

@@ -8,7 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::Client;
+use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
+use kube::{Api, Client, api::PostParams};
 use tempfile::TempDir;
 
 use crate::{
@@ -40,6 +41,15 @@ impl Server {
     ///
     /// When it does not come up.
     pub async fn start_with(flags: &[&str]) -> Option<Self> {
+        Self::begin(flags, false).await
+    }
+
+    /// Starts a server that writes down who asked it for what ([`Self::audit`]).
+    pub async fn start_audited() -> Option<Self> {
+        Self::begin(&[], true).await
+    }
+
+    async fn begin(flags: &[&str], audited: bool) -> Option<Self> {
         if !ready(&[Program::Etcd, Program::ApiServer]) {
             return None;
         }
@@ -54,6 +64,15 @@ impl Server {
             flags: flags.iter().map(ToString::to_string).collect(),
         };
         keys::write(server.folder.path());
+        if audited {
+            let policy = server.folder.path().join("audit.json");
+            fs::write(&policy, AUDIT_POLICY).unwrap();
+            let flags = [
+                format!("--audit-policy-file={}", policy.display()),
+                format!("--audit-log-path={}", server.audit().display()),
+            ];
+            server.flags.extend(flags);
+        }
         server.start_etcd();
         server.start_api().await;
         Some(server)
@@ -132,6 +151,31 @@ impl Server {
         self.folder.path()
     }
 
+    /// Where a server that was started for it writes down the requests, a line of JSON each.
+    #[must_use]
+    pub fn audit(&self) -> PathBuf {
+        self.folder.path().join("audit.log")
+    }
+
+    /// A kubeconfig of a ServiceAccount, with a token as its Pods have.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such account.
+    pub async fn kubeconfig_of_account(&self, space: &str, name: &str) -> PathBuf {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await, space);
+        let request = TokenRequest::default();
+        let how = PostParams::default();
+        let made = accounts.create_token_request(name, &how, &request).await;
+        let token = made.unwrap().status.unwrap().token;
+        let path = self
+            .folder
+            .path()
+            .join(format!("{space}-{name}.kubeconfig"));
+        fs::write(&path, self.kubeconfig_text(&token)).unwrap();
+        path
+    }
+
     /// A client of the admin.
     ///
     /// # Panics
@@ -197,3 +241,7 @@ pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     let held = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
     held.each_ref().map(|one| one.local_addr().unwrap().port())
 }
+
+/// Who asked for what; nothing of what was said.
+const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;

@@ -46,8 +46,16 @@ impl Stack {
 
     /// One that nobody else uses: for tests that stop parts of it.
     pub async fn start() -> Option<Self> {
+        Self::around(Server::start().await?).await
+    }
+
+    /// Everything around a server.
+    ///
+    /// # Panics
+    ///
+    /// When a part of it does not start.
+    pub async fn around(server: Server) -> Option<Self> {
         let begun = Instant::now();
-        let server = Server::start().await?;
         let capi = Capi::start(&server).await?;
         let ipam = InCluster::start(&server, &capi).await?;
         let elemental = Elemental::start(&server, &capi).await;
@@ -63,6 +71,13 @@ impl Stack {
             server,
             spaces: AtomicU32::new(0),
         })
+    }
+
+    /// From now on it is the one that tests share.
+    pub async fn share(self) -> Arc<Self> {
+        let shared = Arc::new(self);
+        *SHARED.lock().await = Arc::downgrade(&shared);
+        shared
     }
 
     /// The API server.
@@ -81,7 +96,12 @@ impl Stack {
         let name = format!("edge-{}", self.spaces.fetch_add(1, Ordering::Relaxed));
         let space = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
         let spaces: Api<Namespace> = Api::all(client.clone());
-        spaces.create(&PostParams::default(), &space).await.unwrap();
+        match spaces.create(&PostParams::default(), &space).await {
+            Ok(_) => {}
+            // Made before, for rights in it.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(err) => panic!("{name}: {err}"),
+        }
         (client, name)
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn active_vip() -> Vip {
     }
 }
 
-pub(super) fn backup_vip() -> Vip {
+pub(crate) fn backup_vip() -> Vip {
     Vip {
         name: "web".into(),
         addresses: vec!["10.20.14.14/24".into()],

@@ -103,7 +103,7 @@ async fn enrol(
                 if let Some(about) = about {
                     world
                         .store
-                        .tell(vec![Notice::refused(about, "EnrolmentDenied", problem)]);
+                        .tell(vec![Notice::refused(about, "EnrolmentDenied", &problem)]);
                 }
             }
         }

@@ -13,8 +13,7 @@ use super::{
     balancer::Balancer,
     because::Because,
     elemental::fits,
-    endpoint::targets_edge_hosts,
-    follow::follows,
+    endpoint::{follows, targets_edge_hosts},
     ledger::Ledger,
     usable::{Refusal, refusal},
 };

@@ -1,6 +1,5 @@
 //! The status of our kinds, with a condition and a reason for every decision.
 
-mod backends;
 mod balancer;
 mod fleet;
 mod pool;

@@ -148,6 +148,13 @@ impl Store {
         }
     }
 
+    /// Lets the store go as a crash does: at once, and nothing is given back.
+    pub fn abandon(&self) {
+        if let Self::Kubernetes(cluster) = self {
+            cluster.abandon();
+        }
+    }
+
     /// Whether it was let go.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -9,7 +9,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::{StreamExt as _, stream};
-use kedge_core::{Code, Fix, Problem};
+use kedge_core::{Code, Problem};
 use kedge_crd::meta::SYSTEM_NAMESPACE;
 use kube::{
     Api, Client,
@@ -31,6 +31,7 @@ use super::{
     layers::is_secret,
     leader::Leader,
     lease::Terms,
+    problems::{leaving, not_written, refused, unanswered},
     steps::{Apply, Step, removal, step},
     watches::Watches,
 };
@@ -253,6 +254,13 @@ impl Cluster {
         }
     }
 
+    /// Lets the cluster go as a crash does: the lease runs out.
+    pub fn abandon(&self) {
+        if let Some(mut tasks) = lock(&self.inner.tasks).take() {
+            tasks.abort_all();
+        }
+    }
+
     /// Whether it was let go.
     #[must_use]
     pub fn is_closed(&self) -> bool {
@@ -440,58 +448,11 @@ pub fn secrets() -> ApiResource {
     }
 }
 
-/// A cluster that does not answer.
-pub(super) fn unanswered(name: &str) -> Problem {
-    Problem::new(
-        Code::SysUnexpected,
-        format!("{name} cannot be used as a store"),
-    )
-    .consequence("the manager does not start")
-    .fix(Fix::text(
-        "see that the address and the credentials are right, and that Kedge's kinds are installed",
-    ))
-}
-
-fn leaving(name: &str) -> Problem {
-    Problem::new(
-        Code::HostStateNotPersisted,
-        format!("nothing is written to {name} any more: the manager is leaving"),
-    )
-}
-
 fn verb(step: &Step) -> &'static str {
     match step {
         Step::Delete { .. } => "delete",
         _ => "patch",
     }
-}
-
-fn not_written(key: &ObjectKey) -> Problem {
-    let what = format!("{key} cannot be written");
-    Problem::new(Code::HostStateNotPersisted, what)
-        .object(key.to_string())
-        .consequence("nothing that depends on it is handed out; it is tried again")
-}
-
-/// What the API server refused; for a missing permission the rule that is missing.
-fn refused(key: &ObjectKey, verb: &str, error: &kube::Error) -> Problem {
-    let problem = not_written(key).caused_by(error);
-    let kube::Error::Api(status) = error else {
-        return problem;
-    };
-    if status.code != 403 {
-        return problem;
-    }
-    let resource = status.details.as_ref().map(|details| details.kind.as_str());
-    let resource = resource.filter(|resource| !resource.is_empty());
-    let resource = resource.map_or_else(|| key.kind.to_lowercase(), str::to_owned);
-    let rule = format!(
-        "{{apiGroups: [\"{}\"], resources: [\"{resource}\"], verbs: [\"{verb}\"]}}",
-        key.group
-    );
-    problem.fix(Fix::text(format!(
-        "give the manager's role this rule: {rule}"
-    )))
 }
 
 /// A Secret with its data as text.

@@ -27,8 +27,9 @@ use tracing::{debug, info, warn};
 
 use super::{
     cache::Realm,
-    cluster::{Cluster, lock, secrets, unanswered},
+    cluster::{Cluster, lock, secrets},
     kinds::{self, Kind},
+    problems::unanswered,
     referred,
 };
 use crate::store::{Name, ObjectKey};
@@ -323,7 +324,7 @@ fn secrets_of(namespace: &str) -> Realm {
 }
 
 /// The kinds that are looked for; ours must be there.
-const ALL: [(&str, &str); 9] = [
+pub const ALL: [(&str, &str); 9] = [
     (meta::GROUP, "Tenant"),
     (meta::GROUP, "EdgeHost"),
     (meta::GROUP, "EdgeGateway"),

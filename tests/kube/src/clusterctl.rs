@@ -1,0 +1,171 @@
+//! The real clusterctl, with a repository of Kedge's components on disk and no other.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use kube::{
+    Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    assets::{Program, module_folder},
+    chart, manifests,
+    server::Server,
+};
+
+/// A repository with the components of this clone, and the configuration that names it.
+#[derive(Debug)]
+pub struct Repository {
+    folder: TempDir,
+}
+
+impl Repository {
+    /// Writes the repository.
+    ///
+    /// # Panics
+    ///
+    /// When helm refuses, or the disk.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let release = folder.path().join("addon-kedge").join(VERSION);
+        write(&release);
+        let components = release.join(COMPONENTS);
+        let config = json!({
+            "providers": [{"name": "kedge", "type": "AddonProvider", "url": components}],
+            // It needs its definitions, and nobody to serve them: no component asks for a certificate.
+            "cert-manager": {"externallyProvisioned": "true"},
+        });
+        fs::write(folder.path().join("clusterctl.yaml"), config.to_string()).unwrap();
+        Self { folder }
+    }
+
+    /// Where the files of the release are.
+    #[must_use]
+    pub fn release(&self) -> PathBuf {
+        self.folder.path().join("addon-kedge").join(VERSION)
+    }
+
+    /// Runs clusterctl against a server.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    #[must_use]
+    pub fn run(&self, server: &Server, args: &[&str], variables: &[(&str, &str)]) -> String {
+        let output = Command::new(Program::Clusterctl.path().unwrap())
+            .args(args)
+            .arg("--config")
+            .arg(self.folder.path().join("clusterctl.yaml"))
+            .arg("--kubeconfig")
+            .arg(server.kubeconfig("admin"))
+            .envs(variables.iter().copied())
+            .env("XDG_CONFIG_HOME", self.folder.path())
+            .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (said, told) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "clusterctl {args:?}: {told}{said}");
+        println!("{told}");
+        said
+    }
+}
+
+impl Default for Repository {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Writes what a release has for clusterctl into a folder: metadata, components, templates.
+///
+/// # Panics
+///
+/// When helm refuses, or the disk.
+pub fn write(release: &Path) {
+    fs::create_dir_all(release).unwrap();
+    let source = source();
+    let values: Vec<Value> = manifests::read(&source.join("values.yaml"));
+    let components = chart::template_text(values.first().unwrap(), &["--no-hooks"]);
+    fs::write(release.join(COMPONENTS), components).unwrap();
+    for entry in fs::read_dir(&source).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
+        if name != "values.yaml" {
+            fs::copy(&path, release.join(name)).unwrap();
+        }
+    }
+}
+
+/// Makes a server that has Cluster API one that clusterctl knows: by labels of the definitions, its
+/// inventory and the definitions of cert-manager.
+///
+/// # Panics
+///
+/// When the server refuses.
+pub async fn prepare(client: &Client) {
+    let module = module_folder("clusterctl", "sigs.k8s.io/cluster-api").unwrap();
+    let inventory = module.join("cmd/clusterctl/config/manifest/clusterctl-api.yaml");
+    manifests::apply_definitions(client, &manifests::read(&inventory)).await;
+    manifests::apply_definitions(client, &certificates()).await;
+    let space = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "capi-system"}});
+    manifests::apply(client, &[space]).await;
+    let core = json!({
+        "apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Provider",
+        "metadata": {"name": "cluster-api", "namespace": "capi-system", "labels": {
+            "clusterctl.cluster.x-k8s.io": "", "cluster.x-k8s.io/provider": "cluster-api",
+        }},
+        "providerName": "cluster-api", "type": "CoreProvider", "version": "v1.14.2",
+    });
+    manifests::apply_in(client, "capi-system", &[core]).await;
+    label(client).await;
+}
+
+/// As clusterctl labels the definitions it installs: it moves objects of no others.
+async fn label(client: &Client) {
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let all: kube::Api<DynamicObject> =
+        kube::Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let patch = json!({"metadata": {"labels": {"clusterctl.cluster.x-k8s.io": ""}}});
+    for definition in all.list(&Default::default()).await.unwrap() {
+        let name = definition.metadata.name.unwrap();
+        let is_served_here = name.ends_with("cluster.x-k8s.io") || name.ends_with("example.com");
+        if is_served_here && !name.ends_with("clusterctl.cluster.x-k8s.io") {
+            let how = PatchParams::default();
+            all.patch(&name, &how, &Patch::Merge(&patch)).await.unwrap();
+        }
+    }
+}
+
+/// Definitions by which clusterctl tells that cert-manager is there.
+fn certificates() -> Vec<Value> {
+    let definition = |kind: &str, plural: &str| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.cert-manager.io")},
+            "spec": {"group": "cert-manager.io", "scope": "Namespaced",
+                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object",
+                        "x-kubernetes-preserve-unknown-fields": true}}}]}})
+    };
+    vec![
+        definition("Issuer", "issuers"),
+        definition("Certificate", "certificates"),
+    ]
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes/clusterctl")
+}
+
+/// The version of Kedge, as clusterctl writes versions.
+pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+const COMPONENTS: &str = "addon-components.yaml";

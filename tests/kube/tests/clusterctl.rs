@@ -1,0 +1,259 @@
+//! Kedge with clusterctl: installed, used for a first cluster, and moved with it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    dead_code,
+    reason = "test code, parts of it shared with other suites"
+)]
+
+#[path = "endpoint/fleet.rs"]
+mod fleet;
+#[path = "endpoint/site.rs"]
+mod site;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use kedge_tests_kube::{
+    assets::{Program, ready},
+    clusterctl::{Repository, prepare},
+    clusters::endpoint,
+    eventually, foreign, manifests,
+    objects::{Kind, at, text},
+    ours::Ours,
+    stack::Stack,
+};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::Fleet,
+    site::{BALANCER, GATEWAY, HOST, LIMIT, POOL, Site, TENANT},
+};
+
+#[tokio::test]
+async fn a_first_cluster_comes_from_the_template_and_is_described_with_its_load_balancer() {
+    if !ready(&[Program::Helm, Program::Clusterctl]) {
+        return;
+    }
+    let Some(ours) = Ours::shared().await else {
+        return;
+    };
+    let server = ours.stack().server();
+    prepare(&server.client().await).await;
+    let repository = Repository::new();
+    let said = repository.run(server, &["init", "--addon", "kedge"], &[]);
+    println!("{said}");
+    let client = server.client().await;
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kedge-system");
+    let manager = deployments.get("kedge-manager").await.unwrap();
+    let pod = manager.spec.unwrap().template.spec.unwrap();
+    assert_eq!(pod.containers[0].name, "manager");
+    assert_eq!(
+        pod.containers[0].image.as_deref(),
+        Some("kedge/manager:0.1.0")
+    );
+
+    let site = Site::new().await.unwrap();
+    let space = site.space.as_str();
+    let release = release(&repository);
+    let generated = repository.run(
+        server,
+        &[
+            "generate",
+            "cluster",
+            "first",
+            "--from",
+            &release,
+            "--target-namespace",
+            space,
+            "--kubernetes-version",
+            "v1.36.3",
+            "--control-plane-machine-count",
+            "1",
+        ],
+        &[("VIP_POOL", "lan")],
+    );
+    let objects = documents(&generated);
+    assert!(!generated.contains("kube-vip"));
+    apply_each(&client, space, &objects).await;
+    let clusters = foreign::CLUSTER.of(&client, space);
+    eventually("the first cluster is provisioned", LIMIT, async || {
+        let cluster = clusters.get("first").await.unwrap();
+        endpoint(&cluster).is_some() && text(&cluster, "/status/phase") == "Provisioned"
+    })
+    .await;
+    eventually("its control plane makes a machine", LIMIT, async || {
+        let machines = foreign::MACHINE.of(&client, space);
+        !machines
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    })
+    .await;
+    let described = repository.run(
+        server,
+        &[
+            "describe",
+            "cluster",
+            "first",
+            "--namespace",
+            space,
+            "--show-conditions",
+            "all",
+        ],
+        &[],
+    );
+    println!("{described}");
+    assert!(described.contains("ElementalCluster/first"), "{described}");
+}
+
+#[tokio::test]
+async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
+    if !ready(&[Program::Helm, Program::Clusterctl]) {
+        return;
+    }
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], json!({})).await else {
+        return;
+    };
+    let source = fleet.site.ours.stack().server();
+    let there = Stack::start().await.unwrap();
+    let (from, to) = (source.client().await, there.server().client().await);
+    for client in [&from, &to] {
+        prepare(client).await;
+    }
+    let repository = Repository::new();
+    for server in [source, there.server()] {
+        _ = repository.run(server, &["init", "--addon", "kedge"], &[]);
+    }
+    let space = fleet.site.space.clone();
+    let before = Moved::of(&from, &space).await;
+    let told: Vec<_> = fleet
+        .hosts
+        .iter()
+        .map(|host| host.config().unwrap())
+        .collect();
+
+    // The managers of the target come after the objects: theirs is the authority that moves.
+    let kubeconfig = there.server().kubeconfig("admin");
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    for namespace in ["kedge-system", &space] {
+        let args = [
+            "move",
+            "--to-kubeconfig",
+            kubeconfig,
+            "--namespace",
+            namespace,
+        ];
+        println!("{}", repository.run(source, &args, &[]));
+    }
+    let port = fleet.site.ours.port();
+    fleet.site.ours.halt().await;
+    let target = Ours::start_at(Arc::new(there), port).await;
+    eventually("the moved cluster is served as before", LIMIT, async || {
+        let now = Moved::of(&to, &space).await;
+        if now != before {
+            println!("{now:#?}");
+        }
+        now == before
+    })
+    .await;
+    // The hosts go on asking where they asked, and are known there.
+    for (host, told) in fleet.hosts.iter().zip(&told) {
+        eventually(&format!("{} is served", host.name), LIMIT, async || {
+            let known = HOST.of(&to, &space).get(&host.name).await.unwrap();
+            at(&known, "/status/agent/configGeneration").as_u64() == Some(told.generation)
+        })
+        .await;
+        assert_eq!(
+            host.config().as_ref(),
+            Some(told),
+            "nothing new was asked of it"
+        );
+    }
+    drop(target);
+}
+
+/// What must be the same after a move.
+#[derive(Debug, PartialEq)]
+struct Moved {
+    endpoint: Option<(String, i64)>,
+    balancer: Value,
+    identities: BTreeMap<String, Value>,
+    gateway: Value,
+    tenant: Value,
+    pool: Value,
+    authority: BTreeMap<String, Vec<u8>>,
+    tokens: usize,
+}
+
+impl Moved {
+    async fn of(client: &Client, space: &str) -> Self {
+        let spec = async |kind: Kind, name: &str| {
+            let all: Api<DynamicObject> = if kind == TENANT {
+                kind.everywhere(client)
+            } else {
+                kind.of(client, space)
+            };
+            let found = all.get_opt(name).await.unwrap();
+            found.map_or(Value::Null, |found| found.data["spec"].clone())
+        };
+        let cluster = foreign::CLUSTER
+            .of(client, space)
+            .get_opt("edge")
+            .await
+            .unwrap();
+        let hosts = HOST.of(client, space).list(&ListParams::default()).await;
+        let identities = hosts
+            .unwrap()
+            .into_iter()
+            .map(|host| (host.metadata.name.unwrap(), host.data["spec"].clone()));
+        let system: Api<Secret> = Api::namespaced(client.clone(), "kedge-system");
+        let authority = system.get_opt("kedge-manager-ca").await.unwrap();
+        let data = authority.and_then(|secret| secret.data).unwrap_or_default();
+        let tokens: Api<Secret> = Api::namespaced(client.clone(), space);
+        let of_tokens = ListParams::default().fields("type=kedge.dev/enrollment-token");
+        Self {
+            endpoint: cluster.as_ref().and_then(endpoint),
+            balancer: spec(BALANCER, "edge").await,
+            identities: identities.collect(),
+            gateway: spec(GATEWAY, "gw").await,
+            tenant: spec(TENANT, space).await,
+            pool: spec(POOL, "lan").await,
+            authority: data
+                .into_iter()
+                .map(|(name, data)| (name, data.0))
+                .collect(),
+            tokens: tokens.list(&of_tokens).await.unwrap().items.len(),
+        }
+    }
+}
+
+/// Applies objects of several kinds in the order they stand.
+async fn apply_each(client: &Client, space: &str, objects: &[Value]) {
+    for object in objects {
+        manifests::apply_in(client, space, std::slice::from_ref(object)).await;
+    }
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.yaml");
+    std::fs::write(&file, text).unwrap();
+    manifests::read(&file)
+}
+
+fn release(repository: &Repository) -> String {
+    repository
+        .release()
+        .join("cluster-template.yaml")
+        .display()
+        .to_string()
+}

@@ -1,0 +1,83 @@
+//! The chart on an API server that writes down who asks for what.
+
+use std::sync::{Arc, Weak};
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kedge_tests_kube::{
+    assets::{Program, ready},
+    chart, edgetest, eventually, manifests,
+    ours::Ours,
+    server::Server,
+    stack::Stack,
+};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::site::LIMIT;
+
+/// The manager as its Pods are: as the chart's ServiceAccount. Every test of this program that
+/// shares a manager shares this one.
+pub async fn installed() -> Option<Arc<Ours>> {
+    let mut shared = SHARED.lock().await;
+    if let Some(running) = shared.upgrade() {
+        return Some(running);
+    }
+    if !ready(&[Program::Helm]) {
+        return None;
+    }
+    let stack = Stack::around(Server::start_audited().await?).await?;
+    let stack = stack.share().await;
+    let server = stack.server();
+    let client = server.client().await;
+    // Rights in a namespace need the namespace.
+    let spaces: Vec<Value> = spaces()
+        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+        .collect();
+    manifests::apply(&client, &spaces).await;
+    chart::install(server, &values());
+    aggregated(&client).await;
+    let account = server
+        .kubeconfig_of_account("kedge-system", "kedge-manager")
+        .await;
+    let ours = Ours::start_as(Arc::clone(&stack), account)
+        .await
+        .share()
+        .await;
+    *shared = Arc::downgrade(&ours);
+    Some(ours)
+}
+
+/// The values of the tests: their provider's kinds beside Elemental's.
+pub fn values() -> Value {
+    let spaces: Vec<String> = spaces().collect();
+    json!({
+        "tenantNamespaces": spaces,
+        "kubeconfigNamespaces": spaces,
+        "infraKinds": [
+            {"group": edgetest::CLUSTER.group, "resources": ["edgetestclusters"]},
+        ],
+        "readKinds": [
+            {"group": edgetest::CLUSTER.group,
+                "resources": ["edgetestmachines", "edgetestmachinetemplates"]},
+        ],
+        "policies": {"hostnameSuffixes": [".lb.example.net"]},
+    })
+}
+
+/// Waits until Kubernetes has put the role of infrastructure together.
+pub async fn aggregated(client: &Client) {
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    eventually("the role is aggregated", LIMIT, async || {
+        let role = roles.get("kedge-manager-infrastructure").await.unwrap();
+        role.rules.is_some_and(|rules| !rules.is_empty())
+    })
+    .await;
+}
+
+/// The namespaces of the tests, before they are made.
+fn spaces() -> impl Iterator<Item = String> {
+    (0..6).map(|number| format!("edge-{number}"))
+}
+
+static SHARED: Mutex<Weak<Ours>> = Mutex::const_new(Weak::new());
