@@ -26,7 +26,7 @@ use super::{
     fields,
     layers::{Seen, split},
 };
-use crate::store::{Layer, Layers, ObjectKey, Objects, Write};
+use crate::store::{Ground, Layer, Layers, ObjectKey, Objects, Write};
 
 /// How long a version that was written is awaited from a watch.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -349,14 +349,16 @@ fn keep_wording(layers: &mut Layers, last: &Layers) {
     }
 }
 
-/// The order of writes: what was chosen is there before what is published from it, the status last.
+/// The order of writes: what was chosen is there before what is published from it, a host is
+/// reserved before its address is, the status comes last.
 #[must_use]
 pub fn wave(write: &Write) -> u8 {
     let is_balancer = write.key.group == meta::GROUP && write.key.kind == LoadBalancerSpec::KIND;
     match write.layer {
         Layer::Owned(_) | Layer::Marks if is_balancer => 0,
-        Layer::Owned(_) | Layer::Marks => 1,
-        Layer::Status => 2,
+        Layer::Marks if write.key.ground() == Ground::Theirs => 1,
+        Layer::Owned(_) | Layer::Marks => 2,
+        Layer::Status => 3,
     }
 }
 

@@ -198,10 +198,15 @@ impl Cluster {
         if self.is_closed() {
             return Err(leaving(&self.inner.name));
         }
+        let mut writes: Vec<&Write> = writes.iter().collect();
+        writes.sort_by_key(|write| wave(write));
         for wave in writes.chunk_by(|one, other| wave(one) == wave(other)) {
             let mut objects: BTreeMap<&ObjectKey, Vec<Write>> = BTreeMap::new();
             for write in wave {
-                objects.entry(&write.key).or_default().push(write.clone());
+                objects
+                    .entry(&write.key)
+                    .or_default()
+                    .push((*write).clone());
             }
             let each: Vec<_> = objects
                 .into_values()
@@ -285,7 +290,12 @@ impl Cluster {
                 None => Ok(()),
             };
         }
-        for write in &writes {
+        let mut writes: Vec<&Write> = writes.iter().collect();
+        if seen.is_none() {
+            // What is not there yet is made by its spec, and marked then.
+            writes.sort_by_key(|write| write.layer == Layer::Marks);
+        }
+        for write in writes {
             self.write_one(write).await?;
         }
         Ok(())
