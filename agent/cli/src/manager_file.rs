@@ -38,6 +38,12 @@ pub struct ManagerFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
+    /// Where other managers reach this one's agent API, to pass connections on while it leads.
+    /// Left out it is `listen`, or where that names no address, the one this machine speaks to the
+    /// cluster from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub advertise: Option<SocketAddr>,
     /// Health and metrics, for probes and scrapers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<MetricsFile>,
@@ -66,6 +72,8 @@ pub struct ManagerConfig {
     pub kubeconfig_namespaces: Vec<String>,
     /// Where the agent API listens.
     pub listen: SocketAddr,
+    /// Where other managers reach it.
+    pub advertise: Option<SocketAddr>,
     /// Where health and metrics are served.
     pub observed: Observed,
     /// The trust domain.
@@ -94,6 +102,7 @@ impl RoleFile for ManagerFile {
             dir,
             kubeconfig_namespaces,
             listen,
+            advertise,
             trust_domain,
             ..
         } = self.filled();
@@ -102,6 +111,7 @@ impl RoleFile for ManagerFile {
             kubeconfig_namespaces: kubeconfig_namespaces.unwrap_or_default(),
             listen: listen
                 .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into()),
+            advertise,
             observed: Observed {
                 listen: chosen.unwrap_or(METRICS),
                 required: chosen.is_some(),

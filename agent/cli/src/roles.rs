@@ -62,6 +62,7 @@ pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
     let options = ManagerOptions {
         place,
         kubeconfig_namespaces: config.kubeconfig_namespaces.clone(),
+        advertise: config.advertise,
         trust_domain: config.trust_domain.as_str().to_owned(),
         observed: Some(config.observed),
         config: Some(live.in_force()),

@@ -11,7 +11,7 @@ use kedge_control::{agent::HostConfig, enrol, identity, local::Reloaded, report:
 use kedge_core::{Coded as _, Name, Problem, vip::RouterState};
 use kedge_host::{
     Role,
-    enrol::{Client, Settings},
+    enrol::{ByElemental, Client, Settings},
     identity::{IdentityKey, TunnelKey, facts, label},
     layers::Live,
     link::{Link, Patience, remembered},
@@ -153,7 +153,12 @@ impl Agent {
             facts: self.host.clone(),
             tunnel_key,
         };
-        Ok(Client::open(settings, identity, self.store.clone()))
+        let elemental = manager.ca_pin.map(|ca_pin| ByElemental {
+            root: self.live.root().clone(),
+            ca_pin,
+        });
+        let store = self.store.clone();
+        Ok(Client::open_with(settings, elemental, identity, store))
     }
 
     /// The host's name: configured, or the first label of the kernel's.

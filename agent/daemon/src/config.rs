@@ -107,6 +107,9 @@ pub struct ManagerConfig {
     pub token_file: Option<PathBuf>,
     /// The object that stands for the same machine.
     pub host_ref: Option<HostRef>,
+    /// The pin of the manager's CA; with it the host enrols by its Elemental key where it has no
+    /// token.
+    pub ca_pin: Option<String>,
 }
 
 /// The tunnel.

@@ -119,6 +119,14 @@ pub struct EnrolRequest {
     pub proof: Proof,
 }
 
+/// The answer while a person has to approve (202): the same request asks again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// SHA-256 of the SubjectPublicKeyInfo of the host's key, base64url: what is approved.
+    pub key_hash: String,
+}
+
 /// A request for the next certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

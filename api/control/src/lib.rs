@@ -9,6 +9,7 @@ pub mod agent;
 pub mod balance;
 pub mod document;
 pub mod enrol;
+pub mod exposure;
 pub mod identity;
 pub mod local;
 pub mod report;

@@ -120,6 +120,8 @@ codes! {
     EnrolTokenScope = ENR 6, "an enrolment token is not for this role, tenant or host";
     EnrolTokenUnreadable = ENR 7, "the enrolment token cannot be read";
     EnrolNameTaken = ENR 8, "a host of that name is enrolled with another key";
+    EnrolWaits = ENR 9, "an enrolment waits for approval";
+    EnrolElementalKey = ENR 10, "the Elemental host key cannot be used to enrol";
     ApiMalformed = API 1, "a request to the manager is malformed";
     ApiUnauthenticated = API 2, "a request to the manager has no valid certificate";
     ApiForbidden = API 3, "a host asked for what is not its own";
@@ -127,6 +129,8 @@ codes! {
     ApiConflict = API 5, "the manager holds a newer or another identity";
     ApiUnreachable = API 6, "the manager cannot be reached";
     ApiTooLarge = API 7, "a request is larger than the manager accepts";
+    ApiNoLeader = API 8, "no manager leads";
+    ApiTooMany = API 9, "too many requests were refused";
     CapiObjectInvalid = CAPI 1, "a Cluster API object cannot be read";
     CapiEndpointConflict = CAPI 2, "the cluster already has another endpoint";
     CapiWaiting = CAPI 3, "an endpoint waits for something";

@@ -104,6 +104,31 @@ pub struct MachineStatus {
     /// A word for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub phase: String,
+    /// The node of the workload cluster, once core found it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_ref: Option<NodeRef>,
+    /// What core found, in the words of either contract.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<MachineCondition>,
+}
+
+/// A node of a workload cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeRef {
+    /// Its name.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// What Kedge reads of a Machine's condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MachineCondition {
+    /// Its type.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(default)]
+    pub status: String,
 }
 
 #[cfg(test)]

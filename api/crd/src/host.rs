@@ -13,8 +13,8 @@ use crate::{
 /// A machine that runs `kedge agent`.
 pub type EdgeHost = Object<EdgeHostSpec, EdgeHostStatus>;
 
-/// Who a host is and what it may do. The manager writes all but `access`, `vrrp` and
-/// `tunnel.gatewayRef`, which are an admin's.
+/// Who a host is and what it may do. The manager writes all but `access`, `approved`, `exposures`,
+/// `maintenance`, `vrrp` and `tunnel.gatewayRef`, which are an admin's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -56,6 +56,13 @@ pub struct EdgeHostSpec {
     /// The desired state handed to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigMark>,
+    /// A wish to be enrolled that waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<EnrolmentRequest>,
+    /// The key a person approved, by the `keyHash` of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 43, max = 43))]
+    pub approved: Option<String>,
 }
 
 impl EdgeHostSpec {
@@ -64,6 +71,19 @@ impl EdgeHostSpec {
     pub fn is_active(&self) -> bool {
         self.access.unwrap_or_default() == Access::Active
     }
+}
+
+/// A wish to be enrolled that waits for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EnrolmentRequest {
+    /// SHA-256 of the DER SubjectPublicKeyInfo of the host's key, base64url without padding. The
+    /// host shows the same.
+    #[schemars(length(min = 43, max = 43))]
+    pub key_hash: String,
+    /// Since when it waits, RFC 3339.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub since: String,
 }
 
 /// What a certificate stands for, and the last one that was issued.
@@ -96,6 +116,10 @@ pub struct Identity {
     /// When an expired identity was last recovered, RFC 3339.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub recovered: String,
+    /// The hash of the Elemental key the host enrolled with; empty for one with a token.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 43))]
+    pub elemental_key: String,
     /// How often it was recovered with another generation than the stored one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recovery_mismatches: u32,

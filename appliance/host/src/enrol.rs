@@ -28,7 +28,10 @@ use std::{
 
 use hyper::{Method, StatusCode};
 use kedge_control::{
-    enrol::{EnrolRequest, Enrolled, Facts, HostRef, ProofKind, RecoverRequest, RenewRequest},
+    enrol::{
+        EnrolRequest, Enrolled, Facts, HostRef, Proof, ProofKind, RecoverRequest, RenewRequest,
+        Waiting,
+    },
     identity::Role,
     report::ReportAnswer,
     token::Token,
@@ -43,7 +46,7 @@ use self::{
     connection::{Answer, Connection, Line},
     member::{Record, Renewal},
 };
-use crate::{identity::IdentityKey, state::Store};
+use crate::{Root, elemental::ElementalKey, identity::IdentityKey, state::Store};
 
 /// What a client needs to know.
 #[derive(Clone, Debug)]
@@ -70,9 +73,19 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
+/// How a host without a token enrols: by the key it registered with at Elemental.
+#[derive(Clone, Debug)]
+pub struct ByElemental {
+    /// Where Elemental's agent keeps its files.
+    pub root: Root,
+    /// The pin of the manager's CA, as it stands in tokens.
+    pub ca_pin: String,
+}
+
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
+    elemental: Option<ByElemental>,
     key: IdentityKey,
     store: Store,
     standing: Mutex<Standing>,
@@ -96,6 +109,17 @@ impl Client {
     /// The problems tell of state that could not be read; the client is usable without.
     #[must_use]
     pub fn open(settings: Settings, key: IdentityKey, store: Store) -> (Self, Vec<Problem>) {
+        Self::open_with(settings, None, key, store)
+    }
+
+    /// As [`Self::open`]; without a token the key of Elemental's is used.
+    #[must_use]
+    pub fn open_with(
+        settings: Settings,
+        elemental: Option<ByElemental>,
+        key: IdentityKey,
+        store: Store,
+    ) -> (Self, Vec<Problem>) {
         let restored = store.load::<Record>(RECORD);
         let record = restored
             .value
@@ -104,6 +128,7 @@ impl Client {
         let client = Self {
             shared: Arc::new(Shared {
                 settings,
+                elemental,
                 key,
                 store,
                 standing: Mutex::new(Standing {
@@ -145,7 +170,11 @@ impl Client {
         };
         let token_file = self.shared.settings.token_file.as_deref();
         let Some(record) = record else {
-            return self.enrol(&token::read(token_file)?).await;
+            return match (token::read(token_file), &self.shared.elemental) {
+                (Ok(token), _) => self.enrol(&token).await,
+                (Err(_), Some(elemental)) => self.enrol_by_elemental(elemental).await,
+                (Err(error), None) => Err(error.into()),
+            };
         };
         if void
             && let Ok(token) = token::read(token_file)
@@ -199,7 +228,17 @@ impl Client {
         wait: Duration,
     ) -> Result<Option<C>, ClientError> {
         let record = self.enrolled()?;
-        let path = format!("{}/config?wait={}", record.path, wait.as_secs());
+        let plain = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        };
+        let mut path = format!("{}/config?wait={}", record.path, wait.as_secs());
+        // What tells this machine from a copy of it.
+        let facts = &self.shared.settings.facts;
+        if plain(&facts.boot_id) && plain(&facts.machine_id) {
+            let life = format!("&boot={}&machine={}", facts.boot_id, facts.machine_id);
+            path.push_str(&life);
+        }
         let answer = self
             .ask(
                 &self.shared.configs,
@@ -231,11 +270,46 @@ impl Client {
     }
 
     async fn enrol(&self, token: &Token) -> Result<(), ClientError> {
+        let prove = |exporter: &[u8; 32], csr: &proof::SigningRequest| {
+            proof::by_token(token, exporter, csr)
+        };
+        let credential = Credential {
+            pin: token.pin(),
+            id: token.id().to_owned(),
+        };
+        // With the record in memory only, the next start needs the token to get the same identity.
+        if self.enrol_with(credential, prove).await? {
+            let file = self.shared.settings.token_file.as_deref();
+            token::forget(file, self.shared.store.dir());
+        }
+        Ok(())
+    }
+
+    async fn enrol_by_elemental(&self, elemental: &ByElemental) -> Result<(), ClientError> {
+        let key = ElementalKey::find(&elemental.root)?;
+        let hostname = &self.shared.settings.facts.hostname;
+        let prove = |exporter: &[u8; 32], csr: &proof::SigningRequest| {
+            let id = key.id(hostname);
+            proof::by_key(key.pair(), ProofKind::ElementalKey, &id, exporter, csr)
+        };
+        let credential = Credential {
+            pin: &elemental.ca_pin,
+            id: format!("elemental-{}", proof::hash(&key.public())),
+        };
+        self.enrol_with(credential, prove).await.map(drop)
+    }
+
+    /// Enrols; says whether the record is on the disk.
+    async fn enrol_with(
+        &self,
+        credential: Credential<'_>,
+        prove: impl Fn(&[u8; 32], &proof::SigningRequest) -> Result<Proof, ClientError> + Send,
+    ) -> Result<bool, ClientError> {
         let settings = &self.shared.settings;
-        let connection =
-            Connection::open(&settings.url, tls::first_contact(token)?, CONNECT).await?;
+        let trust = tls::first_contact(credential.pin)?;
+        let mut connection = Connection::open(&settings.url, trust, CONNECT).await?;
         let csr = proof::signing_request(&self.shared.key, &settings.name)?;
-        let proof = proof::by_token(token, &connection.exporter, &csr)?;
+        let proof = prove(&connection.exporter, &csr)?;
         let request = EnrolRequest {
             name: settings.name.clone(),
             csr: csr.pem,
@@ -244,14 +318,18 @@ impl Client {
             facts: settings.facts.clone(),
             proof,
         };
-        let enrolled = self.certified(connection, ENROL, &request).await?;
-        let record = Record::of(enrolled, token.id(), settings.role)?;
-        tracing::info!(record = %record.path, token = token.id(), "enrolled");
-        // With the record in memory only, the next start needs the token to get the same identity.
-        if self.keep(record) {
-            token::forget(settings.token_file.as_deref(), self.shared.store.dir());
+        let body = encode(&request)?;
+        let answer = connection
+            .send(Method::POST, ENROL, None, body, QUICK)
+            .await?;
+        let answer = answer.success(self.url())?;
+        if answer.status == StatusCode::ACCEPTED {
+            let Waiting { key_hash } = answer.json()?;
+            return Err(ClientError::Waiting { key_hash });
         }
-        Ok(())
+        let record = Record::of(answer.json()?, &credential.id, settings.role)?;
+        tracing::info!(record = %record.path, by = credential.id, "enrolled");
+        Ok(self.keep(record))
     }
 
     async fn renew(&self, record: &Record) -> Result<(), ClientError> {
@@ -275,7 +353,7 @@ impl Client {
         let config = tls::stranger(record)?;
         let connection = self.refused(Connection::open(self.url(), config, CONNECT).await)?;
         let proof = proof::by_key(
-            &self.shared.key,
+            self.shared.key.pair(),
             ProofKind::BoundKey,
             &record.name,
             &connection.exporter,
@@ -426,6 +504,13 @@ impl Client {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a first contact is made with.
+struct Credential<'a> {
+    pin: &'a str,
+    /// What it is told from another by.
+    id: String,
 }
 
 fn encode<T: Serialize>(body: &T) -> Result<Vec<u8>, ClientError> {

@@ -6,6 +6,7 @@
 //! It reads and applies; it decides nothing.
 
 pub mod changes;
+pub mod elemental;
 pub mod enrol;
 pub mod identity;
 pub mod layers;

@@ -5,10 +5,13 @@
 
 pub mod access;
 mod body;
+pub mod buckets;
 mod desired;
 mod enrol;
 mod error;
-mod record;
+mod exposures;
+pub mod record;
+pub mod relay;
 mod renew;
 mod report;
 mod seats;
@@ -18,10 +21,13 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    routing::{get, patch, post},
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse as _, Response},
+    routing::{get, patch, post, put},
 };
 
-use crate::world::World;
+use crate::{store::Leadership, world::World};
 pub use access::gateway_named;
 use error::ApiError;
 
@@ -44,7 +50,29 @@ pub fn routes(world: Arc<World>) -> Router {
             .route(&format!("{path}/recover"), post(renew::recover));
     }
     router
+        .route(
+            "/kedge/v1/tenants/{scope}/exposures",
+            get(exposures::list).put(exposures::replace),
+        )
+        .route(
+            "/kedge/v1/tenants/{scope}/exposures/epoch",
+            post(exposures::speak),
+        )
+        .route(
+            "/kedge/v1/tenants/{scope}/exposures/{kind}/{name}",
+            put(exposures::put).delete(exposures::delete),
+        )
         .fallback(|| async { ApiError::not_found() })
         .method_not_allowed_fallback(|| async { ApiError::not_found() })
+        .layer(from_fn_with_state(Arc::clone(&world), led))
         .with_state(world)
+}
+
+/// Lets requests through while this manager leads: who is alive and who is a clone is seen in one
+/// place, and nothing that could not be written down is answered.
+async fn led(State(world): State<Arc<World>>, request: Request, next: Next) -> Response {
+    match world.store.leadership() {
+        Leadership::Me => next.run(request).await,
+        Leadership::Other(_) => ApiError::no_leader().into_response(),
+    }
 }

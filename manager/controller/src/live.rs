@@ -23,6 +23,10 @@ use crate::{
 pub const GRACE: Duration = Duration::from_secs(30);
 /// How long a doubted host has to speak.
 pub const PROBE: Duration = Duration::from_secs(2);
+/// How long a host has to speak before another machine with its identity takes its place.
+pub const CONTEST: Duration = Duration::from_secs(5);
+/// How long an identity counts as used twice after that was seen last: a certificate's life.
+const CALM: Duration = Duration::from_secs(86_400);
 
 /// What was heard since the manager started.
 #[derive(Debug)]
@@ -32,12 +36,38 @@ pub struct Tracker {
     gateways: BTreeMap<(Name, String), Heard<GatewayReport>>,
 }
 
+/// A machine, and which of its lives: what tells a copy from its original.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// The kernel's boot id.
+    pub boot_id: String,
+    /// `/etc/machine-id`.
+    pub machine_id: String,
+}
+
+/// What becomes of whoever asks with an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is the one.
+    Yours,
+    /// Another has it, and is asked whether it lives.
+    Probed,
+    /// Another has it and lives.
+    Taken,
+}
+
 #[derive(Debug)]
 struct Heard<R> {
     last: Option<Instant>,
     streams: u32,
     doubted: Option<Instant>,
     report: Option<R>,
+    /// Who holds the identity, as far as it says.
+    holder: Option<Life>,
+    /// Since when another wants it, and whether the holder has spoken since.
+    contest: Option<(Instant, bool)>,
+    /// When it was last seen to be used twice.
+    conflict: Option<Instant>,
 }
 
 impl<R> Default for Heard<R> {
@@ -47,6 +77,9 @@ impl<R> Default for Heard<R> {
             streams: 0,
             doubted: None,
             report: None,
+            holder: None,
+            contest: None,
+            conflict: None,
         }
     }
 }
@@ -88,10 +121,67 @@ impl Tracker {
     /// Takes a host's report; says whether it differs from the last one.
     pub fn host_report(&mut self, name: &Name, report: HostReport, now: Instant) -> bool {
         let heard = self.hosts.entry(name.clone()).or_default();
+        if let Some(holder) = &heard.holder {
+            let is_holder =
+                holder.boot_id == report.boot_id && holder.machine_id == report.machine_id;
+            // What another says while the holder asks is not the holder's word.
+            if !is_holder && heard.streams > 0 {
+                return false;
+            }
+            if let (true, Some((_, spoke))) = (is_holder, &mut heard.contest) {
+                *spoke = true;
+            }
+        }
         heard.hear(now);
         let news = heard.report.as_ref() != Some(&report);
         heard.report = Some(report);
         news
+    }
+
+    /// Whether the machine that asks with a host's identity is the one that has it. Where another
+    /// has it, that one is probed: its open request is answered at once, and if it does not ask
+    /// again within [`CONTEST`] it was the one before a reboot, or is dead.
+    pub fn claim_host(&mut self, name: &Name, life: &Life, now: Instant) -> Claim {
+        let heard = self.hosts.entry(name.clone()).or_default();
+        if *life == Life::default() {
+            return Claim::Yours;
+        }
+        let is_holder = heard.holder.as_ref().is_none_or(|holder| holder == life);
+        let recent = heard
+            .last
+            .is_some_and(|last| now.duration_since(last) < CONTEST);
+        if is_holder {
+            if let Some((_, spoke)) = &mut heard.contest {
+                *spoke = true;
+            }
+        } else if heard.streams > 0 || recent || heard.contest.is_some() {
+            match heard.contest {
+                None => {
+                    heard.contest = Some((now, false));
+                    heard.doubted = Some(now);
+                    return Claim::Probed;
+                }
+                Some((_, true)) => {
+                    heard.contest = None;
+                    heard.conflict = Some(now);
+                    return Claim::Taken;
+                }
+                Some((since, false)) if now.duration_since(since) < CONTEST => {
+                    return Claim::Probed;
+                }
+                Some(_) => {}
+            }
+        }
+        if !is_holder {
+            heard.contest = None;
+        }
+        heard.holder = Some(life.clone());
+        Claim::Yours
+    }
+
+    /// A host's identity was seen to be used twice.
+    pub fn conflicted(&mut self, name: &Name, now: Instant) {
+        self.hosts.entry(name.clone()).or_default().conflict = Some(now);
     }
 
     /// Takes a gateway's report; says whether it differs from the last one.
@@ -193,6 +283,9 @@ impl Tracker {
             let live = HostLive {
                 hearing: heard.hearing(now, self.started),
                 report: heard.report.clone(),
+                is_contested: heard
+                    .conflict
+                    .is_some_and(|seen| now.duration_since(seen) < CALM),
             };
             (name, live)
         });
@@ -252,6 +345,58 @@ mod tests {
         assert_eq!(hearing(&tracker, at(200)), Hearing::Alive);
         tracker.close_host(&name, at(200));
         assert_eq!(hearing(&tracker, at(230)), Hearing::Silent);
+    }
+
+    #[test]
+    fn of_two_machines_with_one_identity_the_living_holder_keeps_it() {
+        let start = Instant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let life = |boot: &str, machine: &str| Life {
+            boot_id: boot.to_owned(),
+            machine_id: machine.to_owned(),
+        };
+        let (holder, copy) = (life("1", "a"), life("1", "b"));
+        let name = Name::new("ns", "a");
+        let mut tracker = Tracker::new(start);
+        let contested = |tracker: &Tracker, at| {
+            tracker.live(at, [name.clone()].into_iter()).hosts[&name].is_contested
+        };
+        assert_eq!(tracker.claim_host(&name, &holder, at(0)), Claim::Yours);
+        tracker.open_host(&name, at(0));
+        assert_eq!(tracker.claim_host(&name, &copy, at(1000)), Claim::Probed);
+        assert!(tracker.is_doubted(&name), "its open request is answered");
+        // What the copy reports does not count as the holder's word, nor at all.
+        let word = HostReport {
+            machine_id: "b".to_owned(),
+            boot_id: "1".to_owned(),
+            ..HostReport::default()
+        };
+        assert!(!tracker.host_report(&name, word, at(1500)));
+        assert_eq!(tracker.claim_host(&name, &copy, at(2000)), Claim::Probed);
+        tracker.close_host(&name, at(2100));
+        assert_eq!(tracker.claim_host(&name, &holder, at(2200)), Claim::Yours);
+        tracker.open_host(&name, at(2200));
+        assert_eq!(tracker.claim_host(&name, &copy, at(2300)), Claim::Taken);
+        assert!(contested(&tracker, at(3000)));
+        assert!(!contested(&tracker, at(3000) + CALM), "it calms down");
+        // It asks again, and now the holder is dead: its connection stays half open.
+        assert_eq!(tracker.claim_host(&name, &copy, at(60_000)), Claim::Probed);
+        assert_eq!(tracker.claim_host(&name, &copy, at(64_999)), Claim::Probed);
+        assert_eq!(tracker.claim_host(&name, &copy, at(65_000)), Claim::Yours);
+        // A rebooted host is another life of the same machine.
+        let rebooted = life("2", "b");
+        tracker.open_host(&name, at(65_000));
+        assert_eq!(
+            tracker.claim_host(&name, &rebooted, at(66_000)),
+            Claim::Probed
+        );
+        assert_eq!(
+            tracker.claim_host(&name, &rebooted, at(71_000)),
+            Claim::Yours
+        );
+        // Who says nothing of itself is believed.
+        let silent = Life::default();
+        assert_eq!(tracker.claim_host(&name, &silent, at(71_000)), Claim::Yours);
     }
 
     #[test]

@@ -21,16 +21,24 @@ pub const ENROL: &str = "kedge-enrol";
 pub const TOKEN: &str = "kedge-token";
 /// The certificate authority.
 pub const CA: &str = "kedge-ca";
+/// What tenants' clusters offer at the gateways.
+pub const EXPOSED: &str = "kedge-exposures";
+/// Keys of banned hosts, in their tenant's list.
+pub const DENIED: &str = "kedge-denied";
+/// The copy of that list.
+pub const BANNED: &str = "kedge-banned";
 
 /// The managers whose layers a plan decides; the others belong to the agent API.
-pub const PLANNED: [&str; 5] = [ENDPOINT, FOLLOW, GIVEN, OVERLAY, CONFIG];
+pub const PLANNED: [&str; 7] = [ENDPOINT, FOLLOW, GIVEN, OVERLAY, CONFIG, DENIED, BANNED];
 /// Labels, annotations and finalizers on objects of anybody.
 pub const MARKS: &str = "kedge-marks";
 /// Every status.
 pub const STATUS: &str = "kedge-manager";
 
 /// The managers whose fields in an object of an API server are a layer.
-pub const LAYERED: [&str; 8] = [ENDPOINT, FOLLOW, OVERLAY, CONFIG, IPAM, ENROL, TOKEN, CA];
+pub const LAYERED: [&str; 11] = [
+    ENDPOINT, FOLLOW, OVERLAY, CONFIG, IPAM, ENROL, TOKEN, CA, DENIED, BANNED, EXPOSED,
+];
 
 /// The managers whose layers say nothing without another's: they make no object and keep none.
-pub const BESIDE: [&str; 2] = [OVERLAY, CONFIG];
+pub const BESIDE: [&str; 3] = [OVERLAY, CONFIG, DENIED];

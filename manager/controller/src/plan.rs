@@ -13,6 +13,7 @@ pub mod balancer;
 pub mod because;
 mod claims;
 pub mod config;
+pub mod denied;
 mod desired;
 pub mod elemental;
 pub mod endpoint;
@@ -25,6 +26,7 @@ mod leave;
 pub mod ledger;
 pub mod marks;
 pub mod names;
+mod nodes;
 pub mod overlay;
 mod provider;
 mod provision;
@@ -61,6 +63,7 @@ use wake::Wake;
 
 pub use because::Because;
 pub use endpoint::EndpointPlan;
+pub use report::clean;
 
 /// What follows from a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +142,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     claims::claims(&next, &services, &mut wake, &mut wanted);
     provider::give(&next, &ledger, &services, &mut wake, &mut wanted);
     desired::records(&next, &mut wanted);
+    denied::lists(&next, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
         decided: &decided,

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     future::pending,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -15,18 +15,24 @@ use kedge_core::{Code, Problem};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
     task::JoinSet,
     time::interval,
 };
 use tracing::{info, warn};
 
 use crate::{
-    api,
+    api::{self, serve::House},
     clock::Clock,
     health,
     pki::Authority,
     socket,
-    store::{Store, directory::Directory, kubernetes, watch::Watch},
+    store::{
+        Store,
+        directory::Directory,
+        kubernetes::{self, lease::Terms},
+        watch::Watch,
+    },
     world::World,
 };
 
@@ -36,6 +42,11 @@ pub struct ManagerOptions {
     pub place: Place,
     /// Where the agent API listens.
     pub listen: SocketAddr,
+    /// Where other managers reach this one's agent API; left out it is `listen`, or where that
+    /// names no address, the one this machine speaks to the cluster from.
+    pub advertise: Option<SocketAddr>,
+    /// The terms of the lease that says who of several managers writes.
+    pub lease: Terms,
     /// The trust domain of identities.
     pub trust_domain: String,
     /// How often everything is read again, whatever the watch says.
@@ -94,6 +105,8 @@ impl ManagerOptions {
         Self {
             place: Place::Directory(dir.to_owned()),
             listen,
+            advertise: None,
+            lease: Terms::default(),
             trust_domain: DEFAULT_TRUST_DOMAIN.to_owned(),
             rescan: Duration::from_secs(10),
             certificate_life: Duration::from_secs(86_400),
@@ -137,7 +150,7 @@ impl Manager {
     /// The store or the port cannot be used.
     pub async fn start(options: &ManagerOptions) -> Result<Self, Problem> {
         let started = (Instant::now(), options.clock.text());
-        let (store, root) = open(&options.place).await?;
+        let (store, root) = open(options).await?;
         let authority = Arc::new(Authority::load_or_create(&store, &options.clock).await?);
         let tls = authority.server(&options.clock)?;
         let listener = api::serve::listen(options.listen).await?;
@@ -169,7 +182,27 @@ impl Manager {
         world.access.allow(&options.kubeconfig_namespaces);
         tasks.spawn(Arc::clone(&world).look_around());
         let routes = api::routes(Arc::clone(&world));
-        tasks.spawn(api::serve::serve(listener, tls, routes));
+        let advertised = options.advertise.or_else(|| advertised(address));
+        if let Some(advertised) = advertised {
+            world.store.publish(advertised);
+        }
+        let (tell, leadership) = watch::channel(world.store.leadership());
+        let led = Arc::clone(&world);
+        tasks.spawn(async move {
+            let mut every = interval(GLANCE);
+            loop {
+                every.tick().await;
+                let who = led.store.leadership();
+                tell.send_if_modified(|known| std::mem::replace(known, who) != who);
+            }
+        });
+        let house = House {
+            seal: world.authority.seal().clone(),
+            clock: options.clock.clone(),
+            store: world.store.clone(),
+            leadership,
+        };
+        tasks.spawn(api::serve::serve(listener, tls, routes, house));
         if let Some(health) = health {
             tasks.spawn(health::serve(health, Arc::clone(&world)));
         }
@@ -291,8 +324,30 @@ async fn observe(observed: Option<Observed>) -> Result<Option<TcpListener>, Prob
     }
 }
 
+/// Where other managers reach a port of this one. Of an address that stands for all of them the
+/// one is taken that the way to the cluster's API server begins at; nothing is sent to find it.
+fn advertised(bound: SocketAddr) -> Option<SocketAddr> {
+    if !bound.ip().is_unspecified() {
+        return Some(bound);
+    }
+    let host: IpAddr = std::env::var("KUBERNETES_SERVICE_HOST")
+        .ok()?
+        .parse()
+        .ok()?;
+    let any: IpAddr = if host.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((host, 443)).ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    Some(SocketAddr::new(own, bound.port()))
+}
+
 /// Opens the store; for a folder with its path, to be watched.
-async fn open(place: &Place) -> Result<(Store, Option<PathBuf>), Problem> {
+async fn open(options: &ManagerOptions) -> Result<(Store, Option<PathBuf>), Problem> {
+    let place = &options.place;
     match place {
         Place::Directory(dir) => {
             let directory = Directory::open(dir)?;
@@ -300,7 +355,7 @@ async fn open(place: &Place) -> Result<(Store, Option<PathBuf>), Problem> {
             Ok((Store::from(directory), Some(root)))
         }
         Place::Kubeconfig(_) | Place::InCluster => {
-            Ok((kubernetes::open(place).await?.into(), None))
+            Ok((kubernetes::open(place, options.lease).await?.into(), None))
         }
     }
 }
@@ -325,3 +380,5 @@ fn listen(kind: SignalKind) -> Result<Signal, Problem> {
 }
 
 const BEAT: Duration = Duration::from_secs(2);
+/// How soon a change of leadership is seen where connections are served.
+const GLANCE: Duration = Duration::from_millis(100);

@@ -189,6 +189,8 @@ pub struct HostLive {
     pub hearing: Hearing,
     /// Its last report since the manager started.
     pub report: Option<HostReport>,
+    /// Whether two machines were seen to use its identity within a certificate's life.
+    pub is_contested: bool,
 }
 
 /// What is heard of a gateway instance.

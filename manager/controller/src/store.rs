@@ -40,7 +40,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::managers;
-pub use keep::Store;
+pub use keep::{Current, Leadership, Store};
 pub use key::{Name, ObjectKey};
 
 /// Cluster API's group of claims and addresses.

@@ -162,11 +162,17 @@ impl Record {
         }
     }
 
+    /// The Secret it is kept in.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey {
+        let name = Name::new(&self.namespace, secret_name(&self.id));
+        ObjectKey::new("", "Secret", name)
+    }
+
     /// The write that keeps it.
     #[must_use]
     pub fn write(&self) -> Write {
-        let name = secret_name(&self.id);
-        let key = ObjectKey::new("", "Secret", Name::new(&self.namespace, name));
+        let key = self.key();
         let record = serde_json::to_string(self).unwrap_or_default();
         let content = json!({
             "apiVersion": "v1",
@@ -219,7 +225,9 @@ pub fn removals(objects: &Objects, now: Timestamp) -> Vec<Write> {
         .collect()
 }
 
-fn read(layers: &Layers) -> Option<Record> {
+/// The record a Secret holds.
+#[must_use]
+pub fn read(layers: &Layers) -> Option<Record> {
     let secret = layers.owned.get(managers::TOKEN)?;
     let text = secret
         .pointer("/stringData/record")

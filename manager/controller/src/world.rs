@@ -22,7 +22,10 @@ use std::{
 };
 
 use kedge_core::{Problem, Severity};
-use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, host::Identity};
+use kedge_crd::{
+    EdgeGatewaySpec, EdgeHostSpec,
+    host::{HostRef, Identity},
+};
 use tokio::{
     sync::{Mutex, MutexGuard, Notify, watch},
     task::spawn_blocking,
@@ -32,11 +35,12 @@ use tracing::{info, warn};
 
 use crate::{
     access::Access,
+    api::buckets::Limits,
     clock::Clock,
     events,
     live::Tracker,
     metrics::Metrics,
-    pki::Authority,
+    pki::{Authority, Peer, request::key_hash},
     plan::{Plan, plan},
     resolver::Resolver,
     sampled::Sampled,
@@ -66,6 +70,8 @@ pub struct World {
     pub resolver: Resolver,
     /// The kubeconfigs that lead through a gateway.
     pub access: Access,
+    /// How often somebody may be refused, or a tenant enrol.
+    pub limits: Limits,
     /// The store.
     pub store: Store,
     dirty: Notify,
@@ -103,6 +109,10 @@ pub struct Member {
     pub active: bool,
     /// The tenant, for hosts.
     pub tenant: String,
+    /// The WireGuard keys, base64; the first is in use.
+    pub tunnel_keys: Vec<String>,
+    /// The machine it stands for.
+    pub host_ref: Option<HostRef>,
 }
 
 /// A host or a gateway instance.
@@ -141,6 +151,7 @@ impl World {
             metrics: store.metrics(),
             resolver: Resolver::default(),
             access: Access::default(),
+            limits: Limits::default(),
             store,
             dirty: Notify::new(),
             version: watch::Sender::new(0),
@@ -364,6 +375,23 @@ impl State {
     }
 }
 
+impl Member {
+    /// Whether a certificate is for the identity's key.
+    #[must_use]
+    pub fn holds(&self, peer: &Peer) -> bool {
+        key_hash(&self.identity.public_key).is_some_and(|own| own == peer.key_hash)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.party {
+            Party::Host(name) => &name.name,
+            Party::Instance(_, name) => name,
+        }
+    }
+}
+
 impl Party {
     /// The key of the object the party is kept in.
     #[must_use]
@@ -382,6 +410,8 @@ fn members(snapshot: &Snapshot) -> BTreeMap<String, Member> {
             party: Party::Host(name.clone()),
             active: host.spec.is_active(),
             tenant: host.spec.tenant.clone(),
+            tunnel_keys: host.spec.tunnel.public_keys.clone(),
+            host_ref: host.spec.host_ref.clone(),
             identity,
         };
         Some((member.identity.uid.clone(), member))
@@ -392,6 +422,8 @@ fn members(snapshot: &Snapshot) -> BTreeMap<String, Member> {
                 party: Party::Instance(name.clone(), instance.name.clone()),
                 active: true,
                 tenant: String::new(),
+                tunnel_keys: instance.public_keys.clone(),
+                host_ref: None,
                 identity: instance.identity.clone(),
             };
             (member.identity.uid.clone(), member)

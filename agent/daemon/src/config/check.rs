@@ -359,10 +359,21 @@ fn check_manager(file: &ManagerFile) -> Result<ManagerConfig, Vec<Problem>> {
         );
         return Err(problems);
     };
+    let is_pin = |pin: &String| {
+        let symbol = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        pin.len() == 43 && pin.bytes().all(symbol)
+    };
+    if !file.ca_pin.as_ref().is_none_or(is_pin) {
+        problems.push(rule(
+            "manager.ca_pin",
+            "a pin has 43 characters of base64url, as the last part of a token",
+        ));
+    }
     if !problems.is_empty() {
         return Err(problems);
     }
     Ok(ManagerConfig {
+        ca_pin: file.ca_pin.clone(),
         url,
         token_file: file.token_file.clone(),
         host_ref,

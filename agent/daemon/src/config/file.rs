@@ -96,6 +96,9 @@ section! {
         name: Name,
         /// The object that stands for the same machine, such as an ElementalHost.
         host_ref: HostRefFile,
+        /// The pin of the manager's CA, as it stands at the end of a token: with it a host without a
+        /// token enrols by the key it registered with at Elemental.
+        ca_pin: String,
     }
 }
 

@@ -5,7 +5,7 @@ use std::{error::Error, io, time::Duration};
 use kedge_core::{Code, Coded, Fix, Problem};
 
 use super::{ManagerUrl, TokenError, tls::PinMismatch};
-use crate::state::NotPersisted;
+use crate::{elemental::ElementalError, state::NotPersisted};
 
 /// A request to the manager did not do what it should.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,15 @@ pub enum ClientError {
     /// There is no usable token.
     #[error(transparent)]
     Token(#[from] TokenError),
+    /// There is no token, and no usable key of Elemental's.
+    #[error(transparent)]
+    Elemental(#[from] ElementalError),
+    /// A person has to approve this host.
+    #[error("the host waits for approval of its key {key_hash}")]
+    Waiting {
+        /// The key's hash, as the manager shows it.
+        key_hash: String,
+    },
     /// The manager does not answer.
     #[error("the manager {url} cannot be reached")]
     Unreachable {
@@ -157,6 +166,17 @@ impl Coded for ClientError {
                     .command("kedge token create --tenant TENANT"),
             ),
             Self::Token(error) => error.problem(),
+            Self::Elemental(error) => error.problem(),
+            Self::Waiting { key_hash } => Problem::warning(Code::EnrolWaits, self.to_string())
+                .consequence("the host is not enrolled yet; it asks again by itself")
+                .fix(
+                    Fix::text("compare the hash at the manager, then approve the key").command(
+                        format!(
+                            "kubectl -n NAMESPACE patch edgehost NAME --type merge \
+                             -p '{{\"spec\":{{\"approved\":\"{key_hash}\"}}}}'"
+                        ),
+                    ),
+                ),
             Self::Unreachable { url, source } => problem(Code::ApiUnreachable)
                 .object(url.to_string())
                 .caused_by(source.as_ref())

@@ -54,9 +54,9 @@ pub(super) fn by_token(
     })
 }
 
-/// Proves the possession of the identity key.
+/// Proves the possession of the identity key, or of the one a host registered with elsewhere.
 pub(super) fn by_key(
-    key: &IdentityKey,
+    key: &rcgen::KeyPair,
     kind: ProofKind,
     id: &str,
     exporter: &[u8; 32],
@@ -64,7 +64,6 @@ pub(super) fn by_key(
 ) -> Result<Proof, ClientError> {
     let message = proof_message(kind, exporter, &request.sha256);
     let signature = key
-        .pair()
         .sign(&message)
         .map_err(|error| ClientError::internal("sign a proof", error))?;
     Ok(Proof {
@@ -89,6 +88,11 @@ pub(super) fn token_key(token: &Token) -> Result<Ed25519KeyPair, ClientError> {
         .and_then(|okm| okm.fill(seed.as_mut_slice()))
         .map_err(|_| failed())?;
     Ed25519KeyPair::from_seed_unchecked(seed.as_slice()).map_err(|_| failed())
+}
+
+/// SHA-256 as it stands in pins: base64url without padding.
+pub(super) fn hash(bytes: &[u8]) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(sha256(bytes))
 }
 
 /// SHA-256.

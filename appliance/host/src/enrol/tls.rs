@@ -4,7 +4,6 @@
 use std::{fmt, sync::Arc};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use kedge_control::token::Token;
 use rustls::{
     CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, OtherError,
     RootCertStore, SignatureScheme, WantsVerifier,
@@ -23,11 +22,11 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::{ClientError, clock::FlooredClock, member::Record, proof::sha256};
 use crate::identity::IdentityKey;
 
-/// The first contact: whoever shows a CA that matches the token's pin is the manager.
-pub(super) fn first_contact(token: &Token) -> Result<Arc<ClientConfig>, ClientError> {
-    let failed = || ClientError::crypto("read the token's pin");
+/// The first contact: whoever shows a CA that matches the pin is the manager.
+pub(super) fn first_contact(text: &str) -> Result<Arc<ClientConfig>, ClientError> {
+    let failed = || ClientError::crypto("read the pin of the manager's CA");
     let mut pin = [0; 32];
-    match BASE64_URL_SAFE_NO_PAD.decode_slice(token.pin(), &mut pin) {
+    match BASE64_URL_SAFE_NO_PAD.decode_slice(text, &mut pin) {
         Ok(32) => {}
         _ => return Err(failed()),
     }

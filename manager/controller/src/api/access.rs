@@ -52,9 +52,12 @@ impl Caller {
         let member = state
             .members()
             .get(&self.peer.identity.uid)
-            .ok_or_else(|| {
-                ApiError::unauthenticated("the identity was revoked: no record holds it any more")
-            })?;
+            .ok_or_else(revoked)?;
+        if !member.holds(&self.peer) {
+            return Err(ApiError::unauthenticated(
+                "the certificate is for another key than the identity's",
+            ));
+        }
         let namespace = match &member.party {
             Party::Host(name) | Party::Instance(name, _) => &name.namespace,
         };
@@ -112,22 +115,37 @@ impl FromRequestParts<Arc<World>> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, world: &Arc<World>) -> Result<Self, ApiError> {
         let place = Place::from_request_parts(parts, world).await?;
-        let connection = parts
-            .extensions
-            .get::<Arc<Connection>>()
-            .ok_or_else(ApiError::not_found)?;
-        let certificate = connection
-            .certificate
-            .as_ref()
-            .ok_or_else(|| ApiError::unauthenticated("the request came without a certificate"))?;
-        let peer = Peer::read(certificate, &world.trust_domain)
-            .map_err(|error| ApiError::unauthenticated(error.to_string()))?;
-        // A connection may outlive the certificate it was opened with.
-        if world.clock.now() >= peer.not_after {
-            return Err(ApiError::unauthenticated("the certificate has expired"));
-        }
+        let peer = peer_of(parts, world)?;
         Ok(Self { peer, place })
     }
+}
+
+/// Whom the certificate of a request's connection names.
+///
+/// # Errors
+///
+/// It came without one, or with one that names nobody.
+pub fn peer_of(parts: &Parts, world: &World) -> Result<Peer, ApiError> {
+    let connection = parts
+        .extensions
+        .get::<Arc<Connection>>()
+        .ok_or_else(ApiError::not_found)?;
+    let certificate = connection
+        .certificate
+        .as_ref()
+        .ok_or_else(|| ApiError::unauthenticated("the request came without a certificate"))?;
+    let peer = Peer::read(certificate, &world.trust_domain)
+        .map_err(|error| ApiError::unauthenticated(error.to_string()))?;
+    // A connection may outlive the certificate it was opened with.
+    if world.clock.now() >= peer.not_after {
+        return Err(ApiError::unauthenticated("the certificate has expired"));
+    }
+    Ok(peer)
+}
+
+/// Nobody holds the identity any more.
+pub fn revoked() -> ApiError {
+    ApiError::unauthenticated("the identity was revoked: no record holds it any more")
 }
 
 /// The gateway of a path segment: `namespace.name`, or a name in `kedge-system`.

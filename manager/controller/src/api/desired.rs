@@ -13,10 +13,14 @@ use axum::{
 };
 use kedge_core::{Code, Problem};
 use serde::Deserialize;
-use tokio::time::{Instant as TokioInstant, timeout_at};
+use tokio::time::{Instant as TokioInstant, sleep, timeout_at};
+use tracing::warn;
 
 use super::{access::Caller, error::ApiError};
 use crate::{
+    events::Notice,
+    live::{Claim, Life},
+    plan::clean,
     store::Name,
     world::{self, Party, World},
 };
@@ -27,6 +31,12 @@ pub struct Wait {
     /// How many seconds to wait for a change.
     #[serde(default)]
     wait: u64,
+    /// The kernel's boot id.
+    #[serde(default)]
+    boot: String,
+    /// `/etc/machine-id`.
+    #[serde(default)]
+    machine: String,
 }
 
 /// `GET <own path>/config?wait=30` with `If-None-Match`.
@@ -42,6 +52,13 @@ pub async fn config(
     let first = deadline.max(TokioInstant::now() + FIRST);
     let mut versions = world.follow();
     let party = caller.member(&*world.state().await)?.party.clone();
+    if let Party::Host(name) = &party {
+        let life = Life {
+            boot_id: query.boot,
+            machine_id: query.machine,
+        };
+        contend(&world, &caller, name, &life).await?;
+    }
     let _open = Open::new(&world, party.clone()).await;
     loop {
         versions.mark_unchanged();
@@ -72,6 +89,40 @@ pub async fn config(
             first
         };
         let _: Result<_, _> = timeout_at(until, versions.changed()).await;
+    }
+}
+
+/// Waits until it is clear which of two machines has an identity.
+async fn contend(world: &World, caller: &Caller, name: &Name, life: &Life) -> Result<(), ApiError> {
+    loop {
+        let claim = {
+            let mut state = world.state().await;
+            caller.member(&state)?;
+            state.tracker.claim_host(name, life, Instant::now())
+        };
+        match claim {
+            Claim::Yours => return Ok(()),
+            Claim::Probed => {
+                // The holder's open request is answered, so that it shows whether it lives.
+                world.nudge();
+                sleep(GLANCE).await;
+            }
+            Claim::Taken => {
+                let error = ApiError::conflict(
+                    Code::ApiConflict,
+                    "another machine uses this identity, and it answers",
+                );
+                let problem = error.problem();
+                warn!(KEDGE_CODE = %problem.code, host = %name, machine = %clean(&life.machine_id),
+                    "an identity is used twice: the newcomer is refused");
+                world.metrics.conflicted();
+                let about = Party::Host(name.clone()).key();
+                let notice = Notice::refused(about, "IdentityConflict", problem);
+                world.store.tell(vec![notice]);
+                world.touch();
+                return Err(error);
+            }
+        }
     }
 }
 
@@ -149,5 +200,6 @@ fn close(state: &mut world::State, gateway: &Name, name: &str) {
 }
 
 const MAX_WAIT_SECONDS: u64 = 60;
+const GLANCE: Duration = Duration::from_millis(50);
 // Who has just enrolled asks before the planner has gone round.
 const FIRST: Duration = Duration::from_secs(2);

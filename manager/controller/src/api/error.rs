@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    http::StatusCode,
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use kedge_control::Document;
@@ -13,11 +13,23 @@ use kedge_core::{Code, Fix, Problem};
 pub struct ApiError {
     status: StatusCode,
     problem: Problem,
+    retry_after: Option<u32>,
 }
 
 impl ApiError {
     pub fn new(status: StatusCode, problem: Problem) -> Self {
-        Self { status, problem }
+        Self {
+            status,
+            problem,
+            retry_after: None,
+        }
+    }
+
+    /// The same, to be asked again after some seconds.
+    #[must_use]
+    pub fn after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
     }
 
     /// The request makes no sense.
@@ -82,6 +94,50 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, problem)
     }
 
+    /// No manager leads, or another does whom this one cannot reach.
+    pub fn no_leader() -> Self {
+        let problem = Problem::new(
+            Code::ApiNoLeader,
+            "this manager does not lead, and reaches none that does",
+        )
+        .consequence("nothing was changed; the request is to be sent again")
+        .fix(
+            Fix::text("see who holds the lease")
+                .command("kubectl -n kedge-system get lease kedge-manager -o yaml"),
+        );
+        Self::unavailable(problem).after(1)
+    }
+
+    /// The caller was refused too often, or the tenant enrols too fast.
+    pub fn too_many(what: impl Into<String>, seconds: u32) -> Self {
+        let problem = Problem::new(Code::ApiTooMany, what)
+            .consequence("the request was not looked at")
+            .fix(Fix::text(
+                "find out why earlier requests were refused, then wait",
+            ));
+        Self::new(StatusCode::TOO_MANY_REQUESTS, problem).after(seconds)
+    }
+
+    /// What was read changes faster than it can be written over.
+    pub fn restless(what: impl std::fmt::Display) -> Self {
+        let problem = Problem::new(
+            Code::HostStateNotPersisted,
+            format!("{what} changes faster than it can be written"),
+        );
+        Self::unavailable(problem).after(1)
+    }
+
+    /// Whether the caller could not prove what it said, or sent what nobody of ours sends. Whoever
+    /// proved itself and was refused for another reason guesses nothing.
+    pub fn is_guess(&self) -> bool {
+        let guesses = [
+            StatusCode::BAD_REQUEST,
+            StatusCode::UNAUTHORIZED,
+            StatusCode::PAYLOAD_TOO_LARGE,
+        ];
+        guesses.contains(&self.status)
+    }
+
     /// The problem, for the log.
     pub fn problem(&self) -> &Problem {
         &self.problem
@@ -90,6 +146,15 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(Document::new(self.problem))).into_response()
+        let mut response = (self.status, Json(Document::new(self.problem))).into_response();
+        if let Some(seconds) = self.retry_after {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            if self.status == StatusCode::SERVICE_UNAVAILABLE {
+                // The next connection may find another manager.
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+        }
+        response
     }
 }

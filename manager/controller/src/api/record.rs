@@ -1,6 +1,6 @@
 //! The records of the enrolled: what the agent API itself writes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -10,18 +10,22 @@ use kedge_control::{
 };
 use kedge_core::{Code, Problem};
 use kedge_crd::{
-    EdgeGateway, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, ObjectMeta, Resource, Tenant, TenantSpec,
+    EdgeGateway, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, ObjectMeta, Resource, TenantSpec,
     gateway::Instance, host::Identity,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{access::Caller, error::ApiError};
+use super::{
+    access::{Caller, revoked},
+    error::ApiError,
+};
 use crate::{
     managers,
     pki::SigningRequest,
-    store::{Layer, Name, ObjectKey, Write},
+    plan::denied,
+    store::{Current, Layer, Name, ObjectKey, Write},
     world::{self, Member, Party, World},
 };
 
@@ -34,10 +38,9 @@ pub async fn leave(
     let member = caller.member(&*world.state().await)?.clone();
     match &member.party {
         Party::Host(_) => remove(&world, &member.party.key()).await?,
-        Party::Instance(gateway, name) => {
-            let mut all = instances(&*world.state().await, gateway);
-            all.retain(|instance| instance.name != *name);
-            keep_instances(&world, gateway, all).await?;
+        Party::Instance(gateway, _) => {
+            let uid = &member.identity.uid;
+            alter_instance(&world, gateway, uid, |_| false).await?;
         }
     }
     let mut state = world.state().await;
@@ -55,26 +58,32 @@ pub async fn leave(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// The host as the agent API keeps it.
-pub fn host(state: &world::State, name: &Name) -> EdgeHost {
-    kept(state, &crate::snapshot::key::<EdgeHostSpec>(name))
+/// The host as the agent API keeps it; blank where it keeps none.
+#[must_use]
+pub fn kept_host(current: &Current, name: &Name) -> EdgeHost {
+    kept(current)
         .unwrap_or_else(|| EdgeHost::new(&name.namespace, &name.name, EdgeHostSpec::default()))
 }
 
 /// The instances of a gateway as the agent API keeps them.
-pub fn instances(state: &world::State, gateway: &Name) -> Vec<Instance> {
-    let key = crate::snapshot::key::<EdgeGatewaySpec>(gateway);
-    kept::<EdgeGateway>(state, &key)
+#[must_use]
+pub fn kept_instances(current: &Current) -> Vec<Instance> {
+    kept::<EdgeGateway>(current)
         .map(|gateway| gateway.spec.instances)
         .unwrap_or_default()
 }
 
-/// Keeps a host.
+/// Writes a host over what was read; says whether it was still so.
 ///
 /// # Errors
 ///
 /// It cannot be written.
-pub async fn keep_host(world: &World, name: &Name, host: &EdgeHost) -> Result<(), ApiError> {
+pub async fn put_host(
+    world: &World,
+    name: &Name,
+    host: &EdgeHost,
+    current: &Current,
+) -> Result<bool, ApiError> {
     let key = crate::snapshot::key::<EdgeHostSpec>(name);
     let meta = ObjectMeta {
         name: name.name.clone(),
@@ -88,19 +97,20 @@ pub async fn keep_host(world: &World, name: &Name, host: &EdgeHost) -> Result<()
         "metadata": meta,
         "spec": host.spec,
     });
-    write(world, key, content).await
+    write_over(world, key, content, current).await
 }
 
-/// Keeps the instances of a gateway.
+/// Writes the instances of a gateway over what was read; says whether it was still so.
 ///
 /// # Errors
 ///
 /// They cannot be written.
-pub async fn keep_instances(
+pub async fn put_instances(
     world: &World,
     gateway: &Name,
-    instances: Vec<Instance>,
-) -> Result<(), ApiError> {
+    instances: &[Instance],
+    current: &Current,
+) -> Result<bool, ApiError> {
     let key = crate::snapshot::key::<EdgeGatewaySpec>(gateway);
     let content = json!({
         "apiVersion": EdgeGatewaySpec::api_version(),
@@ -108,7 +118,64 @@ pub async fn keep_instances(
         "metadata": {"name": gateway.name, "namespace": gateway.namespace},
         "spec": {"instances": instances},
     });
-    write(world, key, content).await
+    write_over(world, key, content, current).await
+}
+
+/// Changes a host's record, as long as it holds that identity: a record that was removed meanwhile
+/// does not come back by a change.
+///
+/// # Errors
+///
+/// The identity was revoked, or the record cannot be written.
+pub async fn alter_host(
+    world: &World,
+    name: &Name,
+    uid: &str,
+    change: impl Fn(&mut EdgeHost) + Send + Sync,
+) -> Result<(), ApiError> {
+    let key = crate::snapshot::key::<EdgeHostSpec>(name);
+    for _ in 0..TRIES {
+        let current = world.store.current(&key).await;
+        let current = current.map_err(ApiError::unavailable)?;
+        let mut host = kept_host(&current, name);
+        let holds = |identity: &Identity| identity.uid == uid;
+        if !host.spec.identity.as_ref().is_some_and(holds) {
+            return Err(revoked());
+        }
+        change(&mut host);
+        if put_host(world, name, &host, &current).await? {
+            return Ok(());
+        }
+    }
+    Err(ApiError::restless(&key))
+}
+
+/// Changes an instance of a gateway, as long as it holds that identity; `change` says whether it
+/// stays.
+///
+/// # Errors
+///
+/// The identity was revoked, or the record cannot be written.
+pub async fn alter_instance(
+    world: &World,
+    gateway: &Name,
+    uid: &str,
+    change: impl Fn(&mut Instance) -> bool + Send + Sync,
+) -> Result<(), ApiError> {
+    let key = crate::snapshot::key::<EdgeGatewaySpec>(gateway);
+    for _ in 0..TRIES {
+        let current = world.store.current(&key).await;
+        let current = current.map_err(ApiError::unavailable)?;
+        let mut all = kept_instances(&current);
+        let own = all.iter_mut().find(|instance| instance.identity.uid == uid);
+        if !change(own.ok_or_else(revoked)?) {
+            all.retain(|instance| instance.identity.uid != uid);
+        }
+        if put_instances(world, gateway, &all, &current).await? {
+            return Ok(());
+        }
+    }
+    Err(ApiError::restless(&key))
 }
 
 /// Keeps a member's identity, and lets it be known.
@@ -121,18 +188,18 @@ pub async fn keep_identity(
     member: &Member,
     identity: Identity,
 ) -> Result<(), ApiError> {
+    let uid = member.identity.uid.as_str();
     match &member.party {
         Party::Host(name) => {
-            let mut host = host(&*world.state().await, name);
-            host.spec.identity = Some(identity.clone());
-            keep_host(world, name, &host).await?;
+            let keep = |host: &mut EdgeHost| host.spec.identity = Some(identity.clone());
+            alter_host(world, name, uid, keep).await?;
         }
-        Party::Instance(gateway, name) => {
-            let mut all = instances(&*world.state().await, gateway);
-            for instance in all.iter_mut().filter(|instance| instance.name == *name) {
+        Party::Instance(gateway, _) => {
+            let keep = |instance: &mut Instance| {
                 instance.identity = identity.clone();
-            }
-            keep_instances(world, gateway, all).await?;
+                true
+            };
+            alter_instance(world, gateway, uid, keep).await?;
         }
     }
     world.state().await.admit(Member {
@@ -206,29 +273,9 @@ pub fn tunnel_key(text: &str) -> Option<[u8; 32]> {
 ///
 /// Another has it.
 pub fn free_tunnel_key(state: &world::State, key: &str, party: &Party) -> Result<(), ApiError> {
-    let mut gateways = BTreeSet::new();
-    let taken = state
-        .members()
-        .values()
-        .any(|member| match (&member.party, party) {
-            (Party::Host(name), own) => {
-                let is_other = member.party != *own;
-                is_other
-                    && host(state, name)
-                        .spec
-                        .tunnel
-                        .public_keys
-                        .iter()
-                        .any(|k| k == key)
-            }
-            (Party::Instance(gateway, _), own) => {
-                gateways.insert(gateway)
-                    && instances(state, gateway).iter().any(|instance| {
-                        let it = Party::Instance(gateway.clone(), instance.name.clone());
-                        it != *own && instance.public_keys.iter().any(|k| k == key)
-                    })
-            }
-        });
+    let taken = state.members().values().any(|member| {
+        member.party != *party && member.tunnel_keys.iter().any(|taken| taken == key)
+    });
     if taken {
         return Err(ApiError::conflict(
             Code::ApiConflict,
@@ -243,20 +290,11 @@ pub fn free_tunnel_key(state: &world::State, key: &str, party: &Party) -> Result
 pub fn is_banned(state: &world::State, tenant: &str, hashes: &[String]) -> bool {
     let key = crate::snapshot::key::<TenantSpec>(&Name::new("", tenant));
     let objects = state.store.objects();
-    let tenant: Option<Tenant> = objects.get(&key).and_then(|layers| layers.as_written());
-    tenant.is_some_and(|tenant| {
-        let mut denied = tenant.spec.enrollment.denied.iter();
-        denied.any(|denied| hashes.contains(&denied.key_hash))
-    })
+    let layers = objects.get(&key);
+    layers.is_some_and(|layers| denied::is_denied(layers, hashes))
 }
 
-/// What the agent API keeps of an object, as it is written.
-#[must_use]
-pub fn layer(state: &world::State, key: &ObjectKey) -> Option<Value> {
-    state.store.objects().owned(key, managers::ENROL).cloned()
-}
-
-/// Undoes a write, as far as the disk lets it: [`layer`] was there before.
+/// Undoes a write, as far as the store lets it: `before` was there.
 pub async fn put_back(world: &World, key: ObjectKey, before: Option<Value>) {
     let write = Write {
         key,
@@ -268,19 +306,23 @@ pub async fn put_back(world: &World, key: ObjectKey, before: Option<Value>) {
     }
 }
 
-fn kept<T: DeserializeOwned>(state: &world::State, key: &ObjectKey) -> Option<T> {
-    serde_json::from_value(layer(state, key)?).ok()
+fn kept<T: DeserializeOwned>(current: &Current) -> Option<T> {
+    let layer = current.layers.owned.get(managers::ENROL)?;
+    serde_json::from_value(layer.clone()).ok()
 }
 
-async fn write(world: &World, key: ObjectKey, content: Value) -> Result<(), ApiError> {
-    let layer = Layer::Owned(managers::ENROL.to_owned());
-    let content = Some(content);
+async fn write_over(
+    world: &World,
+    key: ObjectKey,
+    content: Value,
+    current: &Current,
+) -> Result<bool, ApiError> {
     let write = Write {
         key,
-        layer,
-        content,
+        layer: Layer::Owned(managers::ENROL.to_owned()),
+        content: Some(content),
     };
-    let written = world.store.write(vec![write]).await;
+    let written = world.store.write_over(write, current).await;
     written.map_err(ApiError::unavailable)
 }
 
@@ -293,3 +335,6 @@ async fn remove(world: &World, key: &ObjectKey) -> Result<(), ApiError> {
     let written = world.store.write(vec![write]).await;
     written.map_err(ApiError::unavailable)
 }
+
+/// How often something is read again that changed before it could be written.
+pub const TRIES: usize = 8;

@@ -1,6 +1,9 @@
 //! The next certificate: at half life with the last one, or by the bound key after it expired.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use axum::{Extension, Json, extract::State};
@@ -14,7 +17,8 @@ use tracing::{info, warn};
 use super::{
     access::{Caller, Place},
     body::Bounded,
-    enrol::next_generation,
+    buckets,
+    enrol::{next_generation, unwelcome, welcome},
     error::ApiError,
     record,
     serve::Connection,
@@ -23,7 +27,7 @@ use crate::{
     events::Notice,
     metrics::Ended,
     pki::{Peer, Presented, SigningRequest, Verdict, request::key_bytes, verdict::verdict},
-    world::{Member, World},
+    world::{Member, Party, World},
 };
 
 /// `POST <own path>/certificate`.
@@ -53,15 +57,30 @@ pub async fn recover(
     place: Place,
     Bounded(request): Bounded<RecoverRequest, 64>,
 ) -> Result<Json<Enrolled>, ApiError> {
+    let source = buckets::source(connection.address.ip());
+    welcome(&world, source)?;
+    let recovered = recovered(&world, &connection, place, &request).await;
+    if let Err(error) = &recovered {
+        unwelcome(&world, source, error);
+    }
+    recovered.map(Json)
+}
+
+async fn recovered(
+    world: &World,
+    connection: &Connection,
+    place: Place,
+    request: &RecoverRequest,
+) -> Result<Enrolled, ApiError> {
     let csr = own_request(&request.csr, &request.renewal_id)?;
-    let peer = last_certificate(&world, &request.certificate)?;
+    let peer = last_certificate(world, &request.certificate)?;
     let _change = world.change().await;
     let caller = Caller {
         peer: peer.clone(),
         place,
     };
     let member = caller.member(&*world.state().await)?.clone();
-    if let Err(error) = proven(&connection, &request, &csr, &member) {
+    if let Err(error) = proven(connection, request, &csr, &member) {
         let about = member.party.key();
         let notice = Notice::refused(about, "AuthRejected", &error.problem());
         world.store.tell(vec![notice]);
@@ -100,9 +119,9 @@ pub async fn recover(
         uid = member.identity.uid,
         "an expired identity is recovered by its key"
     );
-    let enrolled = next(&world, &member, &peer, &csr, &request.renewal_id).await;
-    ended(&world, &member, &enrolled);
-    Ok(Json(enrolled?))
+    let enrolled = next(world, &member, &peer, &csr, &request.renewal_id).await;
+    ended(world, &member, &enrolled);
+    enrolled
 }
 
 /// Counts and tells how a renewal ended.
@@ -174,6 +193,12 @@ async fn next(
                 shown = peer.generation,
                 "an identity is used twice: the newcomer is refused"
             );
+            if let Party::Host(name) = &member.party {
+                let mut state = world.state().await;
+                state.tracker.conflicted(name, Instant::now());
+                drop(state);
+                world.touch();
+            }
             return Err(conflict());
         }
     };

@@ -14,7 +14,7 @@ use tracing::info;
 use super::{access::Caller, body::Bounded, error::ApiError, record};
 use crate::{
     store::Name,
-    world::{Party, World},
+    world::{Member, Party, World},
 };
 
 /// `PATCH <own path>`.
@@ -65,22 +65,25 @@ async fn host(
                 "`tunnel.publicKey` is no WireGuard public key",
             ));
         }
-        let known = |host: &EdgeHost| host.spec.tunnel.public_keys.first() == Some(&key);
-        if !known(&record::host(&*world.state().await, name)) {
+        let uid = caller.peer.identity.uid.as_str();
+        let is_known = |member: &Member| member.tunnel_keys.first() == Some(&key);
+        if !is_known(caller.member(&*world.state().await)?) {
             let _change = world.change().await;
-            let mut host = {
+            let mut member = {
                 let state = world.state().await;
-                caller.member(&state)?;
-                record::free_tunnel_key(&state, &key, &Party::Host(name.clone()))?;
-                let host = record::host(&state, name);
+                let member = caller.member(&state)?.clone();
+                record::free_tunnel_key(&state, &key, &member.party)?;
                 let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
-                if record::is_banned(&state, &host.spec.tenant, hash.as_slice()) {
+                if record::is_banned(&state, &member.tenant, hash.as_slice()) {
                     return Err(ApiError::forbidden("the host's key was banned"));
                 }
-                host
+                member
             };
-            host.spec.tunnel.public_keys = vec![key];
-            record::keep_host(world, name, &host).await?;
+            let keys = vec![key];
+            let keep = |host: &mut EdgeHost| host.spec.tunnel.public_keys.clone_from(&keys);
+            record::alter_host(world, name, uid, keep).await?;
+            member.tunnel_keys.clone_from(&keys);
+            world.state().await.admit(member);
             info!(host = %name, "a host has another tunnel key");
             world.touch();
         }
@@ -113,23 +116,24 @@ async fn instance(
                 "`publicKey` is no WireGuard public key",
             ));
         }
-        let is_own = |instance: &&Instance| instance.name == key.1;
-        let is_other =
-            |instance: &Instance| instance.public_keys.first() != Some(&report.public_key);
-        let all = record::instances(&*world.state().await, &key.0);
-        if all.iter().find(is_own).is_some_and(is_other) {
+        let uid = caller.peer.identity.uid.as_str();
+        let is_known = |member: &Member| member.tunnel_keys.first() == Some(&report.public_key);
+        if !is_known(caller.member(&*world.state().await)?) {
             let _change = world.change().await;
-            let mut all = {
+            let mut member = {
                 let state = world.state().await;
-                caller.member(&state)?;
-                let party = Party::Instance(key.0.clone(), key.1.clone());
-                record::free_tunnel_key(&state, &report.public_key, &party)?;
-                record::instances(&state, &key.0)
+                let member = caller.member(&state)?.clone();
+                record::free_tunnel_key(&state, &report.public_key, &member.party)?;
+                member
             };
-            for own in all.iter_mut().filter(|instance| instance.name == key.1) {
-                own.public_keys = vec![report.public_key.clone()];
-            }
-            record::keep_instances(world, &key.0, all).await?;
+            let keys = vec![report.public_key.clone()];
+            let keep = |instance: &mut Instance| {
+                instance.public_keys.clone_from(&keys);
+                true
+            };
+            record::alter_instance(world, &key.0, uid, keep).await?;
+            member.tunnel_keys.clone_from(&keys);
+            world.state().await.admit(member);
             info!(gateway = %key.0, instance = key.1, "a gateway instance has another tunnel key");
             world.touch();
         }

@@ -10,14 +10,21 @@ use kedge_core::{Code, Fix, Problem};
 use rustls_pki_types::CertificateDer;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
     time::{sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 use tracing::debug;
 
-use super::seats::Seats;
+use super::{
+    relay::{self, Opening, Seal},
+    seats::Seats,
+};
+use crate::{
+    clock::Clock,
+    store::{Leadership, Store},
+};
 
 /// What routes know of the connection a request came by.
 #[derive(Debug)]
@@ -28,6 +35,19 @@ pub struct Connection {
     pub exporter: [u8; 32],
     /// The client's certificate, verified against our CA.
     pub certificate: Option<CertificateDer<'static>>,
+}
+
+/// What serving needs beside the routes.
+#[derive(Clone, Debug)]
+pub struct House {
+    /// What managers know each other by.
+    pub seal: Seal,
+    /// The time.
+    pub clock: Clock,
+    /// Who leads is asked here.
+    pub store: Store,
+    /// Told, a moment later, when that changes.
+    pub leadership: watch::Receiver<Leadership>,
 }
 
 /// Opens the port.
@@ -56,8 +76,10 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, Problem> {
 /// Serves connections, for good.
 ///
 /// Whoever shows no certificate of ours shares few places with all others of that kind and keeps
-/// none for long, so that strangers never take the places of members.
-pub async fn serve(listener: TcpListener, tls: rustls::ServerConfig, router: Router) {
+/// none for long, so that strangers never take the places of members. What comes while another
+/// manager leads is passed on to it.
+pub async fn serve(listener: TcpListener, tls: rustls::ServerConfig, router: Router, house: House) {
+    let carried = Arc::new(Semaphore::new(MAX_CARRIED));
     let acceptor = TlsAcceptor::from(Arc::new(tls));
     let strangers = Arc::new(Semaphore::new(MAX_STRANGERS));
     let seats = Arc::new(Seats::new(MAX_MEMBERS, MAX_PER_MEMBER));
@@ -78,12 +100,59 @@ pub async fn serve(listener: TcpListener, tls: rustls::ServerConfig, router: Rou
             }
         };
         let (acceptor, router, seats) = (acceptor.clone(), router.clone(), Arc::clone(&seats));
+        let (house, carried) = (house.clone(), Arc::clone(&carried));
         tokio::spawn(async move {
-            if let Err(error) = connection(acceptor, stream, address, router, (place, seats)).await
-            {
+            let received = async {
+                let (stream, address) = match receive(&house, stream, address, carried).await? {
+                    Some(own) => own,
+                    None => return Ok(()),
+                };
+                connection(acceptor, stream, address, router, (place, seats), house).await
+            };
+            if let Err(error) = received.await {
                 debug!(error = &*error, "a connection ended");
             }
         });
+    }
+}
+
+/// Takes a connection that is to be served here, with the address it came from; passes it on
+/// where another manager leads.
+async fn receive(
+    house: &House,
+    mut stream: TcpStream,
+    address: SocketAddr,
+    carried: Arc<Semaphore>,
+) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    stream.set_nodelay(true)?;
+    let now = house.clock.now();
+    let opening = timeout(HANDSHAKE, house.seal.open(&mut stream, now));
+    let opening = opening
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+    if let Opening::PassedOn(letter) = opening {
+        // Never passed on again: two managers that take each other for the leader would play ball.
+        return Ok(Some((stream, letter.client)));
+    }
+    let Leadership::Other(Some(leader)) = house.store.leadership() else {
+        return Ok(Some((stream, address)));
+    };
+    let Ok(_room) = carried.try_acquire_owned() else {
+        return Err(io::Error::other(
+            "every place for other managers' members is taken",
+        ));
+    };
+    match relay::dial(leader, address, &house.seal, now).await {
+        Ok(mut upstream) => {
+            let leadership = house.leadership.clone();
+            relay::carry(&mut stream, &mut upstream, leader, leadership).await?;
+            Ok(None)
+        }
+        Err(error) => {
+            // The client is told to come again.
+            debug!(error = &error as &dyn std::error::Error, %leader, "the leader is not reached");
+            Ok(Some((stream, address)))
+        }
     }
 }
 
@@ -93,8 +162,9 @@ async fn connection(
     address: SocketAddr,
     router: Router,
     (place, seats): (OwnedSemaphorePermit, Arc<Seats>),
+    house: House,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    stream.set_nodelay(true)?;
+    let mut leadership = house.leadership;
     let stream = timeout(HANDSHAKE, acceptor.accept(stream))
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
@@ -130,8 +200,17 @@ async fn connection(
     };
     drop(place);
     let mut seat = seat.ok_or_else(|| io::Error::other("every place for members is taken"))?;
+    let deposed = async {
+        let is_me = |who: &Leadership| *who == Leadership::Me;
+        let led = leadership.wait_for(is_me).await.is_ok();
+        if !led || leadership.wait_for(|who| !is_me(who)).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
     tokio::select! {
         served = serving => served?,
+        // Whoever waits here for news would not hear them.
+        () = deposed => debug!(%address, "another manager leads"),
         () = seat.is_wanted() => debug!(%address, "a member opened newer connections"),
     }
     Ok(())
@@ -145,7 +224,8 @@ fn public_key<'a>(certificate: &'a CertificateDer<'_>) -> &'a [u8] {
 }
 
 const MAX_STRANGERS: usize = 1024;
-const MAX_MEMBERS: usize = 8192;
+const MAX_MEMBERS: usize = 32_768;
+const MAX_CARRIED: usize = 32_768;
 /// A client has two connections, and a third while it renews; some more may be dead without
 /// anybody having noticed.
 const MAX_PER_MEMBER: usize = 8;

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use super::{SigningRequest, hash, serial};
 use crate::{
+    api::relay::Seal,
     clock::Clock,
     managers,
     store::{Name, ObjectKey, Store},
@@ -36,6 +37,7 @@ pub struct Authority {
     der: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     pin: String,
+    seal: Seal,
 }
 
 impl Authority {
@@ -70,6 +72,7 @@ impl Authority {
         if hash(shown.public_key().raw) != pin || !shown.is_ca() {
             return Err(corrupt().evidence("key and certificate do not belong together"));
         }
+        let seal = Seal::new(&key.serialize_der()).ok_or_else(corrupt)?;
         let issuer =
             Issuer::from_ca_cert_der(&der, key).map_err(|error| corrupt().caused_by(&error))?;
         Ok(Self {
@@ -77,6 +80,7 @@ impl Authority {
             issuer,
             pin,
             der,
+            seal,
         })
     }
 
@@ -90,6 +94,12 @@ impl Authority {
     #[must_use]
     pub fn pin(&self) -> &str {
         &self.pin
+    }
+
+    /// What managers with this authority know each other by.
+    #[must_use]
+    pub const fn seal(&self) -> &Seal {
+        &self.seal
     }
 
     /// Signs a certificate for a request's key. Nothing else is taken from the request.

@@ -78,6 +78,13 @@ pub fn key_bytes(pem: &str) -> Option<Vec<u8>> {
     (key.algorithm() == &PKCS_ED25519).then(|| key.der_bytes().to_vec())
 }
 
+/// SHA-256 of the SubjectPublicKeyInfo of a public key in PEM, as it stands in deny lists.
+#[must_use]
+pub fn key_hash(pem: &str) -> Option<String> {
+    let key = rcgen::SubjectPublicKeyInfo::from_pem(pem).ok()?;
+    Some(hash(&key.subject_public_key_info()))
+}
+
 fn pem(spki: &[u8]) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     // An Ed25519 SubjectPublicKeyInfo is 44 bytes: one line.

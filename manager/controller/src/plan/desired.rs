@@ -37,6 +37,12 @@ impl Desired {
             .insert((key.clone(), Layer::Owned(manager.to_owned())), content);
     }
 
+    /// Wants a whole document of `manager`.
+    pub fn document(&mut self, key: &ObjectKey, manager: &str, content: Value) {
+        let layer = Layer::Owned(manager.to_owned());
+        self.layers.insert((key.clone(), layer), content);
+    }
+
     /// Makes the Cluster the owner of an object, so that it goes and moves with it. A Cluster that
     /// is gone stays the owner: that is how the object goes.
     fn owned_by(

@@ -47,7 +47,7 @@ pub fn write(
         .extend(unasked.map(|(case, decided)| fleet::unasked(case, decided)));
     plan.endpoints
         .sort_by(|a, b| (&a.namespace, &a.cluster).cmp(&(&b.namespace, &b.cluster)));
-    hosts(snapshot, services, plan, wanted);
+    hosts(snapshot, plan, wanted);
     gateways(snapshot, plan, wanted);
     tenants(snapshot, services, wanted);
     pool::write(snapshot, ledger, wanted);
@@ -90,22 +90,13 @@ pub fn replace(
     put::<LoadBalancerSpec>(snapshot, wanted, name, &status);
 }
 
-fn hosts(snapshot: &Snapshot, services: &[Service], plan: &mut Plan, wanted: &mut Desired) {
+fn hosts(snapshot: &Snapshot, plan: &mut Plan, wanted: &mut Desired) {
+    let became = super::nodes::became(snapshot);
     for (name, host) in &snapshot.hosts {
         let mut status = host.status.clone();
-        let is_host = |service: &&Service| {
-            let mut hosts = service
-                .targets
-                .iter()
-                .filter_map(|target| target.host.as_ref());
-            hosts.any(|host| host == name)
-        };
-        let machine = services.iter().find(is_host).and_then(|service| {
-            let of_host = |target: &&super::Target| target.host.as_ref() == Some(name);
-            let target = service.targets.iter().find(of_host)?;
-            (target.name != name.name).then(|| target.name.clone())
-        });
-        status.machine_ref = machine.unwrap_or_default();
+        let became = became.get(name);
+        status.machine_ref = became.map_or_else(String::new, |became| became.machine.clone());
+        status.node = became.and_then(|became| became.node.clone());
         let conditions = host_conditions(snapshot, name, host);
         status.conditions = merge(&host.status.conditions, conditions, &snapshot.now);
         plan.host_conditions
@@ -115,7 +106,13 @@ fn hosts(snapshot: &Snapshot, services: &[Service], plan: &mut Plan, wanted: &mu
 }
 
 fn host_conditions(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Vec<Condition> {
-    let enrolled = if host.spec.identity.is_none() {
+    let enrolled = if let (None, Some(waits)) = (&host.spec.identity, &host.spec.request) {
+        let text = format!(
+            "a host waits: compare its key's hash and set spec.approved to {}",
+            waits.key_hash
+        );
+        Condition::new("Enrolled", false, "WaitingForApproval", text)
+    } else if host.spec.identity.is_none() {
         Condition::new(
             "Enrolled",
             false,
@@ -164,10 +161,33 @@ fn host_conditions(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Vec<Con
             "the latest desired state is not in force yet",
         ),
     };
+    let contested = snapshot
+        .live
+        .hosts
+        .get(name)
+        .is_some_and(|live| live.is_contested);
+    let unique = if contested {
+        Condition::new(
+            "IdentityUnique",
+            false,
+            "IdentityConflict",
+            "two machines were seen with this identity; the one that held it keeps it",
+        )
+    } else {
+        Condition::new(
+            "IdentityUnique",
+            true,
+            "Unique",
+            "one machine uses this identity",
+        )
+    };
     let mut all = vec![enrolled, alive, addresses, applied];
     let ready = all
         .iter()
         .all(|condition| condition.status == kedge_crd::Status::True);
+    if host.spec.identity.is_some() {
+        all.push(unique);
+    }
     if let Some(tunnel) = tunnel_condition(snapshot, name, host) {
         all.push(tunnel);
     }

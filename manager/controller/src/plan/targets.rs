@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kedge_crd::{
-    EdgeHostSpec, LabelSelector, ObjectMeta,
+    EdgeHostSpec, LabelSelector, Machine, ObjectMeta,
     balancer::{DISABLED_ALIAS, DISABLED_ANNOTATION, Mode, TargetState},
     capi::{self, CLUSTER_NAME_LABEL, CONTROL_PLANE_LABEL},
     host::HostRef,
@@ -128,13 +128,12 @@ fn machines(
     });
     selected
         .map(|(name, machine)| {
-            let host = || host(snapshot, index, name, machine);
             let key = ObjectKey::new(capi::GROUP, "Machine", name.clone());
             let leaving = leaving(snapshot, &key, &machine.metadata);
             let disabled = is_disabled(&machine.metadata);
             Target {
                 name: name.name.clone(),
-                host: host(),
+                host: host_of(snapshot, index, name, machine),
                 // A cluster that goes as a whole is served to its last machine.
                 serves: !disabled && (leaving.is_none() || is_going),
                 disabled,
@@ -149,11 +148,12 @@ fn machines(
 /// The host behind a Machine: the one its infrastructure's part took from an inventory, or that
 /// part itself, or the Machine, whatever a host is bound to. A host is trusted in its tenant's
 /// namespace only, whatever references say.
-fn host(
+#[must_use]
+pub fn host_of(
     snapshot: &Snapshot,
     index: &HostIndex,
     name: &Name,
-    machine: &kedge_crd::Machine,
+    machine: &Machine,
 ) -> Option<Name> {
     let namespace = &name.namespace;
     let bound = |group: &str, kind: &str, name: &str| {

@@ -2,6 +2,7 @@
 //! writes waits without holding anybody else up.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -10,7 +11,11 @@ use kedge_core::{Code, Problem};
 use serde_json::Value;
 use tokio::{sync::Notify, task::spawn_blocking};
 
-use super::{ObjectKey, Objects, Write, directory::Directory, kubernetes::Cluster};
+use super::{
+    Layers, ObjectKey, Objects, Write,
+    directory::Directory,
+    kubernetes::{Cluster, layers::Seen},
+};
 use crate::{
     events::Notice,
     metrics::Metrics,
@@ -32,6 +37,23 @@ pub struct Folder {
     directory: Arc<Mutex<Directory>>,
     /// What it held after the last change, so that readers need not wait for the disk.
     shown: Arc<Mutex<Shown>>,
+}
+
+/// Who of several managers writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// This one.
+    Me,
+    /// Another, which serves the agent API there, where it says so.
+    Other(Option<SocketAddr>),
+}
+
+/// An object as it is right now, to be written over.
+#[derive(Clone, Debug, Default)]
+pub struct Current {
+    /// Its layers; none where there is no such object.
+    pub layers: Layers,
+    pub(super) seen: Option<Seen>,
 }
 
 #[derive(Debug)]
@@ -134,6 +156,51 @@ impl Store {
                 made.await.unwrap_or_else(Err)
             }
             Self::Kubernetes(cluster) => cluster.create(&key, &content).await,
+        }
+    }
+
+    /// The object as it is right now: asked for, not remembered. A manager that began to lead may
+    /// not have heard of its predecessor's last writes.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub async fn current(&self, key: &ObjectKey) -> Result<Current, Problem> {
+        match self {
+            Self::Directory(_) => Ok(Current {
+                layers: self.objects().get(key).cloned().unwrap_or_default(),
+                seen: None,
+            }),
+            Self::Kubernetes(cluster) => cluster.current(key).await,
+        }
+    }
+
+    /// Carries out a write over the object as it was read; says whether it was still so. Of two
+    /// that read the same one writes.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub async fn write_over(&self, write: Write, current: &Current) -> Result<bool, Problem> {
+        match self {
+            Self::Directory(_) => self.write(vec![write]).await.map(|()| true),
+            Self::Kubernetes(cluster) => cluster.write_over(&write, current).await,
+        }
+    }
+
+    /// Who of several managers writes now. A directory has one manager alone.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        match self {
+            Self::Directory(_) => Leadership::Me,
+            Self::Kubernetes(cluster) => cluster.leadership(),
+        }
+    }
+
+    /// Tells other managers where this one serves the agent API.
+    pub fn publish(&self, address: SocketAddr) {
+        if let Self::Kubernetes(cluster) = self {
+            cluster.inner.leader.publish(address);
         }
     }
 

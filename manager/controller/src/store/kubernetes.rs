@@ -17,6 +17,7 @@ pub mod layers;
 mod leader;
 pub mod lease;
 mod open;
+mod over;
 mod problems;
 mod referred;
 pub mod steps;

@@ -209,7 +209,7 @@ async fn a_suspended_host_is_refused_at_once_and_an_evicted_one_is_unknown() {
         fs::write(site.objects().join("host.yaml"), text).unwrap();
     };
     suspend("Suspended");
-    let error = tokio::time::timeout(Duration::from_secs(5), poll)
+    let error = tokio::time::timeout(Duration::from_secs(30), poll)
         .await
         .unwrap()
         .unwrap();

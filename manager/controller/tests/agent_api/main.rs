@@ -10,8 +10,10 @@
 )]
 
 mod attack;
+mod exposures;
 mod flow;
 mod identity;
+mod matrix;
 mod site;
 mod start;
 mod takeover;

@@ -133,6 +133,7 @@ impl World {
             .entry(Name::new(NS, name))
             .or_insert_with(|| HostLive {
                 hearing: Hearing::Alive,
+                is_contested: false,
                 report: Some(HostReport {
                     boot_id: "boot".to_owned(),
                     addresses: vec![ReportedAddress {

@@ -46,11 +46,11 @@ use crate::{
 /// A cluster as a store.
 #[derive(Clone)]
 pub struct Cluster {
-    pub(super) inner: Arc<Inner>,
+    pub(in crate::store) inner: Arc<Inner>,
 }
 
 /// What the tasks of a cluster share.
-pub(super) struct Inner {
+pub(in crate::store) struct Inner {
     pub client: Client,
     pub changed: Arc<Notify>,
     pub kinds: Mutex<BTreeMap<(String, String), Kind>>,
@@ -348,7 +348,7 @@ impl Cluster {
         }
     }
 
-    fn api(&self, key: &ObjectKey) -> Result<Api<DynamicObject>, Problem> {
+    pub(super) fn api(&self, key: &ObjectKey) -> Result<Api<DynamicObject>, Problem> {
         let client = self.inner.client.clone();
         if is_secret(key) {
             let secrets = secrets();
@@ -389,12 +389,16 @@ impl fmt::Debug for Cluster {
     }
 }
 
-enum Answer {
+pub(super) enum Answer {
     Object(Box<DynamicObject>),
     Gone(String),
 }
 
-async fn send(api: &Api<DynamicObject>, name: &str, step: Step) -> Result<Answer, kube::Error> {
+pub(super) async fn send(
+    api: &Api<DynamicObject>,
+    name: &str,
+    step: Step,
+) -> Result<Answer, kube::Error> {
     let object = match step {
         Step::Apply(Apply {
             manager,

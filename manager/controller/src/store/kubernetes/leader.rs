@@ -1,6 +1,8 @@
 //! The Lease that says who of several managers writes: read and written by its verdict.
 
 use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -34,6 +36,8 @@ pub struct Leader {
     /// The newest version of the lease, and how often an older one came after it.
     newest: AtomicU64,
     returns: AtomicU64,
+    /// Where this manager serves the agent API.
+    address: Mutex<Option<SocketAddr>>,
 }
 
 impl Leader {
@@ -48,6 +52,7 @@ impl Leader {
             observed: Mutex::default(),
             newest: AtomicU64::new(0),
             returns: AtomicU64::new(0),
+            address: Mutex::default(),
         }
     }
 
@@ -73,6 +78,23 @@ impl Leader {
     pub fn holder(&self) -> String {
         let holder = self.observed().record().map(|record| record.holder.clone());
         holder.unwrap_or_default()
+    }
+
+    /// Tells others where this manager serves the agent API: it stands in the lease from the next
+    /// renewal on.
+    pub fn publish(&self, address: SocketAddr) {
+        *self.address() = Some(address);
+    }
+
+    /// Where the holder of the lease serves the agent API, while another holds it.
+    #[must_use]
+    pub fn elsewhere(&self) -> Option<SocketAddr> {
+        let now = self.now();
+        let observed = self.observed();
+        match observed.evaluate(self.terms, &self.me, now) {
+            Verdict::Follow { .. } => observed.record()?.address.parse().ok(),
+            Verdict::Lead { .. } | Verdict::Acquire => None,
+        }
     }
 
     /// Takes part in the election for good; `changed` is told when it leads.
@@ -194,6 +216,9 @@ impl Leader {
                 name: Some(self.name.clone()),
                 resource_version: (!last.resource_version.is_empty())
                     .then(|| last.resource_version.clone()),
+                annotations: self
+                    .address()
+                    .map(|address| BTreeMap::from([(ADDRESS.to_owned(), address.to_string())])),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
@@ -212,6 +237,10 @@ impl Leader {
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    fn address(&self) -> std::sync::MutexGuard<'_, Option<SocketAddr>> {
+        self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn observed(&self) -> std::sync::MutexGuard<'_, Observed> {
         self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,11 +248,16 @@ impl Leader {
 
 fn record(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
+    let annotations = lease.metadata.annotations.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.unwrap_or_default();
     Record {
         holder: spec.holder_identity.unwrap_or_default(),
         duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
         resource_version: lease.metadata.resource_version.clone().unwrap_or_default(),
         transitions: spec.lease_transitions.unwrap_or_default(),
+        address: annotations.get(ADDRESS).cloned().unwrap_or_default(),
     }
 }
+
+/// Where the holder serves the agent API: other managers pass connections on to it.
+const ADDRESS: &str = "kedge.dev/agent-api";

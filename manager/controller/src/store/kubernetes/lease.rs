@@ -47,6 +47,8 @@ pub struct Record {
     pub resource_version: String,
     /// How often it changed hands.
     pub transitions: i32,
+    /// Where the holder serves the agent API; empty where it does not say.
+    pub address: String,
 }
 
 /// What we know of a lease.
@@ -146,6 +148,7 @@ mod tests {
             duration: TERMS.duration,
             resource_version: version.to_owned(),
             transitions: 0,
+            address: String::new(),
         }
     }
 

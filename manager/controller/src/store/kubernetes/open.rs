@@ -14,11 +14,11 @@ use crate::{Place, pki};
 /// # Errors
 ///
 /// The file cannot be used, no cluster is around, or it does not answer.
-pub async fn open(place: &Place) -> Result<Cluster, Problem> {
+pub async fn open(place: &Place, terms: Terms) -> Result<Cluster, Problem> {
     let (client, name) = client(place).await?;
     let access = Access {
         me: me()?,
-        terms: Terms::default(),
+        terms,
         name,
     };
     Cluster::connect(client, access).await

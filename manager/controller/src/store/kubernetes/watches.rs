@@ -324,12 +324,14 @@ fn secrets_of(namespace: &str) -> Realm {
 }
 
 /// The kinds that are looked for; ours must be there.
-pub const ALL: [(&str, &str); 9] = [
+pub const ALL: [(&str, &str); 11] = [
     (meta::GROUP, "Tenant"),
     (meta::GROUP, "EdgeHost"),
     (meta::GROUP, "EdgeGateway"),
     (meta::GROUP, "LoadBalancer"),
     (meta::GROUP, "VIPPool"),
+    (meta::GROUP, "TCPLoadBalancer"),
+    (meta::GROUP, "HTTPLoadBalancer"),
     (capi::GROUP, "Cluster"),
     (capi::GROUP, "Machine"),
     (elemental::GROUP, elemental::HOST_KIND),

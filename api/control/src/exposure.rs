@@ -1,0 +1,130 @@
+//! What a tenant's cluster wants to offer at the gateways: its Services and Ingresses, told by one
+//! of its control-plane hosts.
+//!
+//! | method, path below `/kedge/v1/tenants/{t}` | body → answer |
+//! |---|---|
+//! | GET `/exposures` | → [`ExposureList`] |
+//! | POST `/exposures/epoch` | [`Epoch`] last seen → [`Epoch`] to speak with |
+//! | PUT `/exposures` | [`ExposureSet`] → [`ExposureAnswer`] |
+//! | PUT `/exposures/{kind}/{name}` | [`ExposureChange`] → [`ExposureAnswer`] |
+//! | DELETE `/exposures/{kind}/{name}?epoch=` | → [`ExposureAnswer`] |
+//!
+//! One host speaks at a time: whoever takes over gets the next epoch, and an older one is refused
+//! from then on, so that what a frozen speaker still sends changes nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What an intent becomes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum ExposureKind {
+    /// Ports.
+    #[serde(rename = "TCPLoadBalancer")]
+    Tcp,
+    /// Names and paths.
+    #[serde(rename = "HTTPLoadBalancer")]
+    Http,
+}
+
+impl ExposureKind {
+    /// The kind of the object.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCPLoadBalancer",
+            Self::Http => "HTTPLoadBalancer",
+        }
+    }
+}
+
+/// One intent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Exposure {
+    /// What it becomes.
+    pub kind: ExposureKind,
+    /// The name of the object.
+    pub name: String,
+    /// Its spec, without what the manager chooses.
+    pub spec: Value,
+}
+
+/// Every intent of a cluster, of the kinds that are synced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExposureSet {
+    /// The speaker's epoch.
+    pub epoch: u64,
+    /// The kinds the speaker has seen whole: of these alone what is missing is gone.
+    pub kinds: Vec<ExposureKind>,
+    /// The intents.
+    pub items: Vec<Exposure>,
+    /// Whether more than half of what there is may go at once.
+    #[serde(default)]
+    pub confirm: bool,
+}
+
+/// One intent besides the set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExposureChange {
+    /// The speaker's epoch.
+    pub epoch: u64,
+    /// The spec.
+    pub spec: Value,
+}
+
+/// A speaker's term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Epoch {
+    /// Grows with every speaker; 0 before the first.
+    pub epoch: u64,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExposureAnswer {
+    /// How many objects were written.
+    pub written: u32,
+    /// How many were removed.
+    pub removed: u32,
+    /// Those that would go, but wait for `confirm`: as `kind/name`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
+}
+
+/// Everything that is offered for a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExposureList {
+    /// The epoch in force.
+    pub epoch: u64,
+    /// By kind and name.
+    pub items: Vec<Exposed>,
+}
+
+/// One intent and what is offered for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Exposed {
+    /// What it is.
+    pub kind: ExposureKind,
+    /// The name of the object.
+    pub name: String,
+    /// Its spec.
+    pub spec: Value,
+    /// Addresses, ports and conditions, as in the object.
+    #[serde(default)]
+    pub status: Value,
+    /// The generation of the spec; 0 where nobody counts.
+    #[serde(default)]
+    pub generation: i64,
+    /// The generation the status was found at; 0 while there is none.
+    #[serde(default)]
+    pub observed_generation: i64,
+}
