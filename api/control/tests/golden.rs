@@ -19,6 +19,11 @@ use kedge_control::{
     balance::{Listener, Member},
     enrol::{
         EnrolRequest, Enrolled, Facts, HostRef, Proof, ProofKind, RecoverRequest, RenewRequest,
+        Waiting,
+    },
+    exposure::{
+        Epoch, Exposed, Exposure, ExposureAnswer, ExposureChange, ExposureKind, ExposureList,
+        ExposureSet,
     },
     identity::Role,
     local::{
@@ -152,6 +157,60 @@ fn a_host_reads_a_desired_state_without_what_has_a_default() {
         );
         assert!(serde_json::from_str::<VipConfig>(&json).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn exposures_and_who_waits() {
+    golden(
+        "waiting",
+        &Waiting {
+            key_hash: text("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
+        },
+    );
+    let spec = serde_json::json!({"ports": [{"name": "http", "port": 80}]});
+    golden(
+        "exposure-set-request",
+        &ExposureSet {
+            epoch: 3,
+            kinds: vec![ExposureKind::Tcp, ExposureKind::Http],
+            items: vec![Exposure {
+                kind: ExposureKind::Tcp,
+                name: text("web"),
+                spec: spec.clone(),
+            }],
+            confirm: false,
+        },
+    );
+    golden(
+        "exposure-change-request",
+        &ExposureChange {
+            epoch: 3,
+            spec: spec.clone(),
+        },
+    );
+    golden("exposure-epoch-request", &Epoch { epoch: 3 });
+    golden(
+        "exposure-answer",
+        &ExposureAnswer {
+            written: 1,
+            removed: 0,
+            held: vec![text("TCPLoadBalancer/mail")],
+        },
+    );
+    golden(
+        "exposure-list",
+        &ExposureList {
+            epoch: 3,
+            items: vec![Exposed {
+                kind: ExposureKind::Http,
+                name: text("shop"),
+                spec,
+                status: serde_json::json!({"ingress": [{"ip": "203.0.113.7"}]}),
+                generation: 2,
+                observed_generation: 1,
+            }],
+        },
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{
-    EdgeGateway, EdgeHost, ElementalHost, ElementalMachine, LoadBalancer, Machine, Tenant, VipPool,
-    capi, elemental,
+    EdgeGateway, EdgeHost, ElementalHost, ElementalMachine, HttpLoadBalancer, LoadBalancer,
+    Machine, TcpLoadBalancer, Tenant, VipPool, capi, elemental,
     meta::{self, DEFAULT_NAMESPACE, Resource as _},
 };
 use serde::de::DeserializeOwned;
@@ -107,6 +107,8 @@ fn is_ours(kind: &str) -> bool {
         kedge_crd::EdgeGatewaySpec::KIND,
         kedge_crd::LoadBalancerSpec::KIND,
         kedge_crd::VipPoolSpec::KIND,
+        kedge_crd::TcpLoadBalancerSpec::KIND,
+        kedge_crd::HttpLoadBalancerSpec::KIND,
     ]
     .contains(&kind)
 }
@@ -119,6 +121,8 @@ fn typed(key: &ObjectKey, text: &str) -> Result<(), serde_saphyr::Error> {
         (meta::GROUP, "EdgeGateway") => fits::<EdgeGateway>(text),
         (meta::GROUP, "LoadBalancer") => fits::<LoadBalancer>(text),
         (meta::GROUP, "VIPPool") => fits::<VipPool>(text),
+        (meta::GROUP, "TCPLoadBalancer") => fits::<TcpLoadBalancer>(text),
+        (meta::GROUP, "HTTPLoadBalancer") => fits::<HttpLoadBalancer>(text),
         (capi::GROUP, "Cluster") => fits::<capi::Cluster>(text),
         (capi::GROUP, "Machine") => fits::<Machine>(text),
         (elemental::GROUP, elemental::HOST_KIND) => fits::<ElementalHost>(text),

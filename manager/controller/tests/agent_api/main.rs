@@ -13,7 +13,6 @@ mod attack;
 mod exposures;
 mod flow;
 mod identity;
-mod matrix;
 mod site;
 mod start;
 mod takeover;
