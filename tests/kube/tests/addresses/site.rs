@@ -37,16 +37,19 @@ pub struct Site {
 
 impl Site {
     pub async fn new() -> Option<Self> {
+        // Before it is our turn, so that what runs goes on running.
+        let ours = Ours::shared().await?;
         let together = TURNS.read().await;
-        let mut site = Self::of(Ours::shared().await?).await;
+        let mut site = Self::of(ours).await;
         site._together = Some(together);
         Some(site)
     }
 
     /// One for a test that stops the manager of all.
     pub async fn alone() -> Option<Self> {
+        let ours = Ours::shared().await?;
         let alone = TURNS.write().await;
-        let mut site = Self::of(Ours::shared().await?).await;
+        let mut site = Self::of(ours).await;
         site._alone = Some(alone);
         Some(site)
     }

@@ -10,6 +10,11 @@ use crate::{ipam::Pool, plan::given::is_at_rest, snapshot::Snapshot, store::Name
 /// Wants the status of every pool.
 pub fn write(snapshot: &Snapshot, ledger: &Ledger, wanted: &mut Desired) {
     for (name, object) in &snapshot.pools {
+        // What goes now is told nothing any more.
+        let leaves = object.metadata.deletion_timestamp.is_some();
+        if leaves && ledger.taken_from(name).next().is_none() {
+            continue;
+        }
         let (counts, mut conditions) = match ledger.pool(name) {
             Some(Ok(pool)) => found(ledger, name, object, pool),
             Some(Err(error)) => {
@@ -48,13 +53,11 @@ fn found(
         used,
         out_of_range: outside.len() as u64,
     };
-    let in_use = ledger.taken_from(name).next().is_some();
     let ready = match object.metadata.deletion_timestamp {
-        Some(_) if in_use => {
+        Some(_) => {
             let text = "it is being deleted, and goes with the last address that is in use";
             Condition::new("Ready", false, "DeletionBlocked", text)
         }
-        Some(_) => Condition::new("Ready", false, "Deleting", "it is being deleted"),
         None => Condition::new("Ready", true, "Ready", "the pool gives addresses away"),
     };
     let full = used >= total;

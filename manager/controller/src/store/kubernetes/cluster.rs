@@ -447,7 +447,13 @@ pub(super) async fn send(
         }
         Step::Nothing | Step::Refuse(_) => return Ok(Answer::Gone(String::new())),
     };
-    Ok(Answer::Object(Box::new(object)))
+    let meta = &object.metadata;
+    let is_held = meta.finalizers.as_ref().is_some_and(|all| !all.is_empty());
+    Ok(match &meta.uid {
+        // It was held by nothing else: this was its end.
+        Some(uid) if meta.deletion_timestamp.is_some() && !is_held => Answer::Gone(uid.clone()),
+        _ => Answer::Object(Box::new(object)),
+    })
 }
 
 /// The kind of Secrets.

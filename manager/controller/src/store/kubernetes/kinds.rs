@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::{
     Api, Client,
     core::{ApiResource, DynamicObject},
-    discovery::{self, ApiGroup},
+    discovery::{self, ApiCapabilities, ApiGroup},
 };
 
 use crate::{snapshot::Contract, store::IPAM_GROUP};
@@ -34,13 +34,13 @@ pub async fn preferred(
     let Some(found) = served(client, group).await? else {
         return Ok(None);
     };
-    Ok(found
-        .recommended_kind(kind)
-        .map(|(resource, capabilities)| Kind {
+    Ok(
+        recommended(&found, kind).map(|(resource, capabilities)| Kind {
             namespaced: capabilities.scope == discovery::Scope::Namespaced,
             contract: own_contract(&resource),
             resource,
-        }))
+        }),
+    )
 }
 
 /// The kind in the newest version of the newest contract its CRD is labelled with, or as the
@@ -57,7 +57,7 @@ pub async fn by_contract(
     let Some(found) = served(client, group).await? else {
         return Ok(None);
     };
-    let Some((preferred, _)) = found.recommended_kind(kind) else {
+    let Some((preferred, _)) = recommended(&found, kind) else {
         return Ok(None);
     };
     let name = format!("{}.{group}", preferred.plural);
@@ -80,6 +80,15 @@ pub async fn by_contract(
             .or_else(|| own_contract(&resource)),
         resource,
     }))
+}
+
+/// The kind as the group prefers it; where the version it prefers does not have the kind, as in a
+/// group that several providers share, by the kind's own most stable version.
+fn recommended(group: &ApiGroup, kind: &str) -> Option<(ApiResource, ApiCapabilities)> {
+    group.recommended_kind(kind).or_else(|| {
+        let mut all = group.resources_by_stability().into_iter();
+        all.find(|(resource, _)| resource.kind == kind)
+    })
 }
 
 /// The contract of Cluster API's own claims and addresses: they are its kinds, by that version.
