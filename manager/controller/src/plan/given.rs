@@ -41,6 +41,8 @@ pub struct Claim {
     pub label: Option<String>,
     /// The address that is on record for it.
     pub recorded: Option<IpAddr>,
+    /// Whether the record is our own: then it holds wherever the pool ends by now.
+    pub is_our_record: bool,
     /// The LoadBalancer that controls it.
     pub balancer: Option<Name>,
     /// Whether nothing may be changed: somebody paused it, or its cluster is not there.
@@ -146,6 +148,10 @@ fn claim(snapshot: &Snapshot, key: &ObjectKey, layers: &Layers) -> Option<Claim>
     let pool_rests = snapshot.pools.get(&pool).is_some_and(is_at_rest);
     let server = layers.server.clone().unwrap_or_default();
     let recorded = meta.annotations.get(ADDRESS);
+    let ours = layers.marks.as_ref().and_then(|marks| {
+        let annotations = marks.pointer("/metadata/annotations")?;
+        annotations.get(ADDRESS)?.as_str()
+    });
     Some(Claim {
         name: key.name.clone(),
         pool,
@@ -153,6 +159,7 @@ fn claim(snapshot: &Snapshot, key: &ObjectKey, layers: &Layers) -> Option<Claim>
         created: server.created,
         leaving: meta.deletion_timestamp.clone(),
         recorded: recorded.and_then(|text| text.parse().ok()),
+        is_our_record: ours.is_some() && ours == recorded.map(String::as_str),
         balancer: controller(snapshot, namespace, meta),
         rests: by_cluster || pool_rests || meta.has_annotation(PAUSED_ANNOTATION),
         label,

@@ -7,6 +7,7 @@ use std::{
     num::NonZeroU16,
 };
 
+use jiff::Timestamp;
 use kedge_core::vip::Vrid;
 use kedge_crd::{
     LoadBalancerSpec,
@@ -84,7 +85,7 @@ impl Ledger {
         for (name, spec) in cases.iter().filter_map(kept) {
             ledger.enter(snapshot, name, spec);
         }
-        ledger.enter_given();
+        ledger.enter_given(&snapshot.now);
         for (name, spec) in cases.iter().filter_map(given) {
             ledger.enter(snapshot, name, spec);
         }
@@ -92,7 +93,7 @@ impl Ledger {
         ledger
     }
 
-    fn enter_given(&mut self) {
+    fn enter_given(&mut self, now: &str) {
         for given in self.facts.addresses.values() {
             let claim = self.facts.claims.get(&given.claim);
             let held = Held {
@@ -102,6 +103,34 @@ impl Ledger {
             let key = (given.name.namespace.clone(), given.address);
             self.vips.entry(key).or_insert(held);
         }
+        // An address that was taken away under its claim is still that claim's.
+        for claim in self.facts.claims.values() {
+            let pool = self.pools.get(&claim.pool);
+            let holds = |address: &IpAddr| {
+                let pool = pool.and_then(|pool| pool.as_ref().ok());
+                claim.is_our_record || pool.is_some_and(|pool| pool.contains(*address))
+            };
+            let rests = claim.leaving.is_none() || self.rests_until(claim, now).is_some();
+            let lost = claim.recorded.filter(holds).filter(|_| rests);
+            let Some(address) = lost.filter(|_| self.facts.of_claim(claim).is_none()) else {
+                continue;
+            };
+            let held = Held {
+                holder: holder(Some(claim), &claim.name),
+                pool: Some(claim.pool.name.clone()),
+            };
+            let key = (claim.name.namespace.clone(), address);
+            self.vips.entry(key).or_insert(held);
+        }
+    }
+
+    /// When the address of a claim that goes has rested for long enough, if that is still to come.
+    #[must_use]
+    pub fn rests_until(&self, claim: &Claim, now: &str) -> Option<Timestamp> {
+        let pool = self.pools.get(&claim.pool)?.as_ref().ok()?;
+        let now: Timestamp = now.parse().ok()?;
+        let since = claim.leaving.as_ref()?.parse().unwrap_or(now);
+        since.checked_add(pool.grace).ok().filter(|due| *due > now)
     }
 
     /// Gives addresses to the claims that have none, who waits longest first.
@@ -132,19 +161,7 @@ impl Ledger {
             let Some(Ok(pool)) = self.pools.get(&claim.pool).cloned() else {
                 continue;
             };
-            let key = |address| (claim.name.namespace.clone(), address);
-            let recorded = claim.recorded.filter(|address| {
-                pool.contains(*address) && !self.vips.contains_key(&key(*address))
-            });
-            match recorded {
-                Some(address) => {
-                    let pool = Some(claim.pool.name.clone());
-                    self.vips.insert(key(address), Held { holder, pool });
-                }
-                None => {
-                    self.next_address(&holder, &claim.pool, &pool);
-                }
-            }
+            self.next_address(&holder, &claim.pool, &pool);
         }
     }
 

@@ -61,18 +61,24 @@ pub fn give(
         let claim_key = claim_key(&claim.name);
         let is_ours = snapshot.objects.content(&claim_key, &endpoint).is_some();
         let goes = is_ours && claim.leaving.is_none() && !wanted.has(&claim_key, &endpoint);
-        let now = Some(snapshot.now.clone()).filter(|_| goes);
-        match claim.leaving.as_ref().or(now.as_ref()) {
-            _ if claim.rests => desk.keep(claim, given, wanted),
-            Some(since) if given.is_some() && desk.must_rest(claim, since, wake) => {
-                desk.keep(claim, given, wanted);
+        let mut claim = claim.clone();
+        if goes {
+            claim.leaving = Some(snapshot.now.clone());
+        }
+        let rests = ledger.rests_until(&claim, &snapshot.now);
+        let rests = rests.filter(|_| given.is_some() || claim.recorded.is_some());
+        match (&claim.leaving, rests) {
+            _ if claim.rests => desk.keep(&claim, given, wanted),
+            (Some(_), Some(due)) => {
+                wake.at(due);
+                desk.keep(&claim, given, wanted);
             }
-            Some(_) => {
+            (Some(_), None) => {
                 if let Some(given) = given {
                     wanted.drop_address(&given.key());
                 }
             }
-            None => desk.serve(claim, given, wanted),
+            (None, _) => desk.serve(&claim, given, wanted),
         }
     }
     for given in ledger.facts.addresses.values() {
@@ -218,22 +224,6 @@ impl Desk<'_> {
         for layer in [layer, Layer::Marks] {
             wanted.retain(&self.snapshot.objects, &given.key(), &layer);
         }
-    }
-
-    /// Whether the address of a claim that goes has to rest first.
-    fn must_rest(&self, claim: &Claim, since: &str, wake: &mut Wake) -> bool {
-        let Some(Ok(pool)) = self.ledger.pool(&claim.pool) else {
-            return false;
-        };
-        let Ok(now) = self.snapshot.now.parse() else {
-            return false;
-        };
-        let since = since.parse().unwrap_or(now);
-        let due = wake.until(now, since, pool.grace);
-        if let Some(due) = due {
-            wake.at(due);
-        }
-        due.is_some()
     }
 
     fn is_claimed(&self, given: &Given) -> bool {

@@ -6,6 +6,7 @@ mod law;
 mod leaving;
 mod moved;
 mod outcomes;
+mod provider;
 mod release;
 mod reserve;
 mod serving;
