@@ -342,3 +342,32 @@ fn a_role_with_a_bad_configuration_says_all_of_it_and_does_not_start() {
     }
     assert_eq!(kedge(root.path(), &["agent", "--set", "nonsense"]).code, 2);
 }
+
+#[test]
+fn the_chart_calls_the_clean_up_as_the_command_line_has_it() {
+    let root = root();
+    let template = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../packaging/kubernetes/chart/templates/uninstall.yaml");
+    let template = fs::read_to_string(template).unwrap();
+    let (_, args) = template.split_once("args: [").unwrap();
+    let (args, _) = args.split_once(']').unwrap();
+    let args: Vec<&str> = args.split(", ").collect();
+    assert_eq!(args[..2], ["k8s", "uninstall"]);
+    // There is no cluster around this process: it is understood, and says so.
+    let ran = kedge(root.path(), &args);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("cluster around"), "{}", ran.err);
+
+    // Nobody can be asked, and nobody said yes.
+    let ran = kedge(root.path(), &["k8s", "uninstall", "--kubeconfig", "/none"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("--dry-run"), "{}", ran.err);
+}
+
+#[test]
+fn who_waits_for_a_vip_is_told_when_it_takes_too_long() {
+    let root = root();
+    let ran = kedge(root.path(), &["vip", "wait", "--timeout", "300ms"]);
+    assert_eq!(ran.code, 7, "{}", ran.err);
+    assert!(ran.err.contains("within 300ms"), "{}", ran.err);
+}

@@ -37,8 +37,12 @@ impl Repository {
         let release = folder.path().join("addon-kedge").join(VERSION);
         write(&release);
         let components = release.join(COMPONENTS);
+        let core = core(folder.path());
         let config = json!({
-            "providers": [{"name": "kedge", "type": "AddonProvider", "url": components}],
+            "providers": [
+                {"name": "kedge", "type": "AddonProvider", "url": components},
+                {"name": "cluster-api", "type": "CoreProvider", "url": core},
+            ],
             // It needs its definitions, and nobody to serve them: no component asks for a certificate.
             "cert-manager": {"externallyProvisioned": "true"},
         });
@@ -68,6 +72,10 @@ impl Repository {
             .envs(variables.iter().copied())
             .env("XDG_CONFIG_HOME", self.folder.path())
             .env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true")
+            // Whatever it looks for beyond the repository is not found, at once.
+            .env("GOPROXY", "off")
+            .env("HTTPS_PROXY", "http://127.0.0.1:9")
+            .env("NO_PROXY", "127.0.0.1")
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -82,6 +90,21 @@ impl Default for Repository {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// A repository of the core that runs already: which contract it keeps, and nothing to install.
+fn core(folder: &Path) -> PathBuf {
+    let release = folder.join("cluster-api").join(CORE_VERSION);
+    fs::create_dir_all(&release).unwrap();
+    let module = module_folder("clusterctl", "sigs.k8s.io/cluster-api").unwrap();
+    // What lies in the module cache may only be read, and copies would be so too.
+    let metadata = fs::read(module.join("metadata.yaml")).unwrap();
+    fs::write(release.join("metadata.yaml"), metadata).unwrap();
+    let components = release.join("core-components.yaml");
+    let space = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "capi-system"}});
+    fs::write(&components, space.to_string()).unwrap();
+    components
 }
 
 /// Writes what a release has for clusterctl into a folder: metadata, components, templates.
@@ -123,7 +146,7 @@ pub async fn prepare(client: &Client) {
         "metadata": {"name": "cluster-api", "namespace": "capi-system", "labels": {
             "clusterctl.cluster.x-k8s.io": "", "cluster.x-k8s.io/provider": "cluster-api",
         }},
-        "providerName": "cluster-api", "type": "CoreProvider", "version": "v1.14.2",
+        "providerName": "cluster-api", "type": "CoreProvider", "version": CORE_VERSION,
     });
     manifests::apply_in(client, "capi-system", &[core]).await;
     label(client).await;
@@ -168,4 +191,5 @@ fn source() -> PathBuf {
 
 /// The version of Kedge, as clusterctl writes versions.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+const CORE_VERSION: &str = "v1.14.2";
 const COMPONENTS: &str = "addon-components.yaml";

@@ -47,7 +47,7 @@ async fn a_first_cluster_comes_from_the_template_and_is_described_with_its_load_
     let server = ours.stack().server();
     prepare(&server.client().await).await;
     let repository = Repository::new();
-    let said = repository.run(server, &["init", "--addon", "kedge"], &[]);
+    let said = repository.run(server, &["init", "--addon", "kedge"], IMAGE);
     println!("{said}");
     let client = server.client().await;
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kedge-system");
@@ -56,7 +56,7 @@ async fn a_first_cluster_comes_from_the_template_and_is_described_with_its_load_
     assert_eq!(pod.containers[0].name, "manager");
     assert_eq!(
         pod.containers[0].image.as_deref(),
-        Some("kedge/manager:0.1.0")
+        Some("registry.example.org/kedge/manager:0.1.0")
     );
 
     let site = Site::new().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
     }
     let repository = Repository::new();
     for server in [source, there.server()] {
-        _ = repository.run(server, &["init", "--addon", "kedge"], &[]);
+        _ = repository.run(server, &["init", "--addon", "kedge"], IMAGE);
     }
     let space = fleet.site.space.clone();
     let before = Moved::of(&from, &space).await;
@@ -257,3 +257,6 @@ fn release(repository: &Repository) -> String {
         .display()
         .to_string()
 }
+
+/// clusterctl wants to know where an image lies.
+const IMAGE: &[(&str, &str)] = &[("KEDGE_IMAGE", "registry.example.org/kedge/manager")];
