@@ -80,8 +80,22 @@ async fn a_served_cluster_needs_every_right_the_manager_has_and_no_other() {
     println!("{} rights used, {} granted", used.len(), granted.len());
 }
 
+/// What tells the manager so is a host of its own.
+const OFFERS: &str = "what a tenant's cluster offers";
+
 /// What this scenario has no use for, and what does.
 const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
+    ("get", "kedge.dev", "edgegateways", "gateways that enrol"),
+    ("get", "kedge.dev", "tcploadbalancers", OFFERS),
+    ("get", "kedge.dev", "httploadbalancers", OFFERS),
+    ("list", "kedge.dev", "tcploadbalancers", OFFERS),
+    ("list", "kedge.dev", "httploadbalancers", OFFERS),
+    ("create", "kedge.dev", "tcploadbalancers", OFFERS),
+    ("create", "kedge.dev", "httploadbalancers", OFFERS),
+    ("patch", "kedge.dev", "tcploadbalancers", OFFERS),
+    ("patch", "kedge.dev", "httploadbalancers", OFFERS),
+    ("delete", "kedge.dev", "tcploadbalancers", OFFERS),
+    ("delete", "kedge.dev", "httploadbalancers", OFFERS),
     (
         "get",
         "coordination.k8s.io",
