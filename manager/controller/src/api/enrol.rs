@@ -114,7 +114,7 @@ async fn enrol(
                 if let Some(about) = about {
                     world
                         .store
-                        .tell(vec![Notice::refused(about, "EnrolmentDenied", &problem)]);
+                        .tell(vec![Notice::refused(about, "EnrolmentDenied", problem)]);
                 }
             }
             Err(error)

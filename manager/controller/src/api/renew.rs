@@ -82,7 +82,7 @@ async fn recovered(
     let member = caller.member(&*world.state().await)?.clone();
     if let Err(error) = proven(connection, request, &csr, &member) {
         let about = member.party.key();
-        let notice = Notice::refused(about, "AuthRejected", &error.problem());
+        let notice = Notice::refused(about, "AuthRejected", error.problem());
         world.store.tell(vec![notice]);
         return Err(error);
     }
@@ -140,7 +140,7 @@ fn ended(world: &World, member: &Member, enrolled: &Result<Enrolled, ApiError>) 
                 return;
             }
             world.metrics.conflicted();
-            Notice::refused(about, "IdentityConflict", &problem)
+            Notice::refused(about, "IdentityConflict", problem)
         }
     };
     world.store.tell(vec![notice]);

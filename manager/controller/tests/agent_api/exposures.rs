@@ -3,6 +3,7 @@
 use std::fs;
 
 use hyper::{Method, StatusCode};
+use kedge_manager_controller::store::{Name, ObjectKey};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 
@@ -170,10 +171,14 @@ async fn exposures_are_written_for_those_who_may_speak_and_fenced() {
     let users = "apiVersion: kedge.dev/v1alpha1\nkind: TCPLoadBalancer\nmetadata: {name: theirs, \
                  namespace: store-014}\nspec: {ports: [{name: a, port: 1}]}\n";
     fs::write(site.objects().join("theirs.yaml"), users).unwrap();
-    eventually("a user's object is not taken", async || {
-        (b.ask(&site, Method::PUT, &one("theirs"), spec(83)).await.0 == 409).then_some(())
+    let theirs = ObjectKey::new("kedge.dev", "TCPLoadBalancer", Name::new(NS, "theirs"));
+    let store = &site.manager.as_ref().unwrap().world.store;
+    eventually("a user's object is read", async || {
+        store.objects().get(&theirs).map(drop)
     })
     .await;
+    let refused = b.ask(&site, Method::PUT, &one("theirs"), spec(83)).await;
+    assert_eq!(refused.0, 409, "a user's object is not taken");
     let gone = format!("{}?epoch={second}", one("x"));
     assert_eq!(
         b.ask(&site, Method::DELETE, &gone, Value::Null).await.1["removed"],

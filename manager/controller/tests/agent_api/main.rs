@@ -13,6 +13,7 @@ mod attack;
 mod exposures;
 mod flow;
 mod identity;
+mod matrix;
 mod site;
 mod start;
 mod takeover;
