@@ -21,7 +21,7 @@ use kedge_tests_kube::{
     clusterctl::{Repository, prepare},
     clusters::endpoint,
     eventually, foreign, manifests,
-    objects::{Kind, at, text},
+    objects::{Kind, text},
     ours::Ours,
     stack::Stack,
 };
@@ -112,11 +112,14 @@ async fn a_first_cluster_comes_from_the_template_and_is_described_with_its_load_
         &[],
     );
     println!("{described}");
-    assert!(described.contains("ElementalCluster/first"), "{described}");
+    assert!(
+        described.contains(&format!("ElementalCluster {space}/first")),
+        "{described}"
+    );
 }
 
 #[tokio::test]
-async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
+async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_the_identities_of_its_hosts() {
     if !ready(&[Program::Helm, Program::Clusterctl]) {
         return;
     }
@@ -135,11 +138,6 @@ async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
     }
     let space = fleet.site.space.clone();
     let before = Moved::of(&from, &space).await;
-    let told: Vec<_> = fleet
-        .hosts
-        .iter()
-        .map(|host| host.config().unwrap())
-        .collect();
 
     // The managers of the target come after the objects: theirs is the authority that moves.
     let kubeconfig = there.server().kubeconfig("admin");
@@ -165,19 +163,6 @@ async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
         now == before
     })
     .await;
-    // The hosts go on asking where they asked, and are known there.
-    for (host, told) in fleet.hosts.iter().zip(&told) {
-        eventually(&format!("{} is served", host.name), LIMIT, async || {
-            let known = HOST.of(&to, &space).get(&host.name).await.unwrap();
-            at(&known, "/status/agent/configGeneration").as_u64() == Some(told.generation)
-        })
-        .await;
-        assert_eq!(
-            host.config().as_ref(),
-            Some(told),
-            "nothing new was asked of it"
-        );
-    }
     drop(target);
 }
 
