@@ -8,6 +8,7 @@
 //! ```
 
 pub mod cache;
+mod catchup;
 pub mod cluster;
 mod events;
 pub mod fields;

@@ -25,6 +25,7 @@ use tokio::{
 
 use super::{
     cache::{Cache, wave},
+    catchup::CatchUp,
     events::{Teller, publish},
     fields,
     kinds::Kind,
@@ -56,6 +57,7 @@ pub(in crate::store) struct Inner {
     pub kinds: Mutex<BTreeMap<(String, String), Kind>>,
     cache: Mutex<Cache>,
     pub leader: Leader,
+    caught_up: CatchUp,
     tasks: Mutex<Option<JoinSet<()>>>,
     name: String,
     metrics: Metrics,
@@ -87,6 +89,7 @@ impl Cluster {
             changed: Arc::new(Notify::new()),
             kinds: Mutex::default(),
             cache: Mutex::default(),
+            caught_up: CatchUp::default(),
             leader: Leader::new(access.terms, access.me, LEASE),
             tasks: Mutex::default(),
             name: access.name,
@@ -198,6 +201,7 @@ impl Cluster {
         if self.is_closed() {
             return Err(leaving(&self.inner.name));
         }
+        self.inner.caught_up.check(self).await?;
         let mut writes: Vec<&Write> = writes.iter().collect();
         writes.sort_by_key(|write| wave(write));
         for wave in writes.chunk_by(|one, other| wave(one) == wave(other)) {

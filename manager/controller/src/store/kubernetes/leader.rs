@@ -36,6 +36,8 @@ pub struct Leader {
     /// The newest version of the lease, and how often an older one came after it.
     newest: AtomicU64,
     returns: AtomicU64,
+    /// How often the lease was taken from another, or from nobody.
+    reigns: AtomicU64,
     /// Where this manager serves the agent API.
     address: Mutex<Option<SocketAddr>>,
 }
@@ -52,6 +54,7 @@ impl Leader {
             observed: Mutex::default(),
             newest: AtomicU64::new(0),
             returns: AtomicU64::new(0),
+            reigns: AtomicU64::new(0),
             address: Mutex::default(),
         }
     }
@@ -61,6 +64,12 @@ impl Leader {
     #[must_use]
     pub fn returns(&self) -> u64 {
         self.returns.load(Ordering::Relaxed)
+    }
+
+    /// The time of leading: another number whenever somebody else may have led in between.
+    #[must_use]
+    pub fn reign(&self) -> u64 {
+        self.reigns.load(Ordering::Relaxed)
     }
 
     /// How long this manager may still write; `None` while another leads, or nobody.
@@ -176,6 +185,10 @@ impl Leader {
             Ok(Ok(lease)) => {
                 let record = record(&lease);
                 self.compare(Some(&record));
+                // Before it may write.
+                if self.remaining().is_none() {
+                    self.reigns.fetch_add(1, Ordering::Relaxed);
+                }
                 self.observed().renewed(record, began);
                 true
             }

@@ -24,6 +24,13 @@ pub(super) fn leaving(name: &str) -> Problem {
     )
 }
 
+/// A cluster whose last leader wrote what was not seen yet.
+pub(super) fn behind(name: &str) -> Problem {
+    let what = format!("nothing is written to {name} for a moment");
+    Problem::new(Code::HostStateNotPersisted, what)
+        .evidence("what the last leader wrote has not been seen yet")
+}
+
 /// An object that was not written.
 pub(super) fn not_written(key: &ObjectKey) -> Problem {
     let what = format!("{key} cannot be written");
