@@ -33,7 +33,7 @@ pub struct Leader {
     name: String,
     born: std::time::Instant,
     observed: Mutex<Observed>,
-    /// The newest version of the lease, and how often an older one came after it.
+    /// The newest version of anything, and how often an older one came after it.
     newest: AtomicU64,
     returns: AtomicU64,
     /// How often the lease was taken from another, or from nobody.
@@ -60,7 +60,8 @@ impl Leader {
     }
 
     /// How often the store went back in time: it was restored from a backup. A watch does not
-    /// notice, it waits for versions that are yet to come; the lease is written every few seconds.
+    /// notice, it waits for versions that are yet to come; a leader writes the lease every few
+    /// seconds.
     #[must_use]
     pub fn returns(&self) -> u64 {
         self.returns.load(Ordering::Relaxed)
@@ -157,7 +158,6 @@ impl Leader {
         let read = timeout(self.terms.retry, leases.get_opt(&self.name)).await;
         if let Ok(Ok(lease)) = read {
             let record = lease.as_ref().map(record);
-            self.compare(record.as_ref());
             self.observed().saw(record, self.now());
         }
     }
@@ -165,6 +165,7 @@ impl Leader {
     /// Writes the lease over what was seen; says whether it was.
     async fn take(&self, leases: &Api<Lease>) -> bool {
         let began = self.now();
+        let newest = self.newest.load(Ordering::Relaxed);
         let last = self.observed().record().cloned();
         let written = match &last {
             Some(last) => {
@@ -184,7 +185,7 @@ impl Leader {
         match written {
             Ok(Ok(lease)) => {
                 let record = record(&lease);
-                self.compare(Some(&record));
+                self.compare(&record, newest);
                 // Before it may write.
                 if self.remaining().is_none() {
                     self.reigns.fetch_add(1, Ordering::Relaxed);
@@ -205,17 +206,24 @@ impl Leader {
         }
     }
 
-    fn compare(&self, record: Option<&Record>) {
-        let version = record.and_then(|record| record.resource_version.parse::<u64>().ok());
-        let Some(version) = version else {
+    /// A watch showed this version of something.
+    pub fn saw_version(&self, version: Option<&str>) {
+        let version = version.and_then(|version| version.parse().ok());
+        self.newest
+            .fetch_max(version.unwrap_or_default(), Ordering::Relaxed);
+    }
+
+    /// What is written now is newer than everything that was seen before, unless time went back.
+    fn compare(&self, record: &Record, newest: u64) {
+        let Ok(version) = record.resource_version.parse::<u64>() else {
             return;
         };
-        let newest = self.newest.swap(version, Ordering::Relaxed);
         if version < newest {
             warn!(
                 newest,
                 version, "the store went back in time: everything is read anew"
             );
+            self.newest.store(version, Ordering::Relaxed);
             self.returns.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -282,6 +282,8 @@ fn is_optional(realm: &Realm) -> bool {
 
 fn read(cluster: &Cluster, realm: &Realm, object: DynamicObject) -> (ObjectKey, Value) {
     let meta = &object.metadata;
+    let version = meta.resource_version.as_deref();
+    cluster.inner.leader.saw_version(version);
     let name = Name::new(
         meta.namespace.clone().unwrap_or_default(),
         meta.name.clone().unwrap_or_default(),
