@@ -122,11 +122,25 @@ impl Site {
     /// # Errors
     /// When it cannot be started.
     pub fn start_manager(&mut self) -> Result<(), LabError> {
+        let objects = self.objects().display().to_string();
+        self.start_manager_with(&["--dir", &objects])
+    }
+
+    /// Starts the manager on the cluster of a kubeconfig, in the place of the directory. It may
+    /// lead the kubeconfigs of the tenant's clusters through the gateway.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_manager_on(&mut self, kubeconfig: &str) -> Result<(), LabError> {
+        let spaces = format!("kubeconfig_namespaces=[{TENANT}]");
+        self.start_manager_with(&["--kubeconfig", kubeconfig, "--set", &spaces])
+    }
+
+    fn start_manager_with(&mut self, place: &[&str]) -> Result<(), LabError> {
         let text = format!("version: 1\nlisten: {MANAGER}:{MANAGER_PORT}\n");
         write(&self.root("manager").config_file(Role::Manager), &text)?;
-        let objects = self.objects().display().to_string();
-        self.lab
-            .start_kedge("manager", "manager", ["manager", "--dir", &objects])
+        let arguments = ["manager"].into_iter().chain(place.iter().copied());
+        self.lab.start_kedge("manager", "manager", arguments)
     }
 
     /// Starts the gateway; the first time with a token that is made for it.

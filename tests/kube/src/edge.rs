@@ -14,6 +14,7 @@ use kedge_control::{
     enrol::{Facts, HostRef},
     identity::Role,
     report::{AddressType, HostReport, ReportedAddress, ReportedTunnel, ReportedVip},
+    token::Token,
 };
 use kedge_core::vip::RouterState;
 use kedge_host::{
@@ -23,7 +24,7 @@ use kedge_host::{
     state::Store,
 };
 use tempfile::TempDir;
-use tokio::task::AbortHandle;
+use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{elemental::kinds, ours::Ours};
 
@@ -76,15 +77,28 @@ impl Edge {
         record: Option<HostRef>,
     ) -> Self {
         let token = ours.token(tenant, record).await;
+        Self::enrol_at((ours.port(), ours.spawner()), token, tenant, name, address).await
+    }
+
+    /// Enrols a host at a port of loopback; it lives on the runtime that is given.
+    ///
+    /// # Panics
+    ///
+    /// When it is not let in.
+    pub async fn enrol_at(
+        (port, spawner): (u16, Handle),
+        token: Token,
+        tenant: &str,
+        name: &str,
+        address: &str,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, token.expose()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let tunnel_key = wireguard_key(&format!("{tenant}/{name}"));
         let settings = Settings {
-            url: format!("https://127.0.0.1:{}", ours.port())
-                .parse()
-                .unwrap(),
+            url: format!("https://127.0.0.1:{port}").parse().unwrap(),
             token_file: Some(path),
             name: name.to_owned(),
             role: Role::Host,
@@ -112,7 +126,7 @@ impl Edge {
         Self {
             name: name.to_owned(),
             told,
-            task: ours.spawner().spawn(living).abort_handle(),
+            task: spawner.spawn(living).abort_handle(),
             _folder: folder,
         }
     }

@@ -15,6 +15,7 @@
 
 pub mod assets;
 pub mod background;
+pub mod bare;
 pub mod capi;
 pub mod chart;
 pub mod clusterctl;
@@ -33,6 +34,7 @@ pub mod manifests;
 pub mod objects;
 pub mod ours;
 pub mod process;
+pub mod relay;
 mod schema;
 pub mod server;
 pub mod stack;

@@ -38,16 +38,17 @@ pub fn label(manifest: &mut Value, labels: &[(&str, &str)]) {
     }
 }
 
-/// Applies manifests of objects without a namespace, whatever they are.
+/// Applies manifests, each to the namespace it names.
 ///
 /// # Panics
 ///
 /// When the server refuses one.
 pub async fn apply(client: &Client, manifests: &[Value]) {
-    apply_by(manifests, |resource| {
-        Api::all_with(client.clone(), resource)
-    })
-    .await;
+    for manifest in manifests {
+        if let Err(said) = try_apply(client, manifest).await {
+            panic!("{said}");
+        }
+    }
 }
 
 /// Applies manifests of objects of a namespace.
@@ -64,16 +65,43 @@ pub async fn apply_in(client: &Client, space: &str, manifests: &[Value]) {
 
 async fn apply_by(manifests: &[Value], of: impl Fn(&ApiResource) -> Api<DynamicObject>) {
     for manifest in manifests {
-        let object: DynamicObject = serde_json::from_value(manifest.clone()).unwrap();
-        let types = object.types.clone().unwrap();
-        let kind = GroupVersionKind::try_from(&types).unwrap();
-        let api = of(&ApiResource::from_gvk(&kind));
-        let name = object.metadata.name.clone().unwrap();
-        let how = PatchParams::apply("test").force();
-        if let Err(err) = api.patch(&name, &how, &Patch::Apply(&object)).await {
-            panic!("{} {name}: {err}", types.kind);
+        if let Err(said) = try_apply_by(manifest, &of).await {
+            panic!("{said}");
         }
     }
+}
+
+/// Applies a manifest, of whatever namespace it names.
+///
+/// # Errors
+///
+/// What the server says against it.
+///
+/// # Panics
+///
+/// When it is no object.
+pub async fn try_apply(client: &Client, manifest: &Value) -> Result<(), String> {
+    let space = manifest["metadata"]["namespace"].as_str();
+    try_apply_by(manifest, |kind| match space {
+        Some(space) => Api::namespaced_with(client.clone(), space, kind),
+        None => Api::all_with(client.clone(), kind),
+    })
+    .await
+}
+
+async fn try_apply_by(
+    manifest: &Value,
+    of: impl Fn(&ApiResource) -> Api<DynamicObject>,
+) -> Result<(), String> {
+    let object: DynamicObject = serde_json::from_value(manifest.clone()).unwrap();
+    let types = object.types.clone().unwrap();
+    let kind = GroupVersionKind::try_from(&types).unwrap();
+    let api = of(&ApiResource::from_gvk(&kind));
+    let name = object.metadata.name.clone().unwrap();
+    let how = PatchParams::apply("test").force();
+    let applied = api.patch(&name, &how, &Patch::Apply(&object)).await;
+    let told = |err| format!("{} {name}: {err}", types.kind);
+    applied.map(|_| ()).map_err(told)
 }
 
 /// Applies definitions and waits until their kinds are served.

@@ -10,7 +10,12 @@ use std::{
 
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{Api, Client, api::PostParams};
+use rustix::process::Signal;
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 use crate::{
     assets::{Program, ready},
@@ -84,7 +89,7 @@ impl Server {
         let mut command = Command::new(Program::Etcd.path().unwrap());
         command
             .arg("--data-dir")
-            .arg(self.folder.path().join("etcd"))
+            .arg(self.data())
             .arg(format!("--listen-client-urls=http://127.0.0.1:{client}"))
             .arg(format!("--listen-peer-urls=http://127.0.0.1:{peer}"));
         self.etcd = Some(Process::start("etcd", self.folder.path(), command));
@@ -127,6 +132,77 @@ impl Server {
         if let Some(mut api) = self.api.take() {
             api.stop();
         }
+    }
+
+    /// Kills the server at once; its store lives.
+    pub fn kill_api(&mut self) {
+        drop(self.api.take());
+    }
+
+    /// Kills the store at once.
+    pub fn kill_etcd(&mut self) {
+        drop(self.etcd.take());
+    }
+
+    /// Keeps what the store holds, for [`restore`](Self::restore).
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be copied.
+    pub fn backup(&mut self) {
+        // A copy of what is being written would be torn.
+        self.etcd().signal(Signal::STOP);
+        copy(&self.data(), &self.folder.path().join("backup"));
+        self.etcd().signal(Signal::CONT);
+    }
+
+    /// Takes the store back to what was kept, and starts both again. Revisions go back as well.
+    ///
+    /// # Panics
+    ///
+    /// When nothing was kept, or they do not come up.
+    pub async fn restore(&mut self) {
+        self.kill_api();
+        self.kill_etcd();
+        fs::remove_dir_all(self.data()).unwrap();
+        copy(&self.folder.path().join("backup"), &self.data());
+        self.start_etcd();
+        self.start_api().await;
+    }
+
+    /// Has the store forget its history: what somebody saw before is not told again.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer.
+    pub async fn compact(&self) {
+        let revision = self.ask_etcd("/v3/kv/range", r#"{"key": "AA=="}"#).await;
+        let revision: serde_json::Value = serde_json::from_str(&revision).unwrap();
+        let revision = &revision["header"]["revision"];
+        let wish = format!("{{\"revision\": {revision}, \"physical\": true}}");
+        let answer = self.ask_etcd("/v3/kv/compaction", &wish).await;
+        println!("compacted at {revision}: {answer}");
+    }
+
+    async fn ask_etcd(&self, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.etcd_ports.0))
+            .await
+            .unwrap();
+        let length = body.len();
+        let request = format!("POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        body.to_owned()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("etcd")
+    }
+
+    fn etcd(&self) -> &Process {
+        self.etcd.as_ref().unwrap()
     }
 
     /// The server's process.
@@ -233,6 +309,19 @@ impl Drop for Server {
         // The store last: a server without one hangs on and keeps its port.
         drop(self.api.take());
         drop(self.etcd.take());
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
     }
 }
 

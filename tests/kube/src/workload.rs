@@ -59,11 +59,25 @@ impl Workload {
     ///
     /// When a file cannot be written or a process cannot be started.
     pub fn start(folder: &Path, places: Vec<Place>, names: &[String]) -> Option<Self> {
+        let mut workload = Self::stores(folder, places)?;
+        workload.certify(&Authority::new(), names);
+        for host in &mut workload.hosts {
+            host.start_api();
+        }
+        Some(workload)
+    }
+
+    /// Starts etcd on every host, and no API server yet: each is started once its host is to be
+    /// one of the control plane, after [`certify`](Self::certify).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub fn stores(folder: &Path, places: Vec<Place>) -> Option<Self> {
         if !ready(&[Program::Etcd, Program::ApiServer]) {
             return None;
         }
         keys::write(folder);
-        let authority = Authority::new(folder);
         let members: Vec<String> = places
             .iter()
             .map(|place| format!("{}={}", place.name, place.peer()))
@@ -72,9 +86,6 @@ impl Workload {
         for place in places {
             let own = folder.join(&place.name);
             fs::create_dir_all(&own).unwrap();
-            let mut all = names.to_vec();
-            all.extend([place.address.to_string(), "127.0.0.1".to_owned()]);
-            authority.certify(&own, all);
             let mut host = Host {
                 api: None,
                 etcd: None,
@@ -84,13 +95,27 @@ impl Workload {
                 members: members.join(","),
             };
             host.start_etcd();
-            host.start_api();
             hosts.push(host);
         }
         Some(Self {
             hosts,
             folder: folder.to_owned(),
         })
+    }
+
+    /// Gives every API server a certificate for its own addresses and for `names`, and makes it
+    /// admit clients that the same authority certified.
+    ///
+    /// # Panics
+    ///
+    /// When a file cannot be written.
+    pub fn certify(&self, authority: &Authority, names: &[String]) {
+        fs::write(self.folder.join("ca.crt"), &authority.certificate).unwrap();
+        for host in &self.hosts {
+            let mut all = names.to_vec();
+            all.extend([host.place.address.to_string(), "127.0.0.1".to_owned()]);
+            authority.certify(&host.folder, all);
+        }
     }
 
     /// A host by its name.
@@ -106,8 +131,14 @@ impl Workload {
     /// A kubeconfig of the admin that uses one of the addresses.
     #[must_use]
     pub fn kubeconfig(&self, address: &str) -> String {
+        self.kubeconfig_at(&format!("{address}:{PORT}"))
+    }
+
+    /// A kubeconfig of the admin that uses an address and a port.
+    #[must_use]
+    pub fn kubeconfig_at(&self, address: &str) -> String {
         let ca = self.folder.join("ca.crt");
-        keys::kubeconfig(&format!("https://{address}:{PORT}"), &ca, "admin")
+        keys::kubeconfig(&format!("https://{address}"), &ca, "admin")
     }
 }
 
@@ -144,6 +175,10 @@ impl Host {
             .arg(format!("--cert-dir={}", file("certs")))
             .arg(format!("--tls-cert-file={}", file("tls.crt")))
             .arg(format!("--tls-private-key-file={}", file("tls.key")))
+            .arg(format!(
+                "--client-ca-file={}",
+                self.shared.join("ca.crt").display()
+            ))
             .args(keys::flags(&self.shared));
         let spawn = &self.place.spawn;
         let api = Process::start_by("kube-apiserver", &self.folder, command, spawn);
@@ -211,19 +246,36 @@ pub async fn connect(kubeconfig: &str) -> Result<Client, String> {
 }
 
 /// What signs the servers' certificates.
-struct Authority {
+#[derive(Debug)]
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    certificate: String,
 }
 
 impl Authority {
-    fn new(folder: &Path) -> Self {
+    /// An authority of its own.
+    fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap();
-        fs::write(folder.join("ca.crt"), certificate.pem()).unwrap();
+        let certificate = params.self_signed(&key).unwrap().pem();
         Self {
             issuer: Issuer::new(params, key),
+            certificate,
+        }
+    }
+
+    /// The authority that a control-plane provider made for a cluster: its certificate and key.
+    ///
+    /// # Panics
+    ///
+    /// When they cannot be read.
+    #[must_use]
+    pub fn of_cluster(certificate: &str, key: &str) -> Self {
+        let key = KeyPair::from_pem(key).unwrap();
+        Self {
+            issuer: Issuer::from_ca_cert_pem(certificate, key).unwrap(),
+            certificate: certificate.to_owned(),
         }
     }
 
