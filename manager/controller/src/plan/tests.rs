@@ -1,5 +1,6 @@
 mod access;
 mod claims;
+mod denied;
 mod elemental;
 mod gates;
 mod law;
