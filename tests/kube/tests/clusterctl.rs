@@ -13,7 +13,11 @@ mod fleet;
 #[path = "endpoint/site.rs"]
 mod site;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
 use kedge_tests_kube::{
@@ -21,7 +25,7 @@ use kedge_tests_kube::{
     clusterctl::{Repository, prepare},
     clusters::endpoint,
     eventually, foreign, manifests,
-    objects::{Kind, text},
+    objects::{Kind, at, text},
     ours::Ours,
     stack::Stack,
 };
@@ -119,7 +123,7 @@ async fn a_first_cluster_comes_from_the_template_and_is_described_with_its_load_
 }
 
 #[tokio::test]
-async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_the_identities_of_its_hosts() {
+async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
     if !ready(&[Program::Helm, Program::Clusterctl]) {
         return;
     }
@@ -138,6 +142,11 @@ async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_the_identities_of_its_
     }
     let space = fleet.site.space.clone();
     let before = Moved::of(&from, &space).await;
+    let told: Vec<_> = fleet
+        .hosts
+        .iter()
+        .map(|host| host.config().unwrap())
+        .collect();
 
     // The managers of the target come after the objects: theirs is the authority that moves.
     let kubeconfig = there.server().kubeconfig("admin");
@@ -163,6 +172,29 @@ async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_the_identities_of_its_
         now == before
     })
     .await;
+    // The hosts go on asking where they asked, and are known there.
+    for (host, told) in fleet.hosts.iter().zip(&told) {
+        let begun = Instant::now();
+        loop {
+            let known = HOST.of(&to, &space).get(&host.name).await.unwrap();
+            if at(&known, "/status/agent/configGeneration").as_u64() == Some(told.generation) {
+                break;
+            }
+            if begun.elapsed() > LIMIT {
+                let problems = target.problems().await;
+                panic!(
+                    "{} is not served: {problems:#?} {:#}",
+                    host.name, known.data["status"]
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(
+            host.config().as_ref(),
+            Some(told),
+            "nothing new was asked of it"
+        );
+    }
     drop(target);
 }
 
