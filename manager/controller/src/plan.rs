@@ -17,6 +17,7 @@ pub mod denied;
 mod desired;
 pub mod elemental;
 pub mod endpoint;
+mod follow;
 pub mod gate;
 pub mod gateway;
 mod given;

@@ -10,12 +10,7 @@ use std::net::IpAddr;
 
 use kedge_crd::{Condition, Status, balancer::ManagementAccess, condition::find};
 
-use super::{
-    Service,
-    endpoint::{followed, ports},
-    gateway::GatewayUse,
-    names,
-};
+use super::{Service, endpoint::ports, follow::followed, gateway::GatewayUse, names};
 use crate::snapshot::{Kubeconfig, Snapshot};
 
 /// Where the cluster's kubeconfig shall lead, if that is ours to say now.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kedge_crd::{
-    LoadBalancerSpec,
+    LoadBalancerSpec, ObjectMeta,
     balancer::{
         GATEWAY_ANNOTATION, MODE_ANNOTATION, ManagementAccess, Mode, POOL_ANNOTATION, PoolRef, Vip,
     },
@@ -113,8 +113,10 @@ pub fn cases(snapshot: &Snapshot) -> Vec<Case> {
         .collect();
     let mut refused = BTreeMap::new();
     for (cluster, object) in &snapshot.clusters {
+        // A class's template carries no annotations: its Cluster speaks for the part it makes.
         let infra = snapshot.infra(object);
-        let Some(asked) = infra.as_ref().and_then(annotated) else {
+        let of_infra = infra.as_ref().and_then(|infra| annotated(&infra.meta));
+        let Some(asked) = of_infra.or_else(|| annotated(&object.metadata)) else {
             continue;
         };
         // An object replaces the annotations, unless they already led to an endpoint: then it
@@ -258,9 +260,9 @@ fn together(kept: &LoadBalancerSpec, given: &LoadBalancerSpec) -> LoadBalancerSp
     serde_json::from_value(together).unwrap_or_else(|_| given.clone())
 }
 
-/// What the annotations of an infrastructure cluster ask for.
-fn annotated(infra: &Infra) -> Option<Result<LoadBalancerSpec, Because>> {
-    let annotation = |key: &str| infra.meta.annotations.get(key);
+/// What the annotations of an infrastructure cluster, or of its Cluster, ask for.
+fn annotated(meta: &ObjectMeta) -> Option<Result<LoadBalancerSpec, Because>> {
+    let annotation = |key: &str| meta.annotations.get(key);
     let text = annotation(MODE_ANNOTATION)?;
     let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.as_str() == text) else {
         let text = text.escape_debug().take(40).collect();

@@ -304,7 +304,7 @@ impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAsked => f.write_str(
-                "nobody asked: no LoadBalancer names the cluster and its infrastructure cluster has no annotation kedge.dev/endpoint-mode",
+                "nobody asked: no LoadBalancer names the cluster and neither it nor its infrastructure cluster has the annotation kedge.dev/endpoint-mode",
             ),
             Self::Paused { by } => write!(f, "{by} is paused: nothing is changed"),
             Self::NameUnresolved { name } => write!(

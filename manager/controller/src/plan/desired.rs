@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Case, Decided, EndpointPlan, Service,
-    endpoint::{followed, is_to_move},
+    follow::{followed, is_to_move},
     marks::{BALANCER_FINALIZER, Marks},
 };
 use crate::{

@@ -4,15 +4,13 @@ use std::{net::IpAddr, num::NonZeroU16};
 
 use kedge_crd::{
     Endpoint, LoadBalancerSpec,
-    balancer::{
-        API_PORT, EndpointPolicy, ManagementAccess, Mode, Port, Preset, Refill, TargetKindName,
-    },
-    capi,
+    balancer::{API_PORT, ManagementAccess, Mode, Port, Preset, Refill, TargetKindName},
 };
 
 use super::{
     balancer::{Balancer, Case, Source},
     because::Because,
+    follow::{followed, follows, published_last},
     gate,
     gateway::{self, GatewayUse},
     handed,
@@ -23,9 +21,8 @@ use super::{
     wake::Wake,
 };
 use crate::{
-    managers,
     snapshot::{Infra, Snapshot},
-    store::{Name, ObjectKey},
+    store::Name,
 };
 
 /// What is to be done about a cluster's endpoint.
@@ -308,44 +305,6 @@ fn wish(
     })
 }
 
-/// The endpoint we moved in the Cluster itself.
-#[must_use]
-pub fn followed(snapshot: &Snapshot, cluster: &Name) -> Option<Endpoint> {
-    let key = ObjectKey::new(capi::GROUP, "Cluster", cluster.clone());
-    let layer = snapshot.objects.owned(&key, managers::FOLLOW)?;
-    let endpoint = layer.pointer("/spec/controlPlaneEndpoint")?;
-    serde_json::from_value(endpoint.clone()).ok()
-}
-
-/// The endpoint that was in force before the target moved, while not everybody was told yet: what
-/// was decided is written first, and the status last.
-#[must_use]
-pub fn published_last(snapshot: &Snapshot, balancer: &Balancer) -> Option<Endpoint> {
-    let layers = snapshot.balancers.get(&balancer.name)?;
-    let last = layers.status.endpoint.clone();
-    last.filter(|_| follows(balancer))
-}
-
-/// Whether the Cluster still has the endpoint before and shall have this one: no value of anybody
-/// else is replaced.
-#[must_use]
-pub fn is_to_move(
-    snapshot: &Snapshot,
-    cluster: &Name,
-    balancer: &Balancer,
-    set: &Endpoint,
-) -> bool {
-    let copied = || {
-        let cluster = snapshot.clusters.get(cluster)?;
-        cluster.spec.control_plane_endpoint.clone()
-    };
-    let in_cluster = followed(snapshot, cluster).or_else(copied);
-    let before = published_last(snapshot, balancer);
-    let mut known = balancer.kept.endpoint.iter().chain(&before);
-    let is_ours = known.any(|known| in_cluster.as_ref() == Some(known));
-    follows(balancer) && is_ours && in_cluster.as_ref() != Some(set)
-}
-
 /// Makes the address, port or reservation exist, and tells the endpoint that follows from it.
 fn serve(
     snapshot: &Snapshot,
@@ -453,13 +412,6 @@ fn conclude(
     } else {
         EndpointPlan::Set { endpoint, because }
     }
-}
-
-/// Whether the endpoint may move with the host it is the address of.
-#[must_use]
-pub fn follows(balancer: &Balancer) -> bool {
-    balancer.spec.mode == Some(Mode::HostAddress)
-        && balancer.spec.endpoint_policy == Some(EndpointPolicy::FollowTarget)
 }
 
 fn wants_gateway(balancer: &Balancer) -> bool {

@@ -13,7 +13,8 @@ use super::{
     balancer::Balancer,
     because::Because,
     elemental::fits,
-    endpoint::{follows, targets_edge_hosts},
+    endpoint::targets_edge_hosts,
+    follow::follows,
     ledger::Ledger,
     usable::{Refusal, refusal},
 };

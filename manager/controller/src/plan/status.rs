@@ -1,5 +1,6 @@
 //! The status of our kinds, with a condition and a reason for every decision.
 
+mod backends;
 mod balancer;
 mod fleet;
 mod pool;

@@ -9,10 +9,12 @@ use kedge_crd::{
     condition::merge,
 };
 
+use super::backends;
 use crate::{
     plan::{
         Because, EndpointPlan, Service, access, claims,
-        endpoint::{followed, follows, is_orphan, is_to_move, targets_edge_hosts},
+        endpoint::{is_orphan, targets_edge_hosts},
+        follow::{followed, follows, is_to_move},
         handed,
         ledger::Ledger,
         names,
@@ -251,6 +253,7 @@ fn conditions(
     let reason = if paused { "Paused" } else { "NotPaused" };
     // The endpoint does not wait for the address of the other family, so neither does Ready.
     all.extend(dual_stack(service));
+    all.extend(backends::condition(service));
     all.extend(management.filter(|_| !counts));
     all.extend([
         ready,

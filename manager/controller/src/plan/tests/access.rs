@@ -202,3 +202,41 @@ fn a_cluster_that_is_gone_stays_the_owner_so_that_the_rest_goes_with_it() {
     world.settle();
     assert_eq!(owners(&world), before);
 }
+
+#[test]
+fn a_gateways_back_ends_are_counted_and_ready_waits_for_one_alone() {
+    let mut world = demo();
+    world.enrol_gateway("gw-0");
+    world.settle();
+    let said = |world: &World| world.condition("edge-tunnel", "BackendsHealthy");
+    assert!(said(&world).starts_with("False: NoBackends"));
+    for host in ["edge-a", "edge-b"] {
+        world.enrol(host);
+    }
+    world.settle();
+    assert!(
+        said(&world).starts_with("True: AllHealthy"),
+        "{}",
+        said(&world)
+    );
+    world.hearing("edge-a", crate::snapshot::Hearing::Silent);
+    world.settle();
+    let some = said(&world);
+    assert_eq!(
+        some,
+        "False: SomeUnhealthy: edge-a takes no traffic: 1 of 2 do"
+    );
+    assert!(
+        world
+            .condition("edge-tunnel", "IsReachable")
+            .starts_with("True")
+    );
+    world.hearing("edge-b", crate::snapshot::Hearing::Silent);
+    world.settle();
+    let none = said(&world);
+    assert_eq!(none, "False: NoneHealthy: none of 2 hosts takes traffic");
+    // Without a gateway there are no back ends.
+    let (_, status) = world.balancer("edge-host");
+    let has = kedge_crd::condition::find(&status.conditions, "BackendsHealthy");
+    assert!(has.is_none());
+}

@@ -305,3 +305,21 @@ fn conditions_say_which_generation_they_saw_and_when_core_has_copied() {
         assert_ne!(world.condition("c", kind), "", "{kind}");
     }
 }
+
+#[test]
+fn a_cluster_speaks_for_the_part_its_class_makes_and_that_part_for_itself() {
+    let mut world = site();
+    world.write(&cluster("c", "", ""));
+    let document = world.document("cluster.x-k8s.io", "Cluster", "c");
+    let asked = json!({"kedge.dev/endpoint-mode": "VIP", "kedge.dev/vip-pool": "edge-lan"});
+    document["metadata"]["annotations"] = asked.clone();
+    world.settle();
+    let filled = Some(json!({"host": "10.20.14.10", "port": 6443}));
+    assert_eq!(world.endpoints("c").0, filled);
+    let mut world = site();
+    world.write(&cluster("c", "kedge.dev/endpoint-mode: Nonsense", ""));
+    let document = world.document("cluster.x-k8s.io", "Cluster", "c");
+    document["metadata"]["annotations"] = asked;
+    world.settle();
+    assert_eq!(world.endpoints("c").0, None);
+}

@@ -19,6 +19,9 @@ use serde_json::{Map, Value, json};
 use super::fields::{self, Fields};
 use crate::{
     managers,
+    plan::marks::{
+        ADDRESS_FINALIZER, BALANCER_FINALIZER, HOOK_OWNER, PRE_DRAIN_HOOK, PRE_TERMINATE_HOOK,
+    },
     store::{Ground, Layers, Name, ObjectKey, Server, UserDocument, is_from_our_pool},
 };
 
@@ -99,6 +102,13 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
     } else {
         fields::without(object, &own, &others)
     };
+    let (rest, marks) = match rest {
+        Some(rest) => {
+            let (rest, marks) = adopt(rest, marks);
+            (Some(rest), marks)
+        }
+        None => (None, marks),
+    };
     let user = rest.and_then(|rest| {
         let value = if is_ours {
             only_metadata(rest)?
@@ -119,6 +129,64 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
         api_version,
         is_ours,
     }
+}
+
+/// Takes hooks and finalizers of ours whoever wrote them: a backup that was restored says nothing
+/// of managers of fields, and what holds a deletion must be let go by us.
+fn adopt(mut rest: Value, marks: Option<Value>) -> (Value, Option<Value>) {
+    let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return (rest, marks);
+    };
+    let mut found = Map::new();
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        let mut hooks = Map::new();
+        for hook in [PRE_DRAIN_HOOK, PRE_TERMINATE_HOOK] {
+            if annotations
+                .get(hook)
+                .is_some_and(|owner| owner == HOOK_OWNER)
+            {
+                hooks.extend(annotations.remove_entry(hook));
+            }
+        }
+        if !hooks.is_empty() {
+            found.insert("annotations".to_owned(), Value::Object(hooks));
+        }
+    }
+    if let Some(Value::Array(finalizers)) = metadata.get_mut("finalizers") {
+        let is_ours = |one: &Value| one == BALANCER_FINALIZER || one == ADDRESS_FINALIZER;
+        let ours: Vec<Value> = finalizers
+            .iter()
+            .filter(|one| is_ours(one))
+            .cloned()
+            .collect();
+        finalizers.retain(|one| !is_ours(one));
+        if !ours.is_empty() {
+            found.insert("finalizers".to_owned(), Value::Array(ours));
+        }
+    }
+    if found.is_empty() {
+        return (rest, marks);
+    }
+    for part in found.keys() {
+        let is_left = metadata.get(part).is_some_and(is_filled);
+        if !is_left {
+            metadata.remove(part);
+        }
+    }
+    let mut all = marks.unwrap_or_else(|| json!({}));
+    let held = all.pointer("/metadata/finalizers").cloned();
+    if let (Some(Value::Array(held)), Some(Value::Array(more))) =
+        (held, found.get_mut("finalizers"))
+    {
+        more.extend(held);
+    }
+    fields::put(&mut all, json!({ "metadata": found }));
+    (rest, Some(all))
+}
+
+fn is_filled(part: &Value) -> bool {
+    let list = part.as_array().is_some_and(|list| !list.is_empty());
+    list || part.as_object().is_some_and(|map| !map.is_empty())
 }
 
 /// `apiVersion`, `kind`, name and namespace: what every document of ours begins with.

@@ -242,3 +242,36 @@ fn instance(fields: &Value) -> Value {
     fields::put(&mut item, fields.clone());
     json!({"f:spec": {"f:instances": {"k:{\"name\":\"gw-0\"}": item}}})
 }
+
+#[test]
+fn a_hook_that_a_backup_brought_back_is_ours_to_take_away() {
+    let machine = ObjectKey::new(capi::GROUP, "Machine", Name::new("edge", "m"));
+    let hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/kedge-lb";
+    let theirs = json!({"f:metadata": {"f:annotations": {"f:a": {}, format!("f:{hook}"): {}},
+        "f:finalizers": {"v:\"capi\"": {}}}, "f:spec": {"f:x": {}}});
+    let of = |owner: &str| {
+        let annotations = json!({"a": "1", hook: owner});
+        let body = json!({"metadata": {"annotations": annotations, "finalizers": ["capi"]},
+            "spec": {"x": 1}});
+        split(
+            &machine,
+            object(&machine, vec![entry("velero", theirs.clone())], body),
+        )
+        .layers
+    };
+    let ours = of("kedge-manager");
+    let marks = json!({"metadata": {"annotations": {hook: "kedge-manager"}}});
+    assert_eq!(ours.marks, Some(marks));
+    let user = ours.user.unwrap().value;
+    assert_eq!(user["metadata"]["annotations"], json!({"a": "1"}));
+    assert_eq!(user["metadata"]["finalizers"], json!(["capi"]));
+    assert_eq!(of("somebody").marks, None, "it only has our name");
+    let finalizers = json!({"f:metadata": {"f:finalizers": {"v:\"kedge.dev/loadbalancer\"": {}}},
+        "f:spec": {"f:clusterName": {}}});
+    let body = json!({"metadata": {"finalizers": ["kedge.dev/loadbalancer"]},
+        "spec": {"clusterName": "c"}});
+    let made = object(&balancer(), vec![entry("velero", finalizers)], body);
+    let layers = split(&balancer(), made).layers;
+    let marks = json!({"metadata": {"finalizers": ["kedge.dev/loadbalancer"]}});
+    assert_eq!(layers.marks, Some(marks));
+}
