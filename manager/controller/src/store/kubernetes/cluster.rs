@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::{StreamExt as _, stream};
 use kedge_core::{Code, Problem};
 use kedge_crd::meta::SYSTEM_NAMESPACE;
@@ -29,7 +28,7 @@ use super::{
     events::{Teller, publish},
     fields,
     kinds::Kind,
-    layers::is_secret,
+    layers::{is_secret, with_text},
     leader::Leader,
     lease::Terms,
     problems::{leaving, not_written, refused, unanswered},
@@ -477,22 +476,6 @@ fn verb(step: &Step) -> &'static str {
         Step::Delete { .. } => "delete",
         _ => "patch",
     }
-}
-
-/// A Secret with its data as text.
-fn with_text(data: &Value) -> Value {
-    let mut secret = data.clone();
-    let bytes = data.get("data").and_then(Value::as_object);
-    let text: serde_json::Map<String, Value> = bytes
-        .into_iter()
-        .flatten()
-        .filter_map(|(name, value)| {
-            let bytes = STANDARD.decode(value.as_str()?).ok()?;
-            Some((name.clone(), String::from_utf8(bytes).ok()?.into()))
-        })
-        .collect();
-    fields::put(&mut secret, json!({ "stringData": text }));
-    secret
 }
 
 pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -207,6 +207,22 @@ pub fn is_secret(key: &ObjectKey) -> bool {
     key.group.is_empty() && key.kind == "Secret"
 }
 
+/// A Secret with its data as text.
+pub(super) fn with_text(secret: &Value) -> Value {
+    let bytes = secret.get("data").and_then(Value::as_object);
+    let text: Map<String, Value> = bytes
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, value)| {
+            let bytes = STANDARD.decode(value.as_str()?).ok()?;
+            Some((name.clone(), String::from_utf8(bytes).ok()?.into()))
+        })
+        .collect();
+    let mut secret = secret.clone();
+    fields::put(&mut secret, json!({ "stringData": text }));
+    secret
+}
+
 /// What of an object is in a set of fields; nothing where there is no set.
 fn part(object: &Value, own: &Fields, others: &[&Fields]) -> Option<Value> {
     (!own.is_empty())
