@@ -173,7 +173,7 @@ impl Bare {
         let counters = text.lines().filter(|line| {
             let verb = |verb: &&str| line.contains(&format!("verb=\"{verb}\""));
             line.starts_with("apiserver_request_total{")
-                && WRITES.iter().any(|it| verb(it))
+                && WRITES.iter().any(verb)
                 && !line.contains("resource=\"leases\"")
                 && ["kedge.dev", "x-k8s.io", "secrets", "events"]
                     .iter()
