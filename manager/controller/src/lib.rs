@@ -13,6 +13,7 @@ pub mod access;
 pub mod api;
 pub mod clock;
 pub mod events;
+pub mod fleet;
 mod health;
 pub mod ipam;
 pub mod live;

@@ -13,7 +13,6 @@ use std::{
 use kedge_control::report::{GatewayReport, HostReport};
 
 use crate::{
-    plan::config::peer_name,
     snapshot::{GatewayLive, Hearing, HostLive, Live},
     store::Name,
     world::Party,
@@ -34,6 +33,12 @@ pub struct Tracker {
     started: Instant,
     hosts: BTreeMap<Name, Heard<HostReport>>,
     gateways: BTreeMap<(Name, String), Heard<GatewayReport>>,
+    /// The namespaces whose plans look at something new.
+    news: BTreeSet<String>,
+    /// The namespaces of hosts that were doubted since somebody asked.
+    doubts: BTreeSet<String>,
+    /// Whether plans were told that who was never heard is silent.
+    told_unheard: bool,
 }
 
 /// A machine, and which of its lives: what tells a copy from its original.
@@ -68,6 +73,9 @@ struct Heard<R> {
     contest: Option<(Instant, bool)>,
     /// When it was last seen to be used twice.
     conflict: Option<Instant>,
+    /// What plans were told.
+    told: Hearing,
+    told_contested: bool,
 }
 
 impl<R> Default for Heard<R> {
@@ -80,6 +88,8 @@ impl<R> Default for Heard<R> {
             holder: None,
             contest: None,
             conflict: None,
+            told: Hearing::Unknown,
+            told_contested: false,
         }
     }
 }
@@ -107,6 +117,13 @@ impl<R> Heard<R> {
     }
 }
 
+impl<R> Heard<R> {
+    fn is_contested(&self, now: Instant) -> bool {
+        self.conflict
+            .is_some_and(|seen| now.duration_since(seen) < CALM)
+    }
+}
+
 impl Tracker {
     /// Nothing was heard yet.
     #[must_use]
@@ -115,6 +132,9 @@ impl Tracker {
             started: now,
             hosts: BTreeMap::new(),
             gateways: BTreeMap::new(),
+            news: BTreeSet::new(),
+            doubts: BTreeSet::new(),
+            told_unheard: false,
         }
     }
 
@@ -135,6 +155,9 @@ impl Tracker {
         heard.hear(now);
         let news = heard.report.as_ref() != Some(&report);
         heard.report = Some(report);
+        if news {
+            self.news.insert(name.namespace.clone());
+        }
         news
     }
 
@@ -201,9 +224,16 @@ impl Tracker {
         let before = heard.report.as_ref().map(alive).unwrap_or_default();
         let lost: BTreeSet<String> = before.difference(&alive(&report)).cloned().collect();
         heard.report = Some(report);
-        for (name, host) in &mut self.hosts {
-            if lost.contains(&peer_name(name)) {
+        if news {
+            self.news.insert(key.0.namespace.clone());
+        }
+        for peer in &lost {
+            let Some((namespace, name)) = peer.split_once('/') else {
+                continue;
+            };
+            if let Some(host) = self.hosts.get_mut(&Name::new(namespace, name)) {
                 host.doubted = Some(now);
+                self.doubts.insert(namespace.to_owned());
             }
         }
         news
@@ -240,6 +270,11 @@ impl Tracker {
         }
     }
 
+    /// The namespaces of hosts that were doubted since this was last asked.
+    pub fn doubts(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.doubts)
+    }
+
     /// Whether a gateway stopped hearing the host and it has not spoken since.
     #[must_use]
     pub fn is_doubted(&self, name: &Name) -> bool {
@@ -274,6 +309,65 @@ impl Tracker {
         self.gateways.remove(key);
     }
 
+    /// The namespaces whose plans look at something new since this was last asked; `None` stands
+    /// for all of them.
+    pub fn news(&mut self, now: Instant) -> Option<BTreeSet<String>> {
+        let started = self.started;
+        for (name, heard) in &mut self.hosts {
+            let (hearing, is_contested) = (heard.hearing(now, started), heard.is_contested(now));
+            let last = std::mem::replace(&mut heard.told, hearing);
+            let was_contested = std::mem::replace(&mut heard.told_contested, is_contested);
+            if last != hearing || was_contested != is_contested {
+                self.news.insert(name.namespace.clone());
+            }
+        }
+        for ((gateway, _), heard) in &mut self.gateways {
+            let hearing = heard.hearing(now, started);
+            if std::mem::replace(&mut heard.told, hearing) != hearing {
+                self.news.insert(gateway.namespace.clone());
+            }
+        }
+        let news = std::mem::take(&mut self.news);
+        if !self.told_unheard && now.duration_since(started) >= GRACE {
+            self.told_unheard = true;
+            return None;
+        }
+        Some(news)
+    }
+
+    /// Who is heard of in a namespace, and what is true of its hosts that never were.
+    #[must_use]
+    pub fn live_in(&self, space: &str, now: Instant) -> (Live, Hearing) {
+        let from = Name::new(space, "");
+        let hosts = self.hosts.range(from.clone()..);
+        let hosts = hosts.take_while(|(name, _)| name.namespace == space);
+        let hosts = hosts.map(|(name, heard)| {
+            let live = HostLive {
+                hearing: heard.hearing(now, self.started),
+                report: heard.report.clone(),
+                is_contested: heard.is_contested(now),
+            };
+            (name.clone(), live)
+        });
+        let gateways = self.gateways.range((from, String::new())..);
+        let gateways = gateways.take_while(|((gateway, _), _)| gateway.namespace == space);
+        let gateways = gateways.map(|(key, heard)| {
+            let live = GatewayLive {
+                hearing: heard.hearing(now, self.started),
+                report: heard.report.clone(),
+            };
+            (key.clone(), live)
+        });
+        let live = Live {
+            hosts: hosts.collect(),
+            gateways: gateways.collect(),
+        };
+        (
+            live,
+            Heard::<HostReport>::default().hearing(now, self.started),
+        )
+    }
+
     /// Who is heard of, as plans see it. Without a first word nobody is silent before [`GRACE`].
     #[must_use]
     pub fn live(&self, now: Instant, hosts: impl Iterator<Item = Name>) -> Live {
@@ -283,9 +377,7 @@ impl Tracker {
             let live = HostLive {
                 hearing: heard.hearing(now, self.started),
                 report: heard.report.clone(),
-                is_contested: heard
-                    .conflict
-                    .is_some_and(|seen| now.duration_since(seen) < CALM),
+                is_contested: heard.is_contested(now),
             };
             (name, live)
         });

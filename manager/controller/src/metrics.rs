@@ -9,7 +9,6 @@ use std::{
 };
 
 use kedge_core::{Code, Problem};
-use kedge_crd::{Condition, Status, condition::find};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -21,7 +20,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{plan::Plan, world::World};
+use crate::world::{self, Part, World};
 
 /// Everything that is counted. Clones count together.
 #[derive(Clone, Debug)]
@@ -189,7 +188,7 @@ impl Metrics {
         {
             let state = world.state().await;
             self.problems.set(count(state.problems().len()));
-            self.take(&state.plan);
+            self.take(&state);
         }
         let mut text = String::new();
         encode(&mut text, &self.registry).map_err(|error| {
@@ -198,25 +197,19 @@ impl Metrics {
         Ok(text)
     }
 
-    fn take(&self, plan: &Plan) {
-        let is_alive = |conditions: &Vec<Condition>| {
-            let alive = find(conditions, "AgentAlive");
-            alive.is_some_and(|condition| condition.status == Status::True)
-        };
-        let hosts = plan.hosts.keys();
-        let conditions = hosts.filter_map(|name| plan.host_conditions.get(name));
-        let alive = conditions.filter(|conditions| is_alive(conditions)).count();
+    fn take(&self, state: &world::State) {
+        let parts = || state.parts().map(|(_, part)| part);
+        let hosts: usize = parts().map(Part::hosts).sum();
+        let alive: usize = parts().map(Part::alive).sum();
         set(&self.hosts, "alive", alive);
-        set(
-            &self.hosts,
-            "silent",
-            plan.hosts.len().saturating_sub(alive),
-        );
-        let filled = plan.endpoints.iter().filter(|it| it.endpoint.is_some());
+        set(&self.hosts, "silent", hosts.saturating_sub(alive));
+        let all = state.endpoints().count();
+        let filled = state.endpoints().filter(|it| it.endpoint.is_some());
         let filled = filled.count();
         set(&self.endpoints, "filled", filled);
-        set(&self.endpoints, "blank", plan.endpoints.len() - filled);
-        let listeners = || plan.gateways.values().flat_map(|config| &config.listeners);
+        set(&self.endpoints, "blank", all - filled);
+        let gateways = || parts().flat_map(Part::gateways);
+        let listeners = || gateways().flat_map(|config| &config.listeners);
         let all = listeners().count();
         let served = listeners().filter(|listener| !listener.members.is_empty());
         let served = served.count();

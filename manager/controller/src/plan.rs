@@ -34,6 +34,7 @@ mod provision;
 mod refill;
 mod report;
 mod reserve;
+pub mod share;
 pub mod slots;
 mod status;
 pub mod targets;
@@ -59,6 +60,7 @@ use balancer::{Balancer, Case};
 use desired::Desired;
 use endpoint::Decided;
 use ledger::Ledger;
+use share::Share;
 use targets::{HostIndex, Target};
 use wake::Wake;
 
@@ -85,6 +87,8 @@ pub struct Plan {
     pub kubeconfigs: BTreeMap<Name, String>,
     /// When to plan again although nothing happened.
     pub wake: Wake,
+    /// What the namespace has of the gateways.
+    pub share: Share,
 }
 
 /// A LoadBalancer with everything decided about it.
@@ -133,7 +137,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         service.holder = health::holder(&next, service);
     }
     // The holder of a VIP comes first among a listener's members.
-    configure_gateways(&mut next, &services, &mut plan);
+    plan.share = Share::of(&next, &cases, &decided, &services, &ledger);
+    configure_gateways(&mut next, &mut plan);
     leave::states(&next, &mut services, &mut wake);
     let mut wanted = Desired::default();
     desired::endpoints(&next, &cases, &decided, &services, &mut wanted);
@@ -272,7 +277,10 @@ fn configure(next: &mut Snapshot, services: &[Service], plan: &mut Plan) {
     }
 }
 
-fn configure_gateways(next: &mut Snapshot, services: &[Service], plan: &mut Plan) {
+fn configure_gateways(next: &mut Snapshot, plan: &mut Plan) {
+    if next.gateways.is_empty() {
+        return;
+    }
     let before = next.clone();
     for (name, gateway) in &mut next.gateways {
         let last = gateway.clone();
@@ -280,7 +288,7 @@ fn configure_gateways(next: &mut Snapshot, services: &[Service], plan: &mut Plan
             if instance.identity.uid.is_empty() {
                 continue;
             }
-            let mut config = config::gateway(&before, services, name, &last, instance);
+            let mut config = config::gateway(&before, &plan.share, name, &last, instance);
             let mark = config::mark(instance.config.as_ref(), &config);
             config.generation = mark.generation;
             plan.gateways
@@ -288,6 +296,7 @@ fn configure_gateways(next: &mut Snapshot, services: &[Service], plan: &mut Plan
             instance.config = Some(mark);
         }
     }
+    plan.share.show(next);
 }
 
 #[cfg(test)]

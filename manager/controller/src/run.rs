@@ -246,16 +246,15 @@ impl Manager {
     /// One line about the manager.
     async fn line(&self) -> String {
         let state = self.world.state().await;
-        let endpoints = &state.plan.endpoints;
-        let filled = endpoints
-            .iter()
-            .filter(|item| item.endpoint.is_some())
-            .count();
-        let hosts = state.plan.hosts.len();
-        format!(
-            "{filled} of {} endpoints set, {hosts} hosts enrolled",
-            endpoints.len()
-        )
+        let (mut all, mut filled, mut hosts) = (0, 0, 0);
+        for (_, part) in state.parts() {
+            let endpoints = part.endpoints();
+            all += endpoints.len();
+            let set = endpoints.iter().filter(|item| item.endpoint.is_some());
+            filled += set.count();
+            hosts += part.hosts();
+        }
+        format!("{filled} of {all} endpoints set, {hosts} hosts enrolled")
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use kedge_control::report::{GatewayReport, HostReport};
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     managers,
+    plan::share::{Commons, Face},
     store::{CLAIM_KIND, IPAM_GROUP, Layers, Name, ObjectKey, Objects},
 };
 
@@ -107,7 +109,7 @@ pub struct Snapshot {
     /// Who is heard of.
     pub live: Live,
     /// The layers.
-    pub objects: Objects,
+    pub objects: Arc<Objects>,
     /// Clusters, as their user wrote them.
     pub clusters: BTreeMap<Name, Cluster>,
     /// Machines.
@@ -128,6 +130,14 @@ pub struct Snapshot {
     pub balancers: BTreeMap<Name, BalancerLayers>,
     /// What could not be read.
     pub problems: Vec<Problem>,
+    /// The objects that cannot be written, and why.
+    pub refused: BTreeMap<ObjectKey, Problem>,
+    /// The namespace that is looked at; empty where it is everything.
+    pub space: String,
+    /// What other namespaces have of the gateways.
+    pub commons: Arc<Commons>,
+    /// The gateways of other namespaces.
+    pub faces: BTreeMap<Name, Face>,
 }
 
 /// What is known of the kubeconfig Secret of a cluster; of its content nothing but where it leads.
@@ -218,6 +228,13 @@ impl Snapshot {
     /// Types everything the store holds.
     #[must_use]
     pub fn observe(objects: &Objects, live: Live, ca_bundle: &str, now: &str) -> Self {
+        Self::of(Arc::new(objects.clone()), live, ca_bundle, now)
+    }
+
+    /// Types everything in these objects.
+    #[must_use]
+    pub fn of(shared: Arc<Objects>, live: Live, ca_bundle: &str, now: &str) -> Self {
+        let objects = &*shared;
         let mut problems = objects.problems.clone();
         let capi = |kind| (capi::GROUP, kind);
         let elemental = |kind| (elemental::GROUP, kind);
@@ -240,7 +257,6 @@ impl Snapshot {
             names: None,
             kubeconfigs: BTreeMap::new(),
             live,
-            objects: objects.clone(),
             clusters,
             machines,
             elemental_machines,
@@ -254,6 +270,11 @@ impl Snapshot {
             hosts,
             balancers,
             problems,
+            refused: BTreeMap::new(),
+            space: String::new(),
+            commons: Arc::default(),
+            faces: BTreeMap::new(),
+            objects: shared,
         }
     }
 
@@ -281,6 +302,23 @@ impl Snapshot {
         })
     }
 
+    /// A gateway, of whatever namespace.
+    #[must_use]
+    pub fn gateway(&self, name: &Name) -> Option<&EdgeGateway> {
+        let elsewhere = || self.faces.get(name).map(|face| &face.gateway);
+        self.gateways.get(name).or_else(elsewhere)
+    }
+
+    /// Whether an instance of a gateway of whatever namespace is heard.
+    #[must_use]
+    pub fn hearing(&self, gateway: &Name, instance: &str) -> Option<Hearing> {
+        if let Some(face) = self.faces.get(gateway) {
+            return face.hearing.get(instance).copied();
+        }
+        let key = (gateway.clone(), instance.to_owned());
+        self.live.gateways.get(&key).map(|live| live.hearing)
+    }
+
     /// The tenant whose objects live in that namespace; the first by name if several claim it.
     #[must_use]
     pub fn tenant_of(&self, namespace: &str) -> Option<&Tenant> {
@@ -292,7 +330,7 @@ impl Snapshot {
     /// Whether a document is unreadable and no earlier version of it is known: then nothing may be
     /// taken for deleted.
     #[must_use]
-    pub const fn incomplete(&self) -> bool {
+    pub fn incomplete(&self) -> bool {
         self.objects.incomplete
     }
 

@@ -86,24 +86,12 @@ impl<T: Kind + Serialize> IntoResponse for Answer<T> {
 async fn status(State(context): State<Arc<Context>>) -> Answer<ManagerStatus> {
     let world = &context.world;
     let state = world.state().await;
-    let hosts = state
-        .members()
-        .values()
-        .filter_map(|member| match &member.party {
-            Party::Host(name) => Some(name),
-            Party::Instance(..) => None,
-        });
-    let alive = hosts.clone().filter(|name| {
-        let conditions = state.plan.host_conditions.get(name);
-        let alive = conditions.and_then(|all| kedge_crd::condition::find(all, "AgentAlive"));
-        alive.is_some_and(|condition| condition.status == kedge_crd::Status::True)
-    });
+    let is_host = |party: &Party| matches!(party, Party::Host(_));
+    let members = state.members().values();
+    let hosts = members.filter(|member| is_host(&member.party));
+    let alive: usize = state.parts().map(|(_, part)| part.alive()).sum();
     let (started, since) = &context.started;
-    let filled = state
-        .plan
-        .endpoints
-        .iter()
-        .filter(|item| item.endpoint.is_some());
+    let filled = state.endpoints().filter(|item| item.endpoint.is_some());
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let status = ManagerStatus {
         role: RoleInfo {
@@ -121,9 +109,9 @@ async fn status(State(context): State<Arc<Context>>) -> Answer<ManagerStatus> {
         store: world.store.name(),
         agent_api: context.agent_api.clone(),
         ca_pin: world.authority.pin().to_owned(),
-        clusters: count(state.plan.endpoints.len()),
+        clusters: count(state.endpoints().count()),
         endpoints: count(filled.count()),
-        hosts_alive: count(alive.count()),
+        hosts_alive: count(alive),
         hosts: count(hosts.count()),
         problems: state.problems(),
     };
@@ -137,7 +125,7 @@ async fn config(State(context): State<Arc<Context>>) -> Result<Answer<ConfigInFo
 
 async fn endpoints(State(context): State<Arc<Context>>) -> Answer<FleetEndpointList> {
     let state = context.world.state().await;
-    let items = state.plan.endpoints.clone();
+    let items = state.endpoints().cloned().collect();
     Answer(StatusCode::OK, FleetEndpointList { items })
 }
 

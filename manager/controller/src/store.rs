@@ -29,6 +29,9 @@ pub mod keep;
 pub mod key;
 pub mod kubernetes;
 pub mod merge;
+pub mod outcome;
+pub mod packed;
+pub mod stock;
 pub mod vanish;
 pub mod watch;
 
@@ -36,7 +39,7 @@ use std::collections::BTreeMap;
 
 use kedge_core::Problem;
 use kedge_crd::{Resource as _, VipPoolSpec, meta};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::managers;
@@ -78,22 +81,36 @@ pub struct Layers {
 }
 
 /// What an API server says of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Server {
+    /// The `apiVersion` it is read in.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// Whether nobody but us has a word in it: without our fields it is nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_ours: bool,
     /// Its uid: guards every write against another object of the same name.
+    #[serde(skip)]
     pub uid: String,
     /// The version that was read: guards a fill against a value that appeared meanwhile.
+    #[serde(skip)]
     pub resource_version: String,
     /// Grows with every change of the spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// When it was made, RFC 3339.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub created: String,
     /// Set once it is being deleted, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
     /// It is not there any more, but nobody was seen to delete it: it counts as it last was, and
     /// nothing is written to it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub vanished: bool,
     /// Who else wrote the endpoint's host, be it empty, by field manager.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub endpoint_owners: Vec<String>,
 }
 

@@ -235,7 +235,9 @@ pub fn read(layers: &Layers) -> Option<Record> {
     serde_json::from_str(text).ok()
 }
 
-fn secret_name(id: &str) -> String {
+/// The name of a token's Secret.
+#[must_use]
+pub fn secret_name(id: &str) -> String {
     format!("kedge-token-{id}")
 }
 

@@ -1,9 +1,9 @@
-//! The one place where everything meets: the store, who is heard of, and the plan in force.
+//! The one place where everything meets: the store, who is heard of, and the plans in force.
 //!
 //! ```text
 //! files changed ─► refresh ─┐
-//! report, enrolment ────────┼─► snapshot ─► plan ─► members ─► write ─► publish ─► waiting requests
-//! clock (liveness) ─────────┘    state      -       state       -       state
+//! report, enrolment ────────┼─► due ─► snapshot ─► plan ─► members ─► write ─► publish ─► requests
+//! clock (liveness) ─────────┘  state     -          -       state       -       state
 //! ```
 //!
 //! Below each step stands the lock it holds: none while it is planned and written, so that a slow
@@ -12,22 +12,27 @@
 //! is handed out before it is written. What changes between snapshot and publication wakes the
 //! next plan; a member that came or went meanwhile is kept as it is, not as the snapshot had it.
 //!
+//! What is due is a set of namespaces ([`Fleet`]): a change costs as much as its namespace holds,
+//! not as the fleet does.
+//!
 //! Requests that look at records and then write them take [`World::change`] first, one at a time:
-//! of two racers for the last use of a token one is refused. The order of locks is change, state.
+//! of two racers for the last use of a token one is refused. The order of locks is fleet, change,
+//! state.
+
+mod part;
+mod state;
+mod tell;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use kedge_core::{Problem, Severity};
-use kedge_crd::{
-    EdgeGatewaySpec, EdgeHostSpec,
-    host::{HostRef, Identity},
-};
+use jiff::Timestamp;
+use kedge_crd::{LoadBalancerSpec, Resource as _, meta};
 use tokio::{
-    sync::{Mutex, MutexGuard, Notify, watch},
+    sync::{Mutex, MutexGuard, Notify, OwnedMutexGuard, watch},
     task::spawn_blocking,
     time::{Instant as TokioInstant, sleep, timeout_at},
 };
@@ -37,17 +42,20 @@ use crate::{
     access::Access,
     api::buckets::Limits,
     clock::Clock,
-    events,
-    live::Tracker,
+    events::{self, Notice},
+    fleet::Fleet,
     metrics::Metrics,
-    pki::{Authority, Peer, request::key_hash},
-    plan::{Plan, plan},
+    pki::Authority,
+    plan::Plan,
     resolver::Resolver,
     sampled::Sampled,
-    snapshot::{Live, Snapshot, key},
-    store::{Name, Store},
+    snapshot::{Hearing, HostLive, Live, Snapshot},
+    store::{Store, Write, outcome::Outcome, stock::Taken},
     token,
 };
+
+pub use part::Part;
+pub use state::{Member, Party, State};
 
 /// What the manager's tasks share.
 #[derive(Debug)]
@@ -78,50 +86,25 @@ pub struct World {
     version: watch::Sender<u64>,
     changes: Mutex<()>,
     state: Mutex<State>,
+    fleet: Arc<Mutex<Fleet>>,
 }
 
-/// What one task at a time may change.
-#[derive(Debug)]
-pub struct State {
-    /// The store, to read.
-    pub store: Store,
-    /// Who is heard of.
-    pub tracker: Tracker,
-    /// The plan in force: written, and handed out.
-    pub plan: Plan,
-    /// The enrolled, by uid.
+/// A namespace as it is about to be planned.
+struct Space {
+    name: String,
+    taken: Taken,
+    live: (Live, Hearing),
+    refused: BTreeMap<crate::store::ObjectKey, kedge_core::Problem>,
+}
+
+/// A namespace that was planned.
+struct Planned {
+    name: String,
+    plan: Plan,
     members: BTreeMap<String, Member>,
-    /// Who came or went since the last snapshot.
-    fresh: BTreeMap<String, Option<Member>>,
-    /// Why the last plan could not be written.
-    pub stuck: Option<Problem>,
-    live: Live,
-}
-
-/// Somebody enrolled.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// Who.
-    pub party: Party,
-    /// The identity as it is kept.
-    pub identity: Identity,
-    /// Whether it is served.
-    pub active: bool,
-    /// The tenant, for hosts.
-    pub tenant: String,
-    /// The WireGuard keys, base64; the first is in use.
-    pub tunnel_keys: Vec<String>,
-    /// The machine it stands for.
-    pub host_ref: Option<HostRef>,
-}
-
-/// A host or a gateway instance.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Party {
-    /// An EdgeHost.
-    Host(Name),
-    /// An instance of an EdgeGateway.
-    Instance(Name, String),
+    /// What there is to tell once it is written.
+    notices: Vec<Notice>,
+    is_empty: bool,
 }
 
 impl World {
@@ -132,15 +115,6 @@ impl World {
         clock: Clock,
         (trust_domain, certificate_life): (&str, Duration),
     ) -> Arc<Self> {
-        let state = State {
-            store: store.clone(),
-            tracker: Tracker::new(Instant::now()),
-            plan: Plan::default(),
-            members: BTreeMap::new(),
-            fresh: BTreeMap::new(),
-            stuck: None,
-            live: Live::default(),
-        };
         let world = Arc::new(Self {
             authority,
             clock,
@@ -152,12 +126,19 @@ impl World {
             resolver: Resolver::default(),
             access: Access::default(),
             limits: Limits::default(),
-            store,
             dirty: Notify::new(),
             version: watch::Sender::new(0),
             changes: Mutex::new(()),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(store.clone())),
+            fleet: Arc::default(),
+            store,
         });
+        {
+            let mut fleet = world.fleet.lock().await;
+            for space in world.store.spaces() {
+                fleet.touch(&space);
+            }
+        }
         world.settle().await;
         world
     }
@@ -177,15 +158,10 @@ impl World {
         self.dirty.notify_one();
     }
 
-    /// Follows the plan in force.
+    /// Follows the plans in force, all of them.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
-    }
-
-    /// Wakes every waiting request to look again.
-    pub fn nudge(&self) {
-        self.version.send_modify(|version| *version += 1);
     }
 
     /// Plans whenever something changed, for good.
@@ -218,12 +194,22 @@ impl World {
 
     /// Looks at what lies beyond the store, for good: names, and where kubeconfigs lead.
     pub async fn look_around(self: Arc<Self>) {
+        let mut looked = None;
         loop {
-            let mut differs = self.resolver.look(&self.store.objects()).await;
-            let wanted = self.state().await.plan.kubeconfigs.clone();
-            differs |= self.access.carry_out(&self.store, &wanted).await;
-            if differs {
-                self.touch();
+            let (version, now) = (self.store.version(), TokioInstant::now());
+            let is_same = |(last, at): (u64, TokioInstant)| last == version && now < at + LOOK;
+            if !looked.is_some_and(is_same) {
+                looked = Some((version, now));
+                let balancers = self
+                    .store
+                    .of_kind(meta::GROUP, LoadBalancerSpec::KIND, None);
+                let mut differs = self.resolver.look(&balancers).await;
+                let wanted = self.state().await.kubeconfigs();
+                differs |= self.access.carry_out(&self.store, &wanted).await;
+                if differs {
+                    self.state().await.is_all_due = true;
+                    self.touch();
+                }
             }
             sleep(TICK).await;
         }
@@ -235,75 +221,201 @@ impl World {
             return;
         }
         let changed = files && self.store.refresh().await;
-        let due = {
-            let state = self.state().await;
-            let wake = state.plan.wake.earliest();
-            let is_time = wake.is_some_and(|wake| wake <= self.clock.timestamp());
-            dirty || changed || is_time || state.stuck.is_some() || state.live_now() != state.live
-        };
-        if due {
-            self.settle().await;
+        let mut fleet = Arc::clone(&self.fleet).lock_owned().await;
+        self.gather(&mut fleet).await;
+        if dirty || changed || !fleet.is_settled() {
+            self.settle_all(fleet).await;
         }
     }
 
-    /// Plans, writes, and hands out what was planned. What cannot be written is not handed out.
+    /// Plans what is due, writes, and hands out what was planned. What cannot be written is not
+    /// handed out.
     pub async fn settle(self: &Arc<Self>) {
-        let (objects, live) = {
+        let mut fleet = Arc::clone(&self.fleet).lock_owned().await;
+        self.gather(&mut fleet).await;
+        self.settle_all(fleet).await;
+    }
+
+    /// Finds what is due: what changed in the store, who is heard or not any more, whose moment
+    /// has come, and what was refused and may be tried again.
+    async fn gather(&self, fleet: &mut Fleet) {
+        let changes = self.store.changes();
+        let mut state = self.state().await;
+        let now = Instant::now();
+        let news = state.tracker.news(now);
+        let is_all = std::mem::take(&mut state.is_all_due);
+        if is_all || changes.all || news.is_none() || state.follows_now(self.store.leads()) {
+            fleet.touch_all();
+        }
+        let again = state.retries(now);
+        drop(state);
+        let news = news.unwrap_or_default();
+        for space in changes.spaces.iter().chain(&news).chain(&again) {
+            fleet.touch(space);
+        }
+        fleet.wake(|| self.clock.timestamp());
+    }
+
+    async fn settle_all(self: &Arc<Self>, mut fleet: OwnedMutexGuard<Fleet>) {
+        // What is due because of what was done now comes in the next round: by then the writes are
+        // answered. A fleet that never comes to rest must not keep the planner from the clock.
+        for _ in 0..ROUNDS {
+            let mut is_first = true;
+            loop {
+                let spaces = fleet.next(BATCH);
+                if spaces.is_empty() {
+                    break;
+                }
+                is_first = false;
+                fleet = self.settle_some(fleet, spaces).await;
+            }
+            if is_first {
+                break;
+            }
+            self.gather(&mut fleet).await;
+        }
+        drop(fleet);
+        self.version.send_modify(|version| *version += 1);
+        self.drop_tokens().await;
+    }
+
+    async fn settle_some(
+        self: &Arc<Self>,
+        mut fleet: OwnedMutexGuard<Fleet>,
+        names: Vec<String>,
+    ) -> OwnedMutexGuard<Fleet> {
+        let mut spaces = Vec::new();
+        {
             let mut state = self.state().await;
-            state.fresh.clear();
-            (self.store.objects(), state.live_now())
-        };
-        let (began, before) = (Instant::now(), Arc::clone(&objects));
-        // A plan of a large fleet takes its time on a thread of its own.
-        let (world, heard) = (Arc::clone(self), live.clone());
+            let now = Instant::now();
+            for name in names {
+                state.forget_fresh(&name);
+                let live = state.tracker.live_in(&name, now);
+                let refused = state.refused_in(&name);
+                let taken = self.store.space(&name);
+                spaces.push(Space {
+                    name,
+                    taken,
+                    live,
+                    refused,
+                });
+            }
+        }
+        // A plan of a large namespace takes its time on a thread of its own.
+        let (world, began) = (Arc::clone(self), Instant::now());
         let planning = spawn_blocking(move || {
-            let bundle = world.authority.bundle();
-            let snapshot = Snapshot::observe(&objects, heard, bundle, &world.clock.text())
-                .within(world.store.environment());
-            let snapshot = Snapshot {
-                names: Some(BTreeMap::clone(&world.resolver.answers())),
-                kubeconfigs: world.access.known(),
-                ..snapshot
-            };
-            (plan(&snapshot), members(&snapshot))
+            let planned = world.plan(&mut fleet, spaces);
+            (fleet, planned)
         });
-        let (planned, members) = match planning.await {
+        let (fleet, mut planned) = match planning.await {
             Ok(planned) => planned,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => return,
+                // The runtime ends.
+                Err(_) => std::future::pending().await,
             },
         };
         self.metrics.reconciled("plan", began);
-        self.state().await.know(members);
-        let began = Instant::now();
-        let written = self.store.write(planned.writes.clone()).await;
-        if !planned.writes.is_empty() {
+        let mut state = self.state().await;
+        for one in &mut planned {
+            state.know(&one.name, std::mem::take(&mut one.members));
+        }
+        let waiting = state.waiting(Instant::now());
+        drop(state);
+        let writes: Vec<Write> = planned
+            .iter_mut()
+            .flat_map(|one| std::mem::take(&mut one.plan.writes))
+            .collect();
+        let (began, writes_something) = (Instant::now(), !writes.is_empty());
+        let outcome = if self.store.leads() {
+            self.store.carry_out(writes, &waiting).await
+        } else {
+            // Another manager writes it; until then it is not there.
+            Outcome::left_to_another(&writes)
+        };
+        if writes_something {
             self.metrics.reconciled("write", began);
         }
         let mut state = self.state().await;
-        if let Err(problem) = written {
-            if state.stuck.as_ref() != Some(&problem) {
-                warn!(KEDGE_CODE = %problem.code, %problem, "a plan cannot be written");
-            }
-            state.stuck = Some(problem);
-            return;
+        let names: BTreeSet<String> = planned.iter().map(|one| one.name.clone()).collect();
+        state.took(&names, &outcome, self.store.leads(), Instant::now());
+        for one in planned {
+            let Planned {
+                name,
+                plan,
+                is_empty,
+                mut notices,
+                ..
+            } = one;
+            notices.retain(|notice| !outcome.held.contains(&notice.key));
+            self.store.tell(notices);
+            state.publish(&name, plan, &outcome, is_empty);
         }
-        state.stuck = None;
-        state.live = live;
-        self.store.tell(events::notices(&before, &planned.writes));
-        tell(&state.plan, &planned);
-        state.plan = planned;
         drop(state);
-        self.nudge();
-        self.drop_tokens().await;
+        fleet
+    }
+
+    fn plan(&self, fleet: &mut Fleet, spaces: Vec<Space>) -> Vec<Planned> {
+        let (now, bundle) = (self.clock.text(), self.authority.bundle());
+        let (names, kubeconfigs) = (self.resolver.answers(), self.access.known());
+        for space in fleet.unknown() {
+            let objects = Arc::new(self.store.space(&space).open());
+            let mut snapshot = Snapshot::of(objects, Live::default(), bundle, &now);
+            snapshot.space = space;
+            fleet.seed(&snapshot);
+        }
+        let mut snapshots = Vec::new();
+        for space in spaces {
+            let is_empty = space.taken.is_empty();
+            let objects = Arc::new(space.taken.open());
+            let mut snapshot =
+                Snapshot::of(objects, space.live.0, bundle, &now).within(self.store.environment());
+            snapshot.space.clone_from(&space.name);
+            snapshot.refused = space.refused;
+            snapshot.names = Some(BTreeMap::clone(&names));
+            let here = kubeconfigs.iter();
+            let here = here.filter(|(cluster, _)| cluster.namespace == space.name);
+            snapshot.kubeconfigs = here.map(|(name, to)| (name.clone(), to.clone())).collect();
+            listen(&mut snapshot, space.live.1);
+            if !fleet.knows(&space.name) {
+                fleet.seed(&snapshot);
+            }
+            snapshots.push((snapshot, is_empty));
+        }
+        let mut planned = Vec::new();
+        for (mut snapshot, is_empty) in snapshots {
+            if let Some(plan) = fleet.plan(&mut snapshot) {
+                planned.push(Planned {
+                    members: state::members(&snapshot),
+                    notices: events::notices(&snapshot.objects, &plan.writes),
+                    name: snapshot.space,
+                    plan,
+                    is_empty,
+                });
+            }
+        }
+        for one in planned.iter().filter(|one| one.is_empty) {
+            fleet.forget(&one.name);
+        }
+        planned
     }
 
     /// Forgets the tokens that expired long ago. They admit nobody: what fails is tried at the next
     /// plan.
     async fn drop_tokens(&self) {
-        let removals = token::removals(&self.store.objects(), self.clock.timestamp());
-        if removals.is_empty() {
+        let now: Timestamp = self.clock.timestamp();
+        let mut state = self.state().await;
+        if state
+            .tokens_looked_at
+            .is_some_and(|last| now.duration_since(last).unsigned_abs() < TOKENS_EVERY)
+        {
+            return;
+        }
+        state.tokens_looked_at = Some(now);
+        drop(state);
+        let secrets = self.store.of_kind("", "Secret", None);
+        let removals = token::removals(&secrets, now);
+        if removals.is_empty() || !self.store.leads() {
             return;
         }
         let tokens = removals.len();
@@ -316,178 +428,33 @@ impl World {
     }
 }
 
-impl State {
-    /// Every problem there is.
-    #[must_use]
-    pub fn problems(&self) -> Vec<Problem> {
-        let endpoints = self.plan.endpoints.iter().flat_map(|item| &item.problems);
-        let all = self
-            .stuck
-            .iter()
-            .chain(&self.plan.problems)
-            .chain(endpoints);
-        all.cloned().collect()
-    }
-
-    /// The enrolled, by uid.
-    #[must_use]
-    pub const fn members(&self) -> &BTreeMap<String, Member> {
-        &self.members
-    }
-
-    /// Somebody enrolled, or its identity changed.
-    pub fn admit(&mut self, member: Member) {
-        let uid = member.identity.uid.clone();
-        self.fresh.insert(uid.clone(), Some(member.clone()));
-        self.members.insert(uid, member);
-    }
-
-    /// Somebody left.
-    pub fn dismiss(&mut self, uid: &str) {
-        self.fresh.insert(uid.to_owned(), None);
-        self.members.remove(uid);
-    }
-
-    /// The enrolled as a snapshot has them, and those who came or went since.
-    fn know(&mut self, members: BTreeMap<String, Member>) {
-        self.members = members;
-        for (uid, member) in &self.fresh {
-            match member {
-                Some(member) => {
-                    self.members.insert(uid.clone(), member.clone());
-                }
-                None => {
-                    self.members.remove(uid);
-                }
-            }
-        }
-    }
-
-    fn live_now(&self) -> Live {
-        let hosts = self
-            .members
-            .values()
-            .filter_map(|member| match &member.party {
-                Party::Host(name) => Some(name.clone()),
-                Party::Instance(..) => None,
-            });
-        self.tracker.live(Instant::now(), hosts)
+/// Who is enrolled is heard, or is not; nobody else is listened to.
+fn listen(snapshot: &mut Snapshot, unheard: Hearing) {
+    let enrolled: BTreeSet<_> = snapshot
+        .hosts
+        .iter()
+        .filter(|(_, host)| host.spec.identity.is_some())
+        .map(|(name, _)| name.clone())
+        .collect();
+    let live = &mut snapshot.live.hosts;
+    live.retain(|name, _| enrolled.contains(name));
+    for name in enrolled {
+        live.entry(name).or_insert(HostLive {
+            hearing: unheard,
+            report: None,
+            is_contested: false,
+        });
     }
 }
 
-impl Member {
-    /// Whether a certificate is for the identity's key.
-    #[must_use]
-    pub fn holds(&self, peer: &Peer) -> bool {
-        key_hash(&self.identity.public_key).is_some_and(|own| own == peer.key_hash)
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match &self.party {
-            Party::Host(name) => &name.name,
-            Party::Instance(_, name) => name,
-        }
-    }
-}
-
-impl Party {
-    /// The key of the object the party is kept in.
-    #[must_use]
-    pub fn key(&self) -> crate::store::ObjectKey {
-        match self {
-            Self::Host(name) => key::<EdgeHostSpec>(name),
-            Self::Instance(gateway, _) => key::<EdgeGatewaySpec>(gateway),
-        }
-    }
-}
-
-fn members(snapshot: &Snapshot) -> BTreeMap<String, Member> {
-    let hosts = snapshot.hosts.iter().filter_map(|(name, host)| {
-        let identity = host.spec.identity.clone()?;
-        let member = Member {
-            party: Party::Host(name.clone()),
-            active: host.spec.is_active(),
-            tenant: host.spec.tenant.clone(),
-            tunnel_keys: host.spec.tunnel.public_keys.clone(),
-            host_ref: host.spec.host_ref.clone(),
-            identity,
-        };
-        Some((member.identity.uid.clone(), member))
-    });
-    let instances = snapshot.gateways.iter().flat_map(|(name, gateway)| {
-        gateway.spec.instances.iter().map(move |instance| {
-            let member = Member {
-                party: Party::Instance(name.clone(), instance.name.clone()),
-                active: true,
-                tenant: String::new(),
-                tunnel_keys: instance.public_keys.clone(),
-                host_ref: None,
-                identity: instance.identity.clone(),
-            };
-            (member.identity.uid.clone(), member)
-        })
-    });
-    hosts
-        .chain(instances)
-        .filter(|(uid, _)| !uid.is_empty())
-        .collect()
-}
-
-/// Tells the journal what an operator cares about.
-fn tell(before: &Plan, after: &Plan) {
-    for item in &after.endpoints {
-        let same = |last: &&kedge_control::local::FleetEndpoint| {
-            last.namespace == item.namespace && last.cluster == item.cluster
-        };
-        let last = before.endpoints.iter().find(same);
-        let from = last
-            .and_then(|last| last.endpoint.as_deref())
-            .unwrap_or("none");
-        let to = item.endpoint.as_deref().unwrap_or("none");
-        let cluster = format!("{}/{}", item.namespace, item.cluster);
-        if from != to {
-            info!(
-                cluster,
-                from,
-                to,
-                mode = item.mode,
-                because = item.because,
-                "an endpoint changed"
-            );
-        } else if last.is_none_or(|last| last.because != item.because) {
-            info!(
-                cluster,
-                endpoint = to,
-                because = item.because,
-                "an endpoint was looked at"
-            );
-        }
-        let owner = last.map(|last| last.owner.as_str()).unwrap_or_default();
-        if owner != item.owner {
-            info!(
-                cluster,
-                from = owner,
-                to = item.owner,
-                "who serves an endpoint changed"
-            );
-        }
-    }
-    let known: Vec<&Problem> = problems(before).collect();
-    for problem in problems(after).filter(|problem| !known.contains(problem)) {
-        if problem.severity == Severity::Error {
-            warn!(KEDGE_CODE = %problem.code, object = problem.object, %problem, "a problem appeared");
-        }
-    }
-}
-
-fn problems(plan: &Plan) -> impl Iterator<Item = &Problem> {
-    let endpoints = plan.endpoints.iter().flat_map(|item| &item.problems);
-    plan.problems.iter().chain(endpoints)
-}
-
+/// How often names and kubeconfigs are looked at where no object changes.
+const LOOK: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
+/// How many namespaces are planned before their plans are written.
+const BATCH: usize = 64;
+/// How often what follows from what was just written is planned before anything else is looked at.
+const ROUNDS: usize = 4;
+const TOKENS_EVERY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests;

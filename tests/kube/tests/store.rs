@@ -234,7 +234,7 @@ async fn two_managers_share_an_authority_and_one_of_them_fills() {
     for manager in [&one, &two] {
         eventually("a manager shows the endpoint", LIMIT, async || {
             let state = manager.world.state().await;
-            let endpoint = state.plan.endpoints.first();
+            let endpoint = state.endpoints().next();
             endpoint.is_some_and(|it| it.endpoint.as_deref() == Some("10.20.14.10:6443"))
         })
         .await;

@@ -50,8 +50,11 @@ pub async fn config(
     let known = known.and_then(|etag| etag.to_str().ok()?.trim_matches('"').parse::<u64>().ok());
     let deadline = TokioInstant::now() + Duration::from_secs(query.wait.min(MAX_WAIT_SECONDS));
     let first = deadline.max(TokioInstant::now() + FIRST);
-    let mut versions = world.follow();
-    let party = caller.member(&*world.state().await)?.party.clone();
+    let (mut versions, party) = {
+        let mut state = world.state().await;
+        let party = caller.member(&state)?.party.clone();
+        (state.follow(party.namespace()), party)
+    };
     if let Party::Host(name) = &party {
         let life = Life {
             boot_id: query.boot,
@@ -71,12 +74,13 @@ pub async fn config(
                 Party::Instance(..) => false,
             };
             let late = TokioInstant::now() >= deadline;
-            match answer(&state, &party) {
-                Some((generation, answer)) if known != Some(generation) => {
+            match generation(&state, &party) {
+                Some(generation) if known != Some(generation) => {
+                    let answer = answer(&world, &state, &party).ok_or_else(|| not_yet(&state))?;
                     return Ok((StatusCode::OK, etag(generation), answer).into_response());
                 }
                 // Asked to speak up: whoever lives asks again at once.
-                Some((generation, _)) if doubted || late => {
+                Some(generation) if doubted || late => {
                     return Ok((StatusCode::NOT_MODIFIED, etag(generation)).into_response());
                 }
                 None if TokioInstant::now() >= first => return Err(not_yet(&state)),
@@ -104,7 +108,7 @@ async fn contend(world: &World, caller: &Caller, name: &Name, life: &Life) -> Re
             Claim::Yours => return Ok(()),
             Claim::Probed => {
                 // The holder's open request is answered, so that it shows whether it lives.
-                world.nudge();
+                world.state().await.nudge(&name.namespace);
                 sleep(GLANCE).await;
             }
             Claim::Taken => {
@@ -126,15 +130,25 @@ async fn contend(world: &World, caller: &Caller, name: &Name, life: &Life) -> Re
     }
 }
 
-fn answer(state: &world::State, party: &Party) -> Option<(u64, Response)> {
+fn generation(state: &world::State, party: &Party) -> Option<u64> {
+    match party {
+        Party::Host(name) => state.host_generation(name),
+        Party::Instance(gateway, name) => {
+            let config = state.gateway_config(&(gateway.clone(), name.clone()))?;
+            Some(config.generation)
+        }
+    }
+}
+
+fn answer(world: &World, state: &world::State, party: &Party) -> Option<Response> {
     match party {
         Party::Host(name) => {
-            let config = state.plan.hosts.get(name)?;
-            Some((config.generation, Json(config).into_response()))
+            let config = state.host_config(name, world.authority.bundle())?;
+            Some(Json(config).into_response())
         }
         Party::Instance(gateway, name) => {
-            let config = state.plan.gateways.get(&(gateway.clone(), name.clone()))?;
-            Some((config.generation, Json(config).into_response()))
+            let config = state.gateway_config(&(gateway.clone(), name.clone()))?;
+            Some(Json(config).into_response())
         }
     }
 }
@@ -145,7 +159,7 @@ fn etag(generation: u64) -> [(header::HeaderName, String); 1] {
 
 /// Nothing is handed out that is not written down.
 fn not_yet(state: &world::State) -> ApiError {
-    let stuck = state.stuck.clone();
+    let stuck = state.stuck().cloned();
     ApiError::unavailable(stuck.unwrap_or_else(|| {
         Problem::new(
             Code::CapiWaiting,

@@ -85,7 +85,7 @@ impl Speaker {
         if !member.active {
             return Err(ApiError::forbidden("the host is suspended or banned"));
         }
-        let objects = state.store.objects();
+        let objects = state.store.space(&name.namespace).open();
         let host = objects.get(&key::<EdgeHostSpec>(name));
         let host: Option<EdgeHost> = host.and_then(|layers| layers.in_force().ok());
         let host = host.ok_or_else(revoked)?;

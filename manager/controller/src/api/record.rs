@@ -289,9 +289,8 @@ pub fn free_tunnel_key(state: &world::State, key: &str, party: &Party) -> Result
 #[must_use]
 pub fn is_banned(state: &world::State, tenant: &str, hashes: &[String]) -> bool {
     let key = crate::snapshot::key::<TenantSpec>(&Name::new("", tenant));
-    let objects = state.store.objects();
-    let layers = objects.get(&key);
-    layers.is_some_and(|layers| denied::is_denied(layers, hashes))
+    let layers = state.store.get(&key);
+    layers.is_some_and(|layers| denied::is_denied(&layers, hashes))
 }
 
 /// Undoes a write, as far as the store lets it: `before` was there.

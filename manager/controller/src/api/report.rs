@@ -93,11 +93,7 @@ async fn host(
     if state.tracker.host_report(name, report, Instant::now()) {
         world.touch();
     }
-    let generation = state
-        .plan
-        .hosts
-        .get(name)
-        .map_or(0, |config| config.generation);
+    let generation = state.host_generation(name).unwrap_or_default();
     Ok(Json(ReportAnswer { generation }))
 }
 
@@ -141,7 +137,7 @@ async fn instance(
     let mut state = world.state().await;
     caller.member(&state)?;
     // A gateway speaks for its own peers: what it says of others' hosts is not heard.
-    let own = state.plan.gateways.get(&key);
+    let own = state.gateway_config(&key);
     let own = own.and_then(|config| config.tunnel.as_ref());
     let own: BTreeSet<&str> = own
         .into_iter()
@@ -153,11 +149,9 @@ async fn instance(
         world.touch();
     }
     // A host that its gateway lost must be asked at once.
-    world.nudge();
+    state.nudge_doubted();
     let generation = state
-        .plan
-        .gateways
-        .get(&key)
+        .gateway_config(&key)
         .map_or(0, |config| config.generation);
     Ok(Json(ReportAnswer { generation }))
 }

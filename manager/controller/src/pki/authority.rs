@@ -50,7 +50,7 @@ impl Authority {
     pub async fn load_or_create(store: &Store, clock: &Clock) -> Result<Self, Problem> {
         let name = Name::new(SYSTEM_NAMESPACE, NAME);
         let key = ObjectKey::new("", "Secret", name);
-        let kept = store.objects().owned(&key, managers::CA).cloned();
+        let kept = store.owned(&key, managers::CA);
         let secret = match kept {
             Some(secret) => secret,
             None => store.create(key, managers::CA, make(clock)?).await?,

@@ -20,7 +20,7 @@ use kedge_crd::{
 };
 use serde::Serialize;
 
-use super::{Service, endpoint::ports, overlay::gateway_of, slots};
+use super::{Service, endpoint::ports, overlay::gateway_of, share::Share, slots};
 use crate::{snapshot::Snapshot, store::Name};
 
 /// What a host must do, but for the generation.
@@ -43,33 +43,24 @@ pub fn host(snapshot: &Snapshot, services: &[Service], name: &Name, host: &EdgeH
 #[must_use]
 pub fn gateway(
     snapshot: &Snapshot,
-    services: &[Service],
+    share: &Share,
     name: &Name,
     gateway: &EdgeGateway,
     instance: &Instance,
 ) -> GatewayConfig {
-    let peers: Vec<PeerConfig> = snapshot
-        .hosts
-        .iter()
-        .filter(|(host_name, host)| {
-            host.spec.identity.is_some()
-                && host.spec.is_active()
-                && gateway_of(snapshot, host_name, host).as_ref() == Some(name)
-        })
-        .filter_map(|(host_name, host)| {
-            Some(PeerConfig {
-                name: peer_name(host_name),
-                public_key: host.spec.tunnel.public_keys.first()?.clone(),
-                endpoint: None,
-                allowed_ips: host.spec.tunnel.addresses.clone(),
-                keepalive_seconds: 0,
-            })
-        })
-        .collect();
+    let own = share.peers.get(name).into_iter().flatten();
+    let peers = own.chain(snapshot.commons.peers(name, &snapshot.space));
+    let mut peers: Vec<PeerConfig> = peers.cloned().collect();
+    peers.sort_by(|one, other| one.name.cmp(&other.name));
     let address = listen_address(gateway, instance);
-    let mut listeners: Vec<Listener> = services
-        .iter()
-        .flat_map(|service| listeners(snapshot, service, name, address))
+    let own = share.listeners.get(name).into_iter().flatten();
+    let listeners = own.chain(snapshot.commons.listeners(name, &snapshot.space));
+    let listeners = listeners.cloned();
+    let mut listeners: Vec<Listener> = listeners
+        .map(|listener| Listener {
+            address,
+            ..listener
+        })
         .collect();
     listeners.sort();
     GatewayConfig {
@@ -82,6 +73,21 @@ pub fn gateway(
         listeners,
         ca_bundle: snapshot.ca_bundle.clone(),
     }
+}
+
+/// An enrolled host as a peer of its gateway.
+#[must_use]
+pub fn peer(name: &Name, host: &EdgeHost) -> Option<PeerConfig> {
+    if host.spec.identity.is_none() || !host.spec.is_active() {
+        return None;
+    }
+    Some(PeerConfig {
+        name: peer_name(name),
+        public_key: host.spec.tunnel.public_keys.first()?.clone(),
+        endpoint: None,
+        allowed_ips: host.spec.tunnel.addresses.clone(),
+        keepalive_seconds: 0,
+    })
 }
 
 /// The name of a host's peer and member at its gateway: unique over all tenants.
@@ -145,7 +151,7 @@ fn vip(service: &Service, name: &Name, host: &EdgeHost) -> Option<VipConfig> {
 }
 
 fn host_tunnel(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<TunnelConfig> {
-    let gateway = snapshot.gateways.get(&gateway_of(snapshot, name, host)?)?;
+    let gateway = snapshot.gateway(&gateway_of(snapshot, name, host)?)?;
     let tunnel = &gateway.spec.tunnel;
     let peers = gateway.spec.instances.iter().filter_map(|instance| {
         Some(PeerConfig {
@@ -203,7 +209,9 @@ fn listen_address(gateway: &EdgeGateway, instance: &Instance) -> IpAddr {
     address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
 }
 
-fn listeners(
+/// The listeners of a LoadBalancer at a gateway, at that address.
+#[must_use]
+pub fn listeners(
     snapshot: &Snapshot,
     service: &Service,
     gateway: &Name,

@@ -28,7 +28,7 @@ pub struct GatewayUse {
 /// None is named, or it cannot be reached.
 pub fn in_use(snapshot: &Snapshot, balancer: &mut Balancer) -> Result<GatewayUse, Because> {
     let name = gateway_of(snapshot, &balancer.name, &balancer.spec).ok_or(Because::GatewayUnset)?;
-    let gateway = snapshot.gateways.get(&name);
+    let gateway = snapshot.gateway(&name);
     let gateway = gateway.ok_or_else(|| Because::GatewayMissing {
         gateway: name.clone(),
     })?;
@@ -70,8 +70,7 @@ pub fn claim_ports(
     wish: Option<&Endpoint>,
 ) -> Result<NonZeroU16, Because> {
     let range = snapshot
-        .gateways
-        .get(gateway)
+        .gateway(gateway)
         .and_then(|object| object.spec.ports.range);
     let mut first = None;
     for port in ports(&balancer.spec, None) {

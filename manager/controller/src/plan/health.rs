@@ -40,10 +40,9 @@ pub fn tunnel_is_up(snapshot: &Snapshot, name: &Name) -> bool {
         .get(name)
         .is_some_and(|host| host.status.tunnel.gateway.is_some());
     let peer = peer_name(name);
-    let instances = snapshot
-        .gateways
-        .values()
-        .flat_map(|gateway| &gateway.status.instances);
+    let faces = snapshot.faces.values().map(|face| &face.gateway);
+    let gateways = snapshot.gateways.values().chain(faces);
+    let instances = gateways.flat_map(|gateway| &gateway.status.instances);
     let by_gateway = instances
         .into_iter()
         .any(|instance| instance.peers_alive.contains(&peer));

@@ -149,13 +149,12 @@ fn gateways_are_quiet(snapshot: &Snapshot, service: &Service) -> bool {
     let Some(Ok(used)) = &service.decided.gateway else {
         return true;
     };
-    let Some(gateway) = snapshot.gateways.get(&used.name) else {
+    let Some(gateway) = snapshot.gateway(&used.name) else {
         return true;
     };
     gateway.spec.instances.iter().all(|instance| {
-        let key = (used.name.clone(), instance.name.clone());
-        let live = snapshot.live.gateways.get(&key);
-        let silent = live.is_none_or(|live| live.hearing == Hearing::Silent);
+        let hearing = snapshot.hearing(&used.name, &instance.name);
+        let silent = hearing.is_none_or(|hearing| hearing == Hearing::Silent);
         let applied = gateway.status.instances.iter();
         let mut applied = applied.filter(|status| status.name == instance.name);
         let applied = applied.next().map_or(0, |status| status.config_generation);

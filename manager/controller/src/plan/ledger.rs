@@ -20,6 +20,7 @@ use super::{
     because::Because,
     claims::is_foreign,
     given::{Claim, Facts},
+    share::Port,
     vip::allowed,
 };
 use crate::{
@@ -86,11 +87,24 @@ impl Ledger {
             ledger.enter(snapshot, name, spec);
         }
         ledger.enter_given(&snapshot.now);
+        ledger.enter_others(snapshot);
         for (name, spec) in cases.iter().filter_map(given) {
             ledger.enter(snapshot, name, spec);
         }
         ledger.serve_waiting(snapshot, cases);
         ledger
+    }
+
+    /// What was decided here earlier goes before what other namespaces have, and that before a wish.
+    fn enter_others(&mut self, snapshot: &Snapshot) {
+        for gateway in snapshot.gateways.keys().chain(snapshot.faces.keys()) {
+            let taken = snapshot.commons.ports(gateway, &snapshot.space);
+            for (port, owner, port_name) in taken {
+                let ports = self.ports.entry(gateway.clone()).or_default();
+                let owner = || (owner.clone(), port_name.clone());
+                ports.entry(*port).or_insert_with(owner);
+            }
+        }
     }
 
     fn enter_given(&mut self, now: &str) {
@@ -181,6 +195,21 @@ impl Ledger {
     pub fn holder(&self, namespace: &str, address: IpAddr) -> Option<&Holder> {
         let held = self.vips.get(&(namespace.to_owned(), address))?;
         Some(&held.holder)
+    }
+
+    /// The ports of gateways that a namespace has; of everything, where none is named.
+    #[must_use]
+    pub fn ports_of(&self, space: &str) -> BTreeMap<Name, BTreeSet<Port>> {
+        let mut found: BTreeMap<Name, BTreeSet<Port>> = BTreeMap::new();
+        for (gateway, ports) in &self.ports {
+            for (port, (owner, port_name)) in ports {
+                if space.is_empty() || owner.namespace == space {
+                    let own = found.entry(gateway.clone()).or_default();
+                    own.insert((*port, owner.clone(), port_name.clone()));
+                }
+            }
+        }
+        found
     }
 
     fn enter(&mut self, snapshot: &Snapshot, name: &Name, spec: &LoadBalancerSpec) {

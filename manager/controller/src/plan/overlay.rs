@@ -4,11 +4,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use ipnet::IpNet;
 use kedge_crd::EdgeHost;
 
+use super::share::Commons;
 use crate::{snapshot::Snapshot, store::Name};
 
 /// Gives an address to every gateway instance and enrolled host that has none.
@@ -28,7 +30,7 @@ pub fn assign(snapshot: &mut Snapshot) {
         .iter()
         .filter(|(_, host)| host.spec.identity.is_some() && host.spec.tunnel.addresses.is_empty())
         .filter_map(|(name, host)| {
-            let gateway = snapshot.gateways.get(&gateway_of(snapshot, name, host)?)?;
+            let gateway = snapshot.gateway(&gateway_of(snapshot, name, host)?)?;
             Some((name.clone(), gateway.spec.tunnel.overlay()))
         })
         .collect();
@@ -55,6 +57,8 @@ pub fn gateway_of(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<N
 
 /// The addresses given away, and from where to look for the next one.
 struct Taken {
+    commons: Arc<Commons>,
+    space: String,
     addresses: BTreeSet<IpAddr>,
     next: BTreeMap<IpNet, u128>,
 }
@@ -71,6 +75,8 @@ impl Taken {
             .flat_map(|gateway| &gateway.spec.instances);
         let instances = instances.flat_map(|instance| &instance.addresses);
         Self {
+            commons: Arc::clone(&snapshot.commons),
+            space: snapshot.space.clone(),
             addresses: hosts.chain(instances).map(IpNet::addr).collect(),
             next: BTreeMap::new(),
         }
@@ -88,7 +94,7 @@ impl Taken {
         loop {
             let address = nth(prefix, number)?;
             number += 1;
-            if self.addresses.insert(address) {
+            if !self.commons.has_address(address, &self.space) && self.addresses.insert(address) {
                 self.next.insert(prefix, number);
                 return Some(address);
             }
@@ -117,6 +123,8 @@ mod tests {
     #[test]
     fn the_lowest_free_address_of_each_prefix_is_given_once() {
         let mut taken = Taken {
+            commons: Arc::default(),
+            space: String::new(),
             addresses: BTreeSet::from(["fd00::2".parse().unwrap(), "10.0.0.1".parse().unwrap()]),
             next: BTreeMap::new(),
         };

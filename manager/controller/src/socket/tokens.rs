@@ -23,7 +23,7 @@ use crate::{
 /// `GET /v1/tokens`.
 pub async fn list<Root>(_: Root, State(context): State<Arc<Context>>) -> Answer<TokenList> {
     let now = context.world.clock.timestamp();
-    let tokens = token::all(&context.world.store.objects());
+    let tokens = token::all(&context.world.store.of_kind("", "Secret", None));
     let items = tokens.values().map(|record| record.summary(now)).collect();
     Answer(StatusCode::OK, TokenList { items })
 }
@@ -43,7 +43,7 @@ pub async fn create<Root>(
         Refusal::unprocessable(Code::ApiMalformed, what)
     })?;
     let world = &context.world;
-    let objects = world.store.objects();
+    let objects = &world.store;
     let (namespace, scope, default_ttl) = match (request.role, &request.tenant, &request.gateway) {
         (Role::Host, Some(name), None) => {
             let layers = objects.get(&key::<TenantSpec>(&Name::new("", name)));

@@ -335,9 +335,13 @@ impl Directory {
             before => {
                 let read = document::read_all(name, &text);
                 let (mut good, mut bad) = (Vec::new(), Vec::new());
+                let last = self.last_documents(name, before.as_ref());
                 for one in read {
                     match one {
-                        Ok(document) => good.push(document),
+                        Ok((key, document)) => match document::refusal(&document, last.get(&key)) {
+                            None => good.push((key, document)),
+                            Some(problem) => bad.push(problem),
+                        },
                         Err(problem) => bad.push(*problem),
                     }
                 }
@@ -350,6 +354,29 @@ impl Directory {
                 file
             }
         }
+    }
+
+    /// The documents that were last good, by which changes are judged.
+    fn last_documents(
+        &self,
+        name: &str,
+        before: Option<&UserFile>,
+    ) -> BTreeMap<ObjectKey, UserDocument> {
+        match before {
+            Some(before) => before.documents.clone(),
+            None => self
+                .from_disk(name)
+                .unwrap_or_default()
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    /// What was last good of a file, over a restart.
+    fn from_disk(&self, name: &str) -> Option<Vec<(ObjectKey, UserDocument)>> {
+        let text = fs::read_to_string(self.last_good(name)).ok()?;
+        let read = document::read_all(name, &text);
+        Some(read.into_iter().filter_map(Result::ok).collect())
     }
 
     /// The file's good documents, and for the bad ones what was last good of it.
@@ -373,13 +400,8 @@ impl Directory {
         }
         let mut incomplete = false;
         if !problems.is_empty() {
-            let from_disk = || {
-                let text = fs::read_to_string(self.last_good(name)).ok()?;
-                let read = document::read_all(name, &text);
-                Some(read.into_iter().filter_map(Result::ok).collect::<Vec<_>>())
-            };
             let last = before.map(|file| file.documents.into_iter().collect());
-            match last.or_else(from_disk) {
+            match last.or_else(|| self.from_disk(name)) {
                 Some(last) => {
                     for (key, document) in last {
                         documents.entry(key).or_insert(document);

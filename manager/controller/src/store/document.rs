@@ -168,6 +168,15 @@ fn syntax_problem(place: &str, what: &str) -> Problem {
         ))
 }
 
+/// Why an API server would refuse a document of our kinds in the place of `old`.
+#[must_use]
+pub fn refusal(document: &UserDocument, old: Option<&UserDocument>) -> Option<Problem> {
+    let old = old.map(|old| &old.value);
+    let violations = kedge_crd::validate::validate(&document.value, old).err()?;
+    let all: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    Some(object_problem(&document.origin, &all.join("; ")))
+}
+
 fn object_problem(place: &str, what: &str) -> Problem {
     syntax_problem(place, what)
 }

@@ -2,6 +2,7 @@
 //! writes waits without holding anybody else up.
 
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -15,6 +16,8 @@ use super::{
     Layers, ObjectKey, Objects, Write,
     directory::Directory,
     kubernetes::{Cluster, layers::Seen},
+    outcome::Outcome,
+    stock::{Changes, Stock, Taken},
 };
 use crate::{
     events::Notice,
@@ -58,9 +61,15 @@ pub struct Current {
 
 #[derive(Debug)]
 struct Shown {
-    objects: Arc<Objects>,
+    stock: Stock,
     closed: bool,
     name: String,
+}
+
+/// What work on a directory touched.
+enum Touched {
+    All,
+    Keys(BTreeSet<ObjectKey>),
 }
 
 impl From<Cluster> for Store {
@@ -71,8 +80,10 @@ impl From<Cluster> for Store {
 
 impl From<Directory> for Store {
     fn from(directory: Directory) -> Self {
+        let mut stock = Stock::default();
+        stock.replace(directory.objects());
         let shown = Shown {
-            objects: Arc::new(directory.objects().clone()),
+            stock,
             closed: directory.is_closed(),
             name: format!("directory {}", directory.root().display()),
         };
@@ -84,19 +95,86 @@ impl From<Directory> for Store {
 }
 
 impl Store {
-    /// What it holds.
+    /// Everything it holds. That takes as long as there are objects: who wants one asks for one.
     #[must_use]
     pub fn objects(&self) -> Arc<Objects> {
+        Arc::new(self.look(Stock::take_all).open())
+    }
+
+    /// An object.
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<Layers> {
+        let packed = self.look(|stock| stock.packed(key).cloned());
+        packed.map(|packed| packed.open())
+    }
+
+    /// One owned layer of an object.
+    #[must_use]
+    pub fn owned(&self, key: &ObjectKey, manager: &str) -> Option<Value> {
+        self.get(key)?.owned.remove(manager)
+    }
+
+    /// The objects of a kind, in one namespace or in all.
+    #[must_use]
+    pub fn of_kind(&self, group: &str, kind: &str, space: Option<&str>) -> Objects {
+        self.look(|stock| stock.take_kind(group, kind, space))
+            .open()
+    }
+
+    /// The objects of that kind and name, in whatever namespace.
+    #[must_use]
+    pub fn named(&self, group: &str, kind: &str, name: &str) -> Objects {
+        self.look(|stock| stock.take_named(group, kind, name))
+            .open()
+    }
+
+    /// The namespaces that objects belong to.
+    #[must_use]
+    pub fn spaces(&self) -> BTreeSet<String> {
+        self.look(Stock::spaces)
+    }
+
+    /// What belongs to a namespace.
+    #[must_use]
+    pub fn space(&self, space: &str) -> Taken {
+        self.look(|stock| stock.take(space))
+    }
+
+    /// Grows with every change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.look(Stock::version)
+    }
+
+    /// What could not be read.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        self.look(|stock| stock.problems().to_vec())
+    }
+
+    /// What changed since this was last asked, by whomever.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
         match self {
-            Self::Directory(folder) => Arc::clone(&lock(&folder.shown).objects),
-            Self::Kubernetes(cluster) => cluster.objects(),
+            Self::Directory(folder) => lock(&folder.shown).stock.changes(),
+            Self::Kubernetes(cluster) => cluster.changes(),
+        }
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Stock) -> T) -> T {
+        match self {
+            Self::Directory(folder) => look(&lock(&folder.shown).stock),
+            Self::Kubernetes(cluster) => cluster.look(look),
         }
     }
 
     /// Looks for what others changed; says whether anything differs.
     pub async fn refresh(&self) -> bool {
         match self {
-            Self::Directory(folder) => folder.on_disk(Directory::rescan).await.unwrap_or(false),
+            Self::Directory(folder) => {
+                let looked = folder.on_disk(|directory| (directory.rescan(), Touched::All));
+                looked.await.unwrap_or(false)
+            }
             Self::Kubernetes(cluster) => cluster.refresh(),
         }
     }
@@ -111,21 +189,46 @@ impl Store {
     }
 
     /// Carries out the writes in order. What could be written stands and is seen at once, also
-    /// where a later one fails.
+    /// where another one fails.
     ///
     /// # Errors
     ///
-    /// Something cannot be written.
+    /// Something cannot be written: the first of it.
     pub async fn write(&self, writes: Vec<Write>) -> Result<(), Problem> {
+        let outcome = self.carry_out(writes, &BTreeSet::new()).await;
+        let refused = outcome.refused.into_values().next();
+        match outcome.broken.or(refused) {
+            Some(problem) => Err(problem),
+            None => Ok(()),
+        }
+    }
+
+    /// Carries out the writes in order. What is refused holds back what depends on it, and nothing
+    /// else; `waiting` are the objects that were refused lately and are not to be tried now.
+    pub async fn carry_out(&self, writes: Vec<Write>, waiting: &BTreeSet<ObjectKey>) -> Outcome {
+        let mut outcome = Outcome::new(waiting);
         if writes.is_empty() {
-            return Ok(());
+            return outcome;
         }
         match self {
             Self::Directory(folder) => {
-                let written = folder.on_disk(move |directory| directory.write(&writes));
-                written.await.unwrap_or_else(Err)
+                let done = folder.on_disk(move |directory| {
+                    let mut touched = BTreeSet::new();
+                    for write in writes {
+                        if outcome.holds(&write) {
+                            continue;
+                        }
+                        let written = directory.write(std::slice::from_ref(&write));
+                        touched.insert(write.key.clone());
+                        if let Err(problem) = written {
+                            outcome.refuse(&write, problem);
+                        }
+                    }
+                    (outcome, Touched::Keys(touched))
+                });
+                done.await.unwrap_or_else(Outcome::broken_by)
             }
-            Self::Kubernetes(cluster) => cluster.write(&writes).await,
+            Self::Kubernetes(cluster) => cluster.write(writes, outcome).await,
         }
     }
 
@@ -151,8 +254,10 @@ impl Store {
     ) -> Result<Value, Problem> {
         match self {
             Self::Directory(folder) => {
-                let made =
-                    folder.on_disk(move |directory| directory.create(&key, manager, &content));
+                let made = folder.on_disk(move |directory| {
+                    let made = directory.create(&key, manager, &content);
+                    (made, Touched::Keys(BTreeSet::from([key])))
+                });
                 made.await.unwrap_or_else(Err)
             }
             Self::Kubernetes(cluster) => cluster.create(&key, &content).await,
@@ -168,7 +273,7 @@ impl Store {
     pub async fn current(&self, key: &ObjectKey) -> Result<Current, Problem> {
         match self {
             Self::Directory(_) => Ok(Current {
-                layers: self.objects().get(key).cloned().unwrap_or_default(),
+                layers: self.get(key).unwrap_or_default(),
                 seen: None,
             }),
             Self::Kubernetes(cluster) => cluster.current(key).await,
@@ -209,7 +314,9 @@ impl Store {
     pub async fn close(&self) {
         match self {
             Self::Directory(folder) => {
-                let _: Result<(), Problem> = folder.on_disk(Directory::close).await;
+                let _: Result<(), Problem> = folder
+                    .on_disk(|directory| (directory.close(), Touched::Keys(BTreeSet::new())))
+                    .await;
             }
             Self::Kubernetes(cluster) => cluster.close().await,
         }
@@ -288,15 +395,25 @@ impl Store {
 impl Folder {
     async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Directory) -> T + Send + 'static,
+        work: impl FnOnce(&mut Directory) -> (T, Touched) + Send + 'static,
     ) -> Result<T, Problem> {
         let folder = self.clone();
         let done = spawn_blocking(move || {
             let mut directory = lock(&folder.directory);
-            let done = work(&mut directory);
+            let (done, touched) = work(&mut directory);
             let mut shown = lock(&folder.shown);
-            if *shown.objects != *directory.objects() {
-                shown.objects = Arc::new(directory.objects().clone());
+            match touched {
+                Touched::All => shown.stock.replace(directory.objects()),
+                Touched::Keys(keys) => {
+                    for key in &keys {
+                        match directory.objects().get(key) {
+                            Some(layers) => {
+                                shown.stock.put(key, layers);
+                            }
+                            None => shown.stock.remove(key),
+                        }
+                    }
+                }
             }
             shown.closed = directory.is_closed();
             done

@@ -21,6 +21,7 @@ mod open;
 mod over;
 mod problems;
 mod referred;
+mod send;
 pub mod steps;
 mod watches;
 

@@ -46,7 +46,7 @@ async fn an_expired_token_is_told_for_a_while_and_then_removed() {
     assert!(!left.contains_key(&outdated.id));
     assert_eq!(left[&told.id].summary(now).state, "expired");
     assert_eq!(secrets(), 3, "on the disk as well");
-    assert!(state.plan.problems.is_empty());
+    assert!(state.problems().is_empty());
 }
 
 #[tokio::test]
@@ -75,8 +75,10 @@ async fn a_plan_that_waits_leaves_connections_and_timers_alone() {
     let life = Duration::from_secs(60);
     let world = World::start(store, authority, clock, ("kedge.local", life)).await;
     let mut version = world.follow();
+    let tenant = "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {name: t}\nspec: {}\n";
+    std::fs::write(root.path().join("t.yaml"), tenant).unwrap();
     slow.store(true, Ordering::SeqCst);
-    world.touch();
+    world.files_changed.notify_one();
     let planner = tokio::spawn(Arc::clone(&world).run(life));
     assert_eq!(inside.recv().await, Some(None));
     assert!(world.state.try_lock().is_ok(), "nobody waits for the plan");

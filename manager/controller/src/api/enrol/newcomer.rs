@@ -77,7 +77,7 @@ fn host(
     request: &EnrolRequest,
     csr: &SigningRequest,
 ) -> Result<(Option<Member>, Entry), ApiError> {
-    let objects = state.store.objects();
+    let objects = &state.store;
     let tenant_key = key::<TenantSpec>(&Name::new("", &grant.scope));
     let tenant: Option<Tenant> = objects
         .get(&tenant_key)
@@ -212,8 +212,7 @@ fn instance(
     csr: &SigningRequest,
 ) -> Result<(Option<Member>, Entry), ApiError> {
     let gateway = gateway_named(&grant.scope);
-    let objects = state.store.objects();
-    let known = objects.get(&key::<EdgeGatewaySpec>(&gateway));
+    let known = state.store.get(&key::<EdgeGatewaySpec>(&gateway));
     if known.is_none_or(|layers| layers.user.is_none()) {
         return Err(refused(
             Code::EnrolTokenScope,

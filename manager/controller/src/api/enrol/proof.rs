@@ -95,7 +95,8 @@ pub async fn proven(
             let verified =
                 |record: &Record| record.id == id && record.verifies(&message, &signature);
             // What is remembered keeps strangers from causing reads; what counts is how it is now.
-            let known = token::find(&world.store.objects(), id).filter(verified);
+            let named = world.store.named("", "Secret", &token::secret_name(id));
+            let known = token::find(&named, id).filter(verified);
             let known = known.ok_or_else(bad)?;
             let current = world.store.current(&known.key()).await;
             let current = current.map_err(ApiError::unavailable)?;
@@ -147,9 +148,9 @@ fn by_elemental_key(
     scope: Option<&(Role, String)>,
 ) -> Result<Grant, ApiError> {
     let (namespace, name) = id.split_once('/').ok_or_else(bad)?;
-    let objects = world.store.objects();
     let key = ObjectKey::new(elemental::GROUP, HOST_KIND, Name::new(namespace, name));
-    let record: Option<ElementalHost> = objects.get(&key).and_then(|layers| layers.as_written());
+    let layers = world.store.get(&key);
+    let record: Option<ElementalHost> = layers.as_ref().and_then(|layers| layers.as_written());
     let record = record.ok_or_else(bad)?;
     let public = key_bytes(&record.spec.pub_key).ok_or_else(bad)?;
     UnparsedPublicKey::new(&ED25519, public)
@@ -160,7 +161,7 @@ fn by_elemental_key(
             && owner.kind == REGISTRATION_KIND
             && owner.api_version.starts_with(elemental::GROUP)
     });
-    let leaves = objects.get(&key).and_then(|layers| layers.server.as_ref());
+    let leaves = layers.as_ref().and_then(|layers| layers.server.as_ref());
     let leaves = leaves.is_some_and(|server| server.is_deleted() || server.vanished);
     if !registered || leaves {
         return Err(refused(

@@ -405,17 +405,16 @@ fn programmed(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
         Err(because) => return Some(denied("DataplaneProgrammed", because)),
         Ok(gateway) => gateway,
     };
-    let object = snapshot.gateways.get(&gateway.name)?;
+    let object = snapshot.gateway(&gateway.name)?;
     let serving = object.spec.instances.iter().any(|instance| {
-        let key = (gateway.name.clone(), instance.name.clone());
-        let live = snapshot.live.gateways.get(&key);
+        let hearing = snapshot.hearing(&gateway.name, &instance.name);
         let applied = object
             .status
             .instances
             .iter()
             .find(|status| status.name == instance.name);
         let applied = applied.map(|status| status.config_generation);
-        let heard = live.is_none_or(|live| live.hearing != Hearing::Silent);
+        let heard = hearing.is_none_or(|hearing| hearing != Hearing::Silent);
         heard
             && applied.is_some()
             && applied == instance.config.as_ref().map(|mark| mark.generation)

@@ -14,6 +14,7 @@ fn directory(files: &[(&str, &str)]) -> (tempfile::TempDir, Directory) {
 }
 
 fn tenant(name: &str, more: &str) -> String {
+    let more = if more.is_empty() { "spec: {}\n" } else { more };
     format!("apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {{name: {name}}}\n{more}")
 }
 
@@ -281,4 +282,43 @@ fn a_pipe_is_no_file() {
     directory.rescan();
     let problems = &directory.objects().problems;
     assert_eq!(problems[0].what, "p.yaml is no file");
+}
+
+#[test]
+fn what_an_api_server_would_refuse_is_refused_and_the_last_good_version_stays() {
+    let balancer = |cluster: &str, more: &str| {
+        format!(
+            "# a load balancer\napiVersion: kedge.dev/v1alpha1\nkind: LoadBalancer\n\
+             metadata: {{name: lb, namespace: ns}}\nspec: {{clusterName: {cluster}{more}}}\n"
+        )
+    };
+    let (root, mut directory) = directory(&[("lb.yaml", &balancer("c", ""))]);
+    assert_eq!(directory.objects().problems, []);
+    let key = ObjectKey::new("kedge.dev", "LoadBalancer", Name::new("ns", "lb"));
+    let holds = |directory: &Directory, place: &str| {
+        let objects = directory.objects();
+        let user = objects.by_key[&key].user.as_ref().unwrap();
+        assert_eq!(user.value["spec"]["clusterName"], "c");
+        let told: Vec<&str> = objects.problems.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].starts_with("lb.yaml:2") && told[0].contains(place),
+            "{told:?}"
+        );
+    };
+    // A rule over what it was, also over a restart; and the schema.
+    fs::write(root.path().join("lb.yaml"), balancer("other", "")).unwrap();
+    directory.rescan();
+    holds(&directory, "clusterName");
+    drop(directory);
+    let mut directory = Directory::open(root.path()).unwrap();
+    holds(&directory, "clusterName");
+    let wrong = balancer("c", ", vip: {vrid: 0}");
+    fs::write(root.path().join("lb.yaml"), wrong).unwrap();
+    directory.rescan();
+    let objects = directory.objects();
+    assert_eq!(objects.problems.len(), 1, "{:?}", objects.problems);
+    fs::write(root.path().join("lb.yaml"), balancer("c", "")).unwrap();
+    directory.rescan();
+    assert_eq!(directory.objects().problems, []);
 }

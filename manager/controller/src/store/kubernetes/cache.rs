@@ -14,19 +14,19 @@
 //! believed. The guards of every write, uid and resourceVersion, hold in any case.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use kedge_crd::{LoadBalancerSpec, Resource as _, meta};
+use kedge_crd::capi;
 use serde_json::Value;
 
 use super::{
     fields,
     layers::{Seen, split},
 };
-use crate::store::{Ground, Layer, Layers, ObjectKey, Objects, Write};
+use crate::store::{Layers, ObjectKey, Objects, Write, stock::Stock};
 
 /// How long a version that was written is awaited from a watch.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,19 +34,16 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// What is known.
 #[derive(Debug, Default)]
 pub struct Cache {
-    objects: Arc<Objects>,
+    stock: Stock,
+    /// The objects that are written or awaited right now.
     entries: BTreeMap<ObjectKey, Entry>,
     /// Objects we removed, by uid, until the watch shows it.
     removed: BTreeMap<ObjectKey, (String, Instant)>,
     unheard: usize,
-    changed: bool,
-    version: u64,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
-    api_version: String,
-    is_ours: bool,
     awaited: Option<(String, Instant)>,
     /// How many writes are under way, and what the watch showed meanwhile.
     writing: usize,
@@ -80,30 +77,30 @@ impl Realm {
 impl Cache {
     /// What is known.
     #[must_use]
-    pub fn objects(&self) -> Arc<Objects> {
-        Arc::clone(&self.objects)
+    pub const fn stock(&self) -> &Stock {
+        &self.stock
     }
 
-    /// Whether anything changed since this was last asked.
-    pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
+    /// What is known, to ask what changed.
+    pub const fn stock_mut(&mut self) -> &mut Stock {
+        &mut self.stock
     }
 
-    /// Grows with every change.
+    /// Everything that is known, unpacked.
     #[must_use]
-    pub const fn version(&self) -> u64 {
-        self.version
+    pub fn objects(&self) -> Arc<Objects> {
+        Arc::new(self.stock.take_all().open())
     }
 
     /// An object as it was last seen.
     #[must_use]
     pub fn seen(&self, key: &ObjectKey) -> Option<Seen> {
-        let layers = self.objects.get(key)?.clone();
-        let entry = self.entries.get(key)?;
+        let layers = self.stock.get(key)?;
+        let server = layers.server.clone().unwrap_or_default();
         Some(Seen {
             layers,
-            api_version: entry.api_version.clone(),
-            is_ours: entry.is_ours,
+            api_version: server.api_version,
+            is_ours: server.is_ours,
         })
     }
 
@@ -150,19 +147,21 @@ impl Cache {
         let is_known = shown.contains(&version) || self.version_of(key).as_ref() == Some(&version);
         self.keep(key, seen);
         self.agree(write);
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.awaited = (!is_known).then_some((version, now));
+        if !is_known {
+            let entry = self.entries.entry(key.clone()).or_default();
+            entry.awaited = Some((version, now));
+        } else if let Some(entry) = self.entries.get_mut(key) {
+            entry.awaited = None;
         }
+        self.forget_idle(key);
     }
 
     /// The object went by our own hand.
     pub fn wrote_removal(&mut self, key: &ObjectKey, uid: &str, now: Instant) {
         self.end(key);
-        let is_it = |layers: &Layers| layers.server.as_ref().is_some_and(|it| it.uid == uid);
-        if self.objects.get(key).is_some_and(is_it) {
-            Arc::make_mut(&mut self.objects).by_key.remove(key);
+        if self.uid_of(key).as_deref() == Some(uid) {
+            self.stock.remove(key);
             self.entries.remove(key);
-            self.touch();
             self.removed.insert(key.clone(), (uid.to_owned(), now));
         }
     }
@@ -170,25 +169,29 @@ impl Cache {
     /// What was wanted is there already: it is kept as it was wanted, so that the next plan finds
     /// no difference in writing (1.0 and 1).
     pub fn agree(&mut self, write: &Write) {
-        let same = match (
-            &write.content,
-            self.objects.content(&write.key, &write.layer),
-        ) {
-            (Some(wanted), Some(kept)) => wanted != kept && fields::same(wanted, kept),
-            _ => false,
+        let (Some(wanted), Some(layers)) = (&write.content, self.stock.get(&write.key)) else {
+            return;
         };
-        if same {
-            Arc::make_mut(&mut self.objects).apply(write);
+        let mut objects = Objects::default();
+        objects.by_key.insert(write.key.clone(), layers);
+        let kept = objects.content(&write.key, &write.layer);
+        if kept.is_some_and(|kept| wanted != kept && fields::same(wanted, kept)) {
+            objects.apply(write);
+            if let Some(layers) = objects.get(&write.key) {
+                self.stock.put(&write.key, layers);
+            }
         }
     }
 
     /// A watch shows an object.
     pub fn shows(&mut self, key: &ObjectKey, object: Value, now: Instant) {
-        let seen = split(key, object);
-        let version = version(&seen.layers);
+        let text = |pointer: &str| {
+            let text = object.pointer(pointer).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        let (shown_uid, version) = (text("/metadata/uid"), text("/metadata/resourceVersion"));
         if let Some((uid, since)) = self.removed.get(key) {
-            let is_it = seen.layers.server.as_ref().is_some_and(|it| it.uid == *uid);
-            if is_it && now.duration_since(*since) < PATIENCE {
+            if shown_uid == *uid && now.duration_since(*since) < PATIENCE {
                 return;
             }
             self.removed.remove(key);
@@ -204,8 +207,9 @@ impl Cache {
                 entry.awaited = None;
             }
         }
+        self.forget_idle(key);
         if self.version_of(key) != Some(version) {
-            self.keep(key, seen);
+            self.keep(key, split(key, object));
         }
     }
 
@@ -218,8 +222,7 @@ impl Cache {
         {
             self.removed.remove(key);
         }
-        let known = self.objects.get(key).and_then(|it| it.server.as_ref());
-        if known.is_some_and(|known| known.uid == uid) {
+        if self.uid_of(key).as_deref() == Some(uid) {
             self.vanish(key);
         }
     }
@@ -235,21 +238,24 @@ impl Cache {
 
     /// A watch has shown everything there is.
     pub fn listed(&mut self, realm: &Realm, all: Vec<(ObjectKey, Value)>, now: Instant) {
-        let mut there = std::collections::BTreeSet::new();
+        let mut there = BTreeSet::new();
         for (key, object) in all {
             self.shows(&key, object, now);
             there.insert(key);
         }
+        self.has_shown(realm, &there);
+    }
+
+    /// A watch has shown everything there is, and these are the keys.
+    pub fn has_shown(&mut self, realm: &Realm, there: &BTreeSet<ObjectKey>) {
         let missing: Vec<ObjectKey> = self
-            .objects
-            .by_key
+            .stock
             .keys()
-            .filter(|key| realm.holds(key) && !there.contains(*key))
+            .filter(|key| realm.holds(key) && !there.contains(key))
             .filter(|key| {
-                let entry = self.entries.get(*key);
+                let entry = self.entries.get(key);
                 entry.is_none_or(|entry| entry.writing == 0 && entry.awaited.is_none())
             })
-            .cloned()
             .collect();
         for key in missing {
             self.vanish(&key);
@@ -258,10 +264,11 @@ impl Cache {
 
     /// Nobody watches these objects any more.
     pub fn forget(&mut self, realm: &Realm) {
-        let objects = Arc::make_mut(&mut self.objects);
-        objects.by_key.retain(|key, _| !realm.holds(key));
+        let keys: Vec<ObjectKey> = self.stock.keys().filter(|key| realm.holds(key)).collect();
+        for key in keys {
+            self.stock.remove(&key);
+        }
         self.entries.retain(|key, _| !realm.holds(key));
-        self.touch();
     }
 
     fn keep(&mut self, key: &ObjectKey, seen: Seen) {
@@ -270,24 +277,30 @@ impl Cache {
             api_version,
             is_ours,
         } = seen;
-        let objects = Arc::make_mut(&mut self.objects);
-        if let Some(last) = objects.by_key.get(key) {
-            keep_wording(&mut layers, last);
+        if let Some(last) = self.stock.get(key) {
+            keep_wording(&mut layers, &last);
         }
-        let entry = self.entries.entry(key.clone()).or_default();
-        entry.api_version = api_version;
-        entry.is_ours = is_ours;
-        if objects.by_key.get(key) != Some(&layers) {
-            objects.by_key.insert(key.clone(), layers);
-            self.touch();
-        }
+        let server = layers.server.get_or_insert_default();
+        server.api_version = api_version;
+        server.is_ours = is_ours;
+        self.stock.put(key, &layers);
     }
 
     fn vanish(&mut self, key: &ObjectKey) {
-        if Arc::make_mut(&mut self.objects).vanish(key) {
+        let Some(layers) = self.stock.get(key) else {
+            return;
+        };
+        // Whether it was deleted is told by its Cluster.
+        let space = Some(key.name.namespace.as_str());
+        let clusters = self.stock.take_kind(capi::GROUP, "Cluster", space);
+        let mut objects = clusters.open();
+        objects.by_key.insert(key.clone(), layers);
+        if objects.vanish(key) {
             self.entries.remove(key);
+            self.stock.remove(key);
+        } else if let Some(layers) = objects.get(key) {
+            self.stock.put(key, layers);
         }
-        self.touch();
     }
 
     fn end(&mut self, key: &ObjectKey) -> Vec<String> {
@@ -298,28 +311,29 @@ impl Cache {
         let shown = entry.shown.clone();
         if entry.writing == 0 {
             entry.shown.clear();
-            if !self.objects.by_key.contains_key(key) {
-                self.entries.remove(key);
-            }
         }
+        self.forget_idle(key);
         shown
     }
 
-    const fn touch(&mut self) {
-        self.changed = true;
-        self.version += 1;
+    fn forget_idle(&mut self, key: &ObjectKey) {
+        let is_idle = |entry: &Entry| entry.writing == 0 && entry.awaited.is_none();
+        if self.entries.get(key).is_some_and(is_idle) {
+            self.entries.remove(key);
+        }
     }
 
     fn version_of(&self, key: &ObjectKey) -> Option<String> {
-        self.objects.get(key).map(version)
+        let packed = self.stock.packed(key);
+        packed.map(|packed| packed.version.to_string())
+    }
+
+    fn uid_of(&self, key: &ObjectKey) -> Option<String> {
+        self.stock.packed(key).map(|packed| packed.uid.to_string())
     }
 
     fn tell_complete(&mut self) {
-        let incomplete = self.unheard > 0;
-        if self.objects.incomplete != incomplete {
-            Arc::make_mut(&mut self.objects).incomplete = incomplete;
-            self.touch();
-        }
+        self.stock.set_incomplete(self.unheard > 0);
     }
 }
 
@@ -349,155 +363,5 @@ fn keep_wording(layers: &mut Layers, last: &Layers) {
     }
 }
 
-/// The order of writes: what was chosen is there before what is published from it, a host is
-/// reserved before its address is, the status comes last.
-#[must_use]
-pub fn wave(write: &Write) -> u8 {
-    let is_balancer = write.key.group == meta::GROUP && write.key.kind == LoadBalancerSpec::KIND;
-    match write.layer {
-        Layer::Owned(_) | Layer::Marks if is_balancer => 0,
-        Layer::Marks if write.key.ground() == Ground::Theirs => 1,
-        Layer::Owned(_) | Layer::Marks => 2,
-        Layer::Status => 3,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::store::Name;
-
-    fn key() -> ObjectKey {
-        ObjectKey::new("cluster.x-k8s.io", "Machine", Name::new("ns", "m"))
-    }
-
-    fn object(uid: &str, version: &str) -> Value {
-        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata":
-            {"name": "m", "namespace": "ns", "uid": uid, "resourceVersion": version},
-            "spec": {"at": version}})
-    }
-
-    fn write() -> Write {
-        Write {
-            key: key(),
-            layer: Layer::Marks,
-            content: None,
-        }
-    }
-
-    fn realm() -> Realm {
-        Realm {
-            group: "cluster.x-k8s.io".to_owned(),
-            kind: "Machine".to_owned(),
-            namespace: None,
-        }
-    }
-
-    fn version_of(cache: &Cache) -> String {
-        cache.version_of(&key()).unwrap_or_default()
-    }
-
-    #[test]
-    fn events_older_than_an_answer_are_passed_over() {
-        let (mut cache, now) = (Cache::default(), Instant::now());
-        cache.shows(&key(), object("u", "3"), now);
-        cache.begin(&key());
-        cache.wrote(&write(), object("u", "5"), now);
-        assert_eq!(version_of(&cache), "5", "we read what we wrote");
-        cache.shows(&key(), object("u", "4"), now);
-        assert_eq!(version_of(&cache), "5");
-        cache.shows(&key(), object("u", "5"), now);
-        cache.shows(&key(), object("u", "6"), now);
-        assert_eq!(version_of(&cache), "6");
-    }
-
-    #[test]
-    fn a_watch_that_was_faster_than_the_answer_is_believed() {
-        let (mut cache, now) = (Cache::default(), Instant::now());
-        cache.shows(&key(), object("u", "3"), now);
-        cache.begin(&key());
-        cache.shows(&key(), object("u", "5"), now);
-        cache.shows(&key(), object("u", "6"), now);
-        cache.wrote(&write(), object("u", "5"), now);
-        assert_eq!(version_of(&cache), "6");
-        cache.shows(&key(), object("u", "7"), now);
-        assert_eq!(version_of(&cache), "7", "nothing is awaited");
-    }
-
-    #[test]
-    fn a_write_that_changed_nothing_awaits_nothing() {
-        let (mut cache, now) = (Cache::default(), Instant::now());
-        cache.shows(&key(), object("u", "3"), now);
-        cache.begin(&key());
-        cache.wrote(&write(), object("u", "3"), now);
-        cache.shows(&key(), object("u", "4"), now);
-        assert_eq!(version_of(&cache), "4");
-    }
-
-    #[test]
-    fn what_is_never_shown_is_not_awaited_for_ever() {
-        let (mut cache, now) = (Cache::default(), Instant::now());
-        cache.begin(&key());
-        cache.wrote(&write(), object("u", "5"), now);
-        cache.shows(&key(), object("u", "8"), now + PATIENCE);
-        assert_eq!(version_of(&cache), "8");
-        // A watch that begins anew shows at least what was written before.
-        cache.begin(&key());
-        cache.wrote(&write(), object("u", "9"), now);
-        cache.begins_anew(&realm());
-        cache.listed(&realm(), vec![(key(), object("u", "12"))], now);
-        assert_eq!(version_of(&cache), "12");
-    }
-
-    #[test]
-    fn what_we_removed_does_not_come_back_and_its_successor_does() {
-        let (mut cache, now) = (Cache::default(), Instant::now());
-        cache.shows(&key(), object("u", "3"), now);
-        cache.begin(&key());
-        cache.wrote_removal(&key(), "u", now);
-        cache.shows(&key(), object("u", "4"), now);
-        assert_eq!(version_of(&cache), "");
-        cache.shows(&key(), object("v", "6"), now);
-        assert_eq!(version_of(&cache), "6");
-        cache.gone(&key(), "u");
-        assert_eq!(version_of(&cache), "6", "another one of the same name");
-    }
-
-    #[test]
-    fn what_a_list_misses_is_gone_unless_it_was_just_written() {
-        let (mut cache, now) = (Cache::default(), Instant::now());
-        let host = ObjectKey::new("kedge.dev", "EdgeHost", Name::new("ns", "h"));
-        let hosts = Realm {
-            group: "kedge.dev".to_owned(),
-            kind: "EdgeHost".to_owned(),
-            namespace: None,
-        };
-        let object = json!({"metadata": {"name": "h", "uid": "h", "resourceVersion": "1"}});
-        cache.begins_anew(&hosts);
-        cache.begin(&host);
-        let written = Write {
-            key: host.clone(),
-            layer: Layer::Status,
-            content: None,
-        };
-        cache.wrote(&written, object, now);
-        cache.listed(&hosts, Vec::new(), now);
-        assert!(cache.objects().get(&host).is_some(), "the list was older");
-        cache.begins_anew(&hosts);
-        cache.listed(&hosts, Vec::new(), now);
-        assert!(cache.objects().get(&host).is_none());
-    }
-
-    #[test]
-    fn nothing_is_complete_before_every_watch_has_told() {
-        let mut cache = Cache::default();
-        cache.expect();
-        cache.expect();
-        cache.heard();
-        assert!(cache.objects().incomplete && !cache.is_complete());
-        cache.heard();
-        assert!(!cache.objects().incomplete && cache.is_complete());
-    }
-}
+mod tests;

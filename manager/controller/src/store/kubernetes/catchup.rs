@@ -44,7 +44,8 @@ impl CatchUp {
             let Ok(Ok(there)) = listed else {
                 return Err(behind(cluster.name()));
             };
-            if !has_seen(&cluster.objects(), (group, kind), &there) {
+            let objects = cluster.look(|stock| stock.take_kind(group, kind, None));
+            if !has_seen(&objects.open(), (group, kind), &there) {
                 return Err(behind(cluster.name()));
             }
         }

@@ -12,7 +12,7 @@ use kedge_core::{Code, Problem};
 use kedge_crd::meta::SYSTEM_NAMESPACE;
 use kube::{
     Api, Client,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
+    api::PostParams,
     core::{ApiResource, DynamicObject},
 };
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    cache::{Cache, wave},
+    cache::Cache,
     catchup::CatchUp,
     events::{Teller, publish},
     fields,
@@ -32,7 +32,8 @@ use super::{
     leader::Leader,
     lease::Terms,
     problems::{leaving, not_written, refused, unanswered},
-    steps::{Apply, Step, removal, step},
+    send::{Answer, send, verb},
+    steps::{Step, removal, step},
     watches::Watches,
 };
 use crate::{
@@ -40,7 +41,11 @@ use crate::{
     managers,
     metrics::Metrics,
     snapshot::{Contract, Environment},
-    store::{Layer, ObjectKey, Objects, Write},
+    store::{
+        Layer, ObjectKey, Write,
+        outcome::{Outcome, wave},
+        stock::{Changes, Stock},
+    },
 };
 
 /// A cluster as a store.
@@ -119,16 +124,21 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// What it holds.
-    #[must_use]
-    pub fn objects(&self) -> Arc<Objects> {
-        self.cache().objects()
+    /// Looks at what it holds.
+    pub fn look<T>(&self, look: impl FnOnce(&Stock) -> T) -> T {
+        look(self.cache().stock())
     }
 
-    /// Whether anything differs since this was last asked.
+    /// Whether anything changed that nobody has asked for yet.
     #[must_use]
     pub fn refresh(&self) -> bool {
-        self.cache().take_changed()
+        self.cache().stock().is_changed()
+    }
+
+    /// What changed since this was last asked.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        self.cache().stock_mut().changes()
     }
 
     /// Told when something changed.
@@ -192,34 +202,40 @@ impl Cluster {
 
     /// Carries out the writes: what was chosen first, what is published from it next, the status
     /// last; within each of these several objects at once, one object's in order.
-    ///
-    /// # Errors
-    ///
-    /// A write is refused or not answered, or another manager leads. What was written stands.
-    pub async fn write(&self, writes: &[Write]) -> Result<(), Problem> {
+    pub(in crate::store) async fn write(
+        &self,
+        writes: Vec<Write>,
+        mut outcome: Outcome,
+    ) -> Outcome {
         if self.is_closed() {
-            return Err(leaving(&self.inner.name));
+            outcome.broken = Some(leaving(&self.inner.name));
+            return outcome;
         }
-        self.inner.caught_up.check(self).await?;
-        let mut writes: Vec<&Write> = writes.iter().collect();
-        writes.sort_by_key(|write| wave(write));
-        for wave in writes.chunk_by(|one, other| wave(one) == wave(other)) {
-            let mut objects: BTreeMap<&ObjectKey, Vec<Write>> = BTreeMap::new();
-            for write in wave {
-                objects
-                    .entry(&write.key)
-                    .or_default()
-                    .push((*write).clone());
-            }
+        if let Err(problem) = self.inner.caught_up.check(self).await {
+            outcome.broken = Some(problem);
+            return outcome;
+        }
+        let mut waves: BTreeMap<u8, BTreeMap<ObjectKey, Vec<Write>>> = BTreeMap::new();
+        for write in writes {
+            let wave = waves.entry(wave(&write)).or_default();
+            wave.entry(write.key.clone()).or_default().push(write);
+        }
+        for objects in waves.into_values() {
             let each: Vec<_> = objects
                 .into_values()
-                .map(|writes| self.clone().write_object(writes))
+                .filter_map(|mut writes| {
+                    writes.retain(|write| !outcome.holds(write));
+                    (!writes.is_empty()).then(|| self.clone().write_object(writes))
+                })
                 .collect();
-            let done = stream::iter(each).buffer_unordered(AT_ONCE);
-            let done: Vec<Result<(), Problem>> = done.collect().await;
-            done.into_iter().collect::<Result<(), Problem>>()?;
+            let mut done = stream::iter(each).buffer_unordered(AT_ONCE);
+            while let Some(done) = done.next().await {
+                if let Err((write, problem)) = done {
+                    outcome.refuse(&write, problem);
+                }
+            }
         }
-        Ok(())
+        outcome
     }
 
     /// Creates a Secret unless there is one; answers with the one that is there. Of two managers
@@ -279,27 +295,33 @@ impl Cluster {
         lock(&self.inner.cache)
     }
 
-    async fn write_object(self, writes: Vec<Write>) -> Result<(), Problem> {
+    async fn write_object(self, writes: Vec<Write>) -> Result<(), (Write, Problem)> {
         let Some(first) = writes.first() else {
             return Ok(());
         };
         let seen = self.cache().seen(&first.key);
         if let Some(step) = removal(&writes, seen.as_ref()) {
-            self.carry_out(first, step).await?;
+            let removed = self.carry_out(first, step).await;
+            removed.map_err(|problem| (first.clone(), problem))?;
             // Its finalizer may hold it.
             let marks = writes.iter().find(|write| write.layer == Layer::Marks);
             return match marks {
-                Some(marks) => self.write_one(marks).await,
+                Some(marks) => {
+                    let written = self.write_one(marks).await;
+                    written.map_err(|problem| (marks.clone(), problem))
+                }
                 None => Ok(()),
             };
         }
-        let mut writes: Vec<&Write> = writes.iter().collect();
+        let mut writes = writes;
         if seen.is_none() {
             // What is not there yet is made by its spec, and marked then.
             writes.sort_by_key(|write| write.layer == Layer::Marks);
         }
         for write in writes {
-            self.write_one(write).await?;
+            if let Err(problem) = self.write_one(&write).await {
+                return Err((write, problem));
+            }
         }
         Ok(())
     }
@@ -392,73 +414,6 @@ impl fmt::Debug for Cluster {
     }
 }
 
-pub(super) enum Answer {
-    Object(Box<DynamicObject>),
-    Gone(String),
-}
-
-pub(super) async fn send(
-    api: &Api<DynamicObject>,
-    name: &str,
-    step: Step,
-) -> Result<Answer, kube::Error> {
-    let object = match step {
-        Step::Apply(Apply {
-            manager,
-            force,
-            status,
-            body,
-        }) => {
-            let mut params = PatchParams::apply(&manager);
-            params.force = force;
-            let patch = Patch::Apply(body);
-            if status {
-                api.patch_status(name, &params, &patch).await?
-            } else {
-                api.patch(name, &params, &patch).await?
-            }
-        }
-        Step::Merge { body } => {
-            let params = PatchParams {
-                field_manager: Some(managers::MARKS.to_owned()),
-                ..PatchParams::default()
-            };
-            api.patch(name, &params, &Patch::Merge(body)).await?
-        }
-        Step::Delete {
-            uid,
-            resource_version,
-        } => {
-            let params = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: Some(uid.clone()),
-                    resource_version: Some(resource_version),
-                }),
-                ..DeleteParams::default()
-            };
-            match api.delete(name, &params).await {
-                Ok(answer) => match answer.left() {
-                    // A finalizer holds it.
-                    Some(object) if object.metadata.deletion_timestamp.is_some() => object,
-                    _ => return Ok(Answer::Gone(uid)),
-                },
-                Err(kube::Error::Api(status)) if status.code == 404 => {
-                    return Ok(Answer::Gone(uid));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Step::Nothing | Step::Refuse(_) => return Ok(Answer::Gone(String::new())),
-    };
-    let meta = &object.metadata;
-    let is_held = meta.finalizers.as_ref().is_some_and(|all| !all.is_empty());
-    Ok(match &meta.uid {
-        // It was held by nothing else: this was its end.
-        Some(uid) if meta.deletion_timestamp.is_some() && !is_held => Answer::Gone(uid.clone()),
-        _ => Answer::Object(Box::new(object)),
-    })
-}
-
 /// The kind of Secrets.
 #[must_use]
 pub fn secrets() -> ApiResource {
@@ -468,13 +423,6 @@ pub fn secrets() -> ApiResource {
         api_version: "v1".to_owned(),
         kind: "Secret".to_owned(),
         plural: "secrets".to_owned(),
-    }
-}
-
-fn verb(step: &Step) -> &'static str {
-    match step {
-        Step::Delete { .. } => "delete",
-        _ => "patch",
     }
 }
 

@@ -79,9 +79,8 @@ fn reference(cluster: &Cluster, notice: &Notice) -> ObjectReference {
     let key = &notice.key;
     let mut uid = notice.uid.clone();
     if uid.is_empty() {
-        let objects = cluster.objects();
-        let server = objects.get(key).and_then(|layers| layers.server.as_ref());
-        uid = server.map(|server| server.uid.clone()).unwrap_or_default();
+        let known = cluster.look(|stock| Some(stock.packed(key)?.uid.to_string()));
+        uid = known.unwrap_or_default();
     }
     ObjectReference {
         api_version: Some(cluster.api_version(key)),

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    cluster::{ANSWER, Answer, Cluster, LEASE, send},
+    cluster::{ANSWER, Cluster, LEASE},
     fields,
     layers::split,
     problems::{leaving, not_written, refused},
+    send::{Answer, send},
     steps::{Step, step},
 };
 use crate::store::{Current, Leadership, ObjectKey, Write};

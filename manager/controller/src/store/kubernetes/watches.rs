@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::StreamExt as _;
 use kedge_core::{Fix, Problem};
-use kedge_crd::{Resource as _, Tenant, TenantSpec, capi, elemental, meta, tenant};
+use kedge_crd::{capi, elemental, meta};
 use kube::{
     Api,
     core::DynamicObject,
@@ -40,8 +40,14 @@ pub(super) struct Watches {
     running: BTreeMap<Realm, Running>,
     tasks: JoinSet<()>,
     streaming: bool,
-    /// What was looked at, and when: a kind that is not served yet is looked for again.
+    /// What was looked at, and when.
     looked: Option<(u64, Instant)>,
+    /// What was asked for and is not served, and when.
+    asked: Option<Vec<(String, String, bool)>>,
+    asked_at: Instant,
+    troubled: bool,
+    /// The kinds that objects refer to or referred to.
+    referred: BTreeSet<(String, String)>,
     /// How often the store went back in time when the watches were begun.
     returns: u64,
 }
@@ -67,6 +73,10 @@ impl Watches {
             tasks: JoinSet::new(),
             streaming: false,
             looked: None,
+            asked: None,
+            asked_at: Instant::now(),
+            troubled: false,
+            referred: BTreeSet::new(),
             returns: 0,
         };
         let told = |error: &kube::Error| unanswered(cluster.name()).caused_by(error);
@@ -112,36 +122,24 @@ impl Watches {
     /// Begins the watches that objects ask for and ends those nobody asks for; says whether
     /// nothing had to be begun.
     pub async fn look(&mut self, cluster: &Cluster) -> bool {
-        let version = cluster.cache().version();
-        let is_same = |(last, at): (u64, Instant)| last == version && at.elapsed() < AGAIN;
-        if self.looked.is_some_and(is_same) {
-            return true;
-        }
+        let (version, referring, mut namespaces) = {
+            let mut cache = cluster.cache();
+            let stock = cache.stock_mut();
+            let is_same =
+                |(last, at): (u64, Instant)| last == stock.version() && at.elapsed() < AGAIN;
+            if self.looked.is_some_and(is_same) {
+                return true;
+            }
+            let namespaces: BTreeSet<String> = stock.tenants().cloned().collect();
+            (stock.version(), stock.referring(), namespaces)
+        };
         self.looked = Some((version, Instant::now()));
-        let objects = cluster.objects();
-        let mut is_settled = true;
-        for (group, kind) in referred::kinds(&objects) {
-            let is_known = lock(&cluster.inner.kinds).contains_key(&(group.clone(), kind.clone()));
-            if is_known {
-                continue;
+        let mut is_settled = {
+            for space in referring {
+                self.referred.extend(referred::kinds(&space.open()));
             }
-            match kinds::by_contract(&cluster.inner.client, &group, &kind).await {
-                Ok(Some(found)) => {
-                    info!(group, kind, contract = ?found.contract, "a kind that is referred to is watched");
-                    self.keep(cluster, &group, &kind, found).await;
-                    is_settled = false;
-                }
-                Ok(None) => debug!(group, kind, "the cluster does not serve the kind"),
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    warn!(error, group, kind, "a kind cannot be looked up");
-                }
-            }
-        }
-        let tenants = objects.of_kind(meta::GROUP, TenantSpec::KIND);
-        let tenants = tenants.filter_map(|(_, layers)| layers.as_written::<Tenant>());
-        let mut namespaces: BTreeSet<String> =
-            tenants.map(|found| tenant::namespace(&found)).collect();
+            self.find_kinds(cluster).await
+        };
         namespaces.insert(meta::SYSTEM_NAMESPACE.to_owned());
         for namespace in &namespaces {
             let realm = secrets_of(namespace);
@@ -165,6 +163,73 @@ impl Watches {
         is_settled
     }
 
+    /// Watches the kinds that are wanted and not watched yet, as soon as the cluster serves them:
+    /// they may be installed long after the manager.
+    async fn find_kinds(&mut self, cluster: &Cluster) -> bool {
+        let mut missing: Vec<(String, String, bool)> = Vec::new();
+        {
+            let known = lock(&cluster.inner.kinds);
+            let is_known =
+                |group: &str, kind: &str| known.contains_key(&(group.to_owned(), kind.to_owned()));
+            for (group, kind) in ALL {
+                if !is_known(group, kind) {
+                    missing.push((group.to_owned(), kind.to_owned(), false));
+                }
+            }
+            for (group, kind) in &self.referred {
+                if !is_known(group, kind) {
+                    missing.push((group.clone(), kind.clone(), true));
+                }
+            }
+        }
+        // The same set is asked for again only so often: whoever installs a kind is not in a hurry,
+        // and an API server without it need not be asked at every change.
+        let asked = Some(missing.clone());
+        if missing.is_empty() || (self.asked == asked && self.asked_at.elapsed() < AGAIN) {
+            return true;
+        }
+        self.asked = asked;
+        self.asked_at = Instant::now();
+        let client = &cluster.inner.client;
+        let served: BTreeSet<String> = match client.list_api_groups().await {
+            Ok(groups) => groups.groups.into_iter().map(|group| group.name).collect(),
+            Err(error) => {
+                self.trouble(&error, "the groups of kinds cannot be looked up");
+                return true;
+            }
+        };
+        let mut is_settled = true;
+        for (group, kind, is_referred) in missing {
+            if !served.contains(&group) {
+                continue;
+            }
+            let found = if is_referred {
+                kinds::by_contract(client, &group, &kind).await
+            } else {
+                kinds::preferred(client, &group, &kind).await
+            };
+            match found {
+                Ok(Some(found)) => {
+                    info!(group, kind, contract = ?found.contract, "a kind is watched");
+                    self.keep(cluster, &group, &kind, found).await;
+                    is_settled = false;
+                }
+                Ok(None) => debug!(group, kind, "the cluster does not serve the kind"),
+                Err(error) => self.trouble(&error, "a kind cannot be looked up"),
+            }
+        }
+        self.troubled &= !is_settled;
+        is_settled
+    }
+
+    /// Tells of trouble with the cluster, once until it works again.
+    fn trouble(&mut self, error: &kube::Error, what: &str) {
+        if !std::mem::replace(&mut self.troubled, true) {
+            let error = error as &dyn std::error::Error;
+            warn!(error, what, "kinds are looked for again later");
+        }
+    }
+
     async fn keep(&mut self, cluster: &Cluster, group: &str, kind: &str, found: Kind) {
         let api: Api<DynamicObject> = Api::all_with(cluster.inner.client.clone(), &found.resource);
         if self.running.is_empty() {
@@ -172,6 +237,8 @@ impl Watches {
         }
         let name = (group.to_owned(), kind.to_owned());
         lock(&cluster.inner.kinds).insert(name, found);
+        // Plans look at the contracts of kinds.
+        cluster.cache().stock_mut().touch_all();
         let realm = Realm {
             group: group.to_owned(),
             kind: kind.to_owned(),
@@ -223,19 +290,32 @@ impl Drop for Expected {
 async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, config: Config) {
     let cluster = expected.cluster.clone();
     let mut events = std::pin::pin!(watcher(api, config).default_backoff());
-    let mut listed = Vec::new();
+    let mut listed = BTreeSet::new();
+    let mut is_cut_off = false;
     while let Some(event) = events.next().await {
         let now = Instant::now();
+        if event.is_ok() && std::mem::take(&mut is_cut_off) {
+            info!(kind = realm.kind, "a watch goes on");
+        }
         match event {
             Ok(Event::Init) => {
                 listed.clear();
                 cluster.cache().begins_anew(&realm);
+                continue;
             }
-            Ok(Event::InitApply(object)) => listed.push(read(&cluster, &realm, object)),
+            // Taken at once: a list of a large fleet need not lie here whole.
+            Ok(Event::InitApply(object)) => {
+                let (key, object) = read(&cluster, &realm, object);
+                cluster.cache().shows(&key, object, now);
+                listed.insert(key);
+                if !expected.is_heard {
+                    continue;
+                }
+            }
             Ok(Event::InitDone) => {
-                let all = std::mem::take(&mut listed);
+                let there = std::mem::take(&mut listed);
                 let mut cache = cluster.cache();
-                cache.listed(&realm, all, now);
+                cache.has_shown(&realm, &there);
                 if !expected.is_heard {
                     expected.is_heard = true;
                     cache.heard();
@@ -256,9 +336,16 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
                     expected.is_heard = true;
                     cluster.cache().heard();
                 }
-                let error = &error as &dyn std::error::Error;
                 cluster.metrics().watch_restarted(&realm.kind);
-                warn!(error, kind = realm.kind, "a watch was cut off");
+                // An API server that is away is told once, not at every try.
+                if !std::mem::replace(&mut is_cut_off, true) {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(
+                        error,
+                        kind = realm.kind,
+                        "a watch was cut off, and is begun again"
+                    );
+                }
             }
         }
         cluster.inner.changed.notify_one();
@@ -325,7 +412,7 @@ fn secrets_of(namespace: &str) -> Realm {
     }
 }
 
-/// The kinds that are looked for; ours must be there.
+/// The kinds that are looked for; ours must be there, others' may come later.
 pub const ALL: [(&str, &str); 11] = [
     (meta::GROUP, "Tenant"),
     (meta::GROUP, "EdgeHost"),

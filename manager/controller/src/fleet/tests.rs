@@ -1,0 +1,297 @@
+mod scale;
+
+use std::collections::BTreeMap;
+
+use kedge_control::report::GatewayReport;
+use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    managers,
+    snapshot::{GatewayLive, Hearing, HostLive, Live, key},
+    store::{Layer, ObjectKey, Objects, Write, document, stock::Stock},
+};
+
+/// Three sites behind one gateway, of which one has a gateway of its own as well.
+#[derive(Default)]
+struct World {
+    objects: Objects,
+    stock: Stock,
+    fleet: Fleet,
+    live: Live,
+    planned: Vec<String>,
+    hosts: BTreeMap<Name, kedge_control::agent::HostConfig>,
+    gateways: BTreeMap<(Name, String), kedge_control::agent::GatewayConfig>,
+}
+
+impl World {
+    fn write(&mut self, text: &str) {
+        for read in document::read_all("test.yaml", text) {
+            let (key, user) = read.unwrap_or_else(|problem| panic!("{problem:?}"));
+            self.objects.by_key.entry(key.clone()).or_default().user = Some(user);
+            self.sync(&key);
+        }
+    }
+
+    fn owned(&mut self, key: ObjectKey, manager: &str, content: Value) {
+        self.apply(&Write {
+            key,
+            layer: Layer::Owned(manager.to_owned()),
+            content: Some(content),
+        });
+    }
+
+    fn apply(&mut self, write: &Write) {
+        self.objects.apply(write);
+        self.sync(&write.key);
+    }
+
+    fn sync(&mut self, key: &ObjectKey) {
+        match self.objects.get(key) {
+            Some(layers) => {
+                self.stock.put(key, layers);
+            }
+            None => self.stock.remove(key),
+        }
+    }
+
+    fn gateway(&mut self, space: &str, range: (u16, u16)) {
+        let (from, to) = range;
+        self.write(&format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\n\
+             metadata: {{name: gw, namespace: {space}}}\n\
+             spec:\n  tunnel: {{publicEndpoints: [{{host: 198.51.100.7}}]}}\n  \
+             service: {{addresses: [198.51.100.7]}}\n  ports: {{range: {{from: {from}, to: {to}}}}}\n"
+        ));
+        let content = json!({"metadata": {"name": "gw", "namespace": space}, "spec": {"instances": [
+            {"name": "gw-0", "identity": {"uid": format!("uid-{space}"), "generation": 1},
+             "publicKeys": [format!("key-{space}")]}]}});
+        let name = Name::new(space, "gw");
+        self.owned(key::<EdgeGatewaySpec>(&name), managers::ENROL, content);
+        let live = GatewayLive {
+            hearing: Hearing::Alive,
+            report: Some(GatewayReport::default()),
+        };
+        self.live.gateways.insert((name, "gw-0".to_owned()), live);
+    }
+
+    fn site(&mut self, space: &str) {
+        self.write(&format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {{name: {space}}}\n\
+             spec: {{namespace: {space}, gatewayRef: {{name: gw, namespace: kedge-system}}}}\n"
+        ));
+    }
+
+    fn host(&mut self, space: &str, name: &str) {
+        let content = json!({"metadata": {"name": name, "namespace": space}, "spec": {
+            "tenant": space, "tunnel": {"publicKeys": [format!("key-{space}-{name}")]},
+            "identity": {"uid": format!("{space}-{name}"), "publicKey": "pem", "generation": 1}}});
+        let name = Name::new(space, name);
+        self.owned(key::<EdgeHostSpec>(&name), managers::ENROL, content);
+        let live = HostLive {
+            hearing: Hearing::Alive,
+            ..HostLive::default()
+        };
+        self.live.hosts.insert(name, live);
+    }
+
+    fn balancer(&mut self, space: &str, name: &str, gateway: &str) {
+        self.write(&format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: LoadBalancer\n\
+             metadata: {{name: {name}, namespace: {space}}}\n\
+             spec: {{clusterName: {name}, mode: Tunnel, targetKind: {{kind: EdgeHost, apiGroup: kedge.dev}}, \
+             gatewayRef: {{name: gw, namespace: {gateway}}}}}\n---\n\
+             apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\n\
+             metadata: {{name: {name}, namespace: {space}}}\n\
+             spec: {{infrastructureRef: {{apiGroup: infrastructure.cluster.x-k8s.io, \
+             kind: ElementalCluster, name: {name}}}}}\n---\n\
+             apiVersion: infrastructure.cluster.x-k8s.io/v1beta1\nkind: ElementalCluster\n\
+             metadata: {{name: {name}, namespace: {space}}}\nspec: {{}}\n"
+        ));
+    }
+
+    fn drop_balancer(&mut self, space: &str, name: &str) {
+        for (group, kind) in [
+            ("kedge.dev", "LoadBalancer"),
+            ("cluster.x-k8s.io", "Cluster"),
+        ] {
+            let key = ObjectKey::new(group, kind, Name::new(space, name));
+            if let Some(layers) = self.objects.by_key.get_mut(&key) {
+                layers.user = None;
+                self.sync(&key);
+            }
+        }
+    }
+
+    fn snapshot(&self, space: &str) -> Snapshot {
+        let mut live = self.live.clone();
+        live.hosts.retain(|name, _| name.namespace == space);
+        live.gateways.retain(|(name, _), _| name.namespace == space);
+        let objects = Arc::new(self.stock.take(space).open());
+        let mut snapshot = Snapshot::of(objects, live, "CA", NOW);
+        snapshot.space = space.to_owned();
+        snapshot
+    }
+
+    /// Plans what is due and carries it out, until nothing is.
+    fn settle(&mut self) {
+        self.planned.clear();
+        for _ in 0..500 {
+            for space in self.stock.changes().spaces {
+                self.fleet.touch(&space);
+            }
+            let due = self.fleet.next(2);
+            if due.is_empty() {
+                return;
+            }
+            // As at a start: what is there already is known before anybody is planned.
+            for space in self.stock.spaces() {
+                if !self.fleet.knows(&space) {
+                    let snapshot = self.snapshot(&space);
+                    self.fleet.seed(&snapshot);
+                }
+            }
+            for space in due {
+                let mut snapshot = self.snapshot(&space);
+                let Some(plan) = self.fleet.plan(&mut snapshot) else {
+                    continue;
+                };
+                for write in &plan.writes {
+                    self.apply(write);
+                }
+                self.hosts.retain(|name, _| name.namespace != space);
+                self.gateways.retain(|(name, _), _| name.namespace != space);
+                self.hosts.extend(plan.hosts);
+                self.gateways.extend(plan.gateways);
+                self.planned.push(space);
+            }
+        }
+        panic!("the fleet does not come to rest: {:?}", self.planned);
+    }
+
+    /// A manager that starts now.
+    fn restart(&mut self) {
+        self.fleet = Fleet::default();
+        self.hosts.clear();
+        self.gateways.clear();
+        for space in self.stock.spaces() {
+            self.fleet.touch(&space);
+        }
+    }
+
+    /// One plan of everything finds nothing to do, and hands out the same.
+    fn agrees_with_one_plan(&self) {
+        let snapshot = Snapshot::observe(&self.objects, self.live.clone(), "CA", NOW);
+        let whole = plan(&snapshot);
+        assert_eq!(whole.writes, []);
+        assert_eq!(whole.hosts, self.hosts);
+        assert_eq!(whole.gateways, self.gateways);
+    }
+}
+
+fn world() -> World {
+    let mut world = World::default();
+    world.gateway("kedge-system", (20_000, 20_003));
+    world.gateway("a", (30_000, 30_001));
+    for space in ["a", "b", "c"] {
+        world.site(space);
+    }
+    world
+}
+
+#[test]
+fn what_changes_in_one_namespace_is_planned_there_and_at_its_gateway() {
+    let mut world = world();
+    world.host("b", "h");
+    world.settle();
+    world.host("c", "h");
+    world.settle();
+    world.agrees_with_one_plan();
+    let first: Vec<&str> = world.planned.iter().map(String::as_str).collect();
+    assert!(
+        first.starts_with(&["c"]) && first.contains(&"kedge-system"),
+        "{first:?}"
+    );
+    assert!(!first.contains(&"b") && !first.contains(&"a"), "{first:?}");
+
+    world.settle();
+    assert_eq!(world.planned, Vec::<String>::new(), "nothing is due");
+}
+
+#[test]
+fn a_start_tells_no_gateway_to_drop_anybody() {
+    let mut world = world();
+    for space in ["a", "b", "c"] {
+        world.host(space, "h");
+        world.balancer(space, space, "kedge-system");
+    }
+    world.balancer("b", "b2", "a");
+    world.settle();
+    let before = world.gateways.clone();
+    assert_eq!(before.len(), 2);
+    let objects = world.objects.clone();
+    world.restart();
+    world.settle();
+    assert_eq!(world.gateways, before);
+    assert_eq!(world.objects, objects, "nothing was written");
+}
+
+#[test]
+fn a_port_that_is_given_back_goes_to_who_waits_for_it() {
+    let mut world = world();
+    for (space, name) in [
+        ("a", "a1"),
+        ("b", "b1"),
+        ("b", "b2"),
+        ("c", "c1"),
+        ("c", "c2"),
+    ] {
+        world.balancer(space, name, "kedge-system");
+    }
+    for space in ["a", "b", "c"] {
+        world.host(space, "h");
+    }
+    world.settle();
+    let ports = |world: &World| {
+        let all = world.gateways.values().flat_map(|config| &config.listeners);
+        let mut ports: Vec<u16> = all.map(|listener| listener.port).collect();
+        ports.sort_unstable();
+        ports
+    };
+    assert_eq!(ports(&world), [20_000, 20_001, 20_002, 20_003]);
+    world.drop_balancer("a", "a1");
+    world.settle();
+    assert_eq!(
+        ports(&world),
+        [20_000, 20_001, 20_002, 20_003],
+        "the fifth has it"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_plans_of_namespaces_together_are_the_plan_of_everything(
+        events in prop::collection::vec((0_u8..6, 0_u8..3, 0_u8..3), 1..14)
+    ) {
+        let mut world = world();
+        for (event, space, number) in events {
+            let space = ["a", "b", "c"][usize::from(space)];
+            let name = format!("{space}{number}");
+            match event {
+                0 | 1 => world.host(space, &name),
+                2 => world.balancer(space, &name, "kedge-system"),
+                3 => world.balancer(space, &name, "a"),
+                4 => world.drop_balancer(space, &name),
+                _ => world.restart(),
+            }
+            world.settle();
+            world.agrees_with_one_plan();
+        }
+    }
+}
+
+const NOW: &str = "2026-01-01T00:00:00Z";

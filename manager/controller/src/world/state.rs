@@ -1,0 +1,388 @@
+//! What one task at a time may change: who is enrolled, and what is handed out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use jiff::Timestamp;
+use kedge_control::{
+    agent::{GatewayConfig, HostConfig},
+    local::FleetEndpoint,
+};
+use kedge_core::Problem;
+use kedge_crd::{
+    EdgeGatewaySpec, EdgeHostSpec,
+    host::{HostRef, Identity},
+};
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::{Part, tell::tell};
+use crate::{
+    live::Tracker,
+    pki::{Peer, request::key_hash},
+    plan::Plan,
+    snapshot::{Snapshot, key},
+    store::{
+        Name, ObjectKey, Store,
+        outcome::{Outcome, pause},
+    },
+};
+
+/// What one task at a time may change.
+#[derive(Debug)]
+pub struct State {
+    /// The store, to read.
+    pub store: Store,
+    /// Who is heard of.
+    pub tracker: Tracker,
+    /// What is handed out, by namespace.
+    parts: BTreeMap<String, Part>,
+    /// The enrolled, by uid.
+    members: BTreeMap<String, Member>,
+    /// Who came or went since the last snapshot of its namespace.
+    fresh: BTreeMap<String, (String, Option<Member>)>,
+    /// What could not be written, by object.
+    refused: BTreeMap<ObjectKey, Refused>,
+    /// Why nothing can be written at all.
+    broken: Option<Problem>,
+    led: Option<bool>,
+    pub(super) tokens_looked_at: Option<Timestamp>,
+    /// Whether something that every plan looks at changed outside of the store.
+    pub(super) is_all_due: bool,
+}
+
+#[derive(Debug)]
+struct Refused {
+    problem: Problem,
+    times: u32,
+    until: Instant,
+}
+
+/// Somebody enrolled.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Who.
+    pub party: Party,
+    /// The identity as it is kept.
+    pub identity: Identity,
+    /// Its WireGuard public keys: a gateway tells its peers apart by nothing else.
+    pub tunnel_keys: Vec<String>,
+    /// Whether it is served.
+    pub active: bool,
+    /// The tenant, for hosts.
+    pub tenant: String,
+    /// The machine it stands for.
+    pub host_ref: Option<HostRef>,
+}
+
+/// A host or a gateway instance.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// An EdgeHost.
+    Host(Name),
+    /// An instance of an EdgeGateway.
+    Instance(Name, String),
+}
+
+impl State {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            tracker: Tracker::new(Instant::now()),
+            parts: BTreeMap::new(),
+            members: BTreeMap::new(),
+            fresh: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            broken: None,
+            led: None,
+            tokens_looked_at: None,
+            is_all_due: false,
+        }
+    }
+
+    /// Every problem there is.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let of_parts = self.parts.values().flat_map(|part| {
+            let endpoints = part.endpoints().iter();
+            let of_endpoints = endpoints.flat_map(|item| &item.problems);
+            part.problems().iter().chain(of_endpoints)
+        });
+        let refused = self.refused.values().map(|refused| &refused.problem);
+        let all = self.broken.iter().chain(refused).chain(of_parts);
+        all.cloned().chain(self.store.problems()).collect()
+    }
+
+    /// Why something cannot be written, if so.
+    #[must_use]
+    pub fn stuck(&self) -> Option<&Problem> {
+        let mut refused = self.refused.values().map(|refused| &refused.problem);
+        self.broken.as_ref().or_else(|| refused.next())
+    }
+
+    /// Every cluster's endpoint, for people.
+    pub fn endpoints(&self) -> impl Iterator<Item = &FleetEndpoint> {
+        self.parts.values().flat_map(Part::endpoints)
+    }
+
+    /// Where the kubeconfig Secrets of clusters shall lead.
+    #[must_use]
+    pub fn kubeconfigs(&self) -> BTreeMap<Name, String> {
+        let all = self.parts.values().flat_map(Part::kubeconfigs);
+        all.map(|(name, to)| (name.clone(), to.clone())).collect()
+    }
+
+    /// What is handed out, by namespace.
+    pub fn parts(&self) -> impl Iterator<Item = (&String, &Part)> {
+        self.parts.iter()
+    }
+
+    /// The generation of a host's desired state.
+    #[must_use]
+    pub fn host_generation(&self, host: &Name) -> Option<u64> {
+        self.parts.get(&host.namespace)?.host_generation(&host.name)
+    }
+
+    /// A host's desired state.
+    #[must_use]
+    pub fn host_config(&self, host: &Name, ca_bundle: &str) -> Option<HostConfig> {
+        self.parts.get(&host.namespace)?.host(&host.name, ca_bundle)
+    }
+
+    /// The desired state of a gateway instance.
+    #[must_use]
+    pub fn gateway_config(&self, key: &(Name, String)) -> Option<&GatewayConfig> {
+        self.parts.get(&key.0.namespace)?.gateway(key)
+    }
+
+    /// Follows what is handed out in a namespace.
+    pub fn follow(&mut self, namespace: &str) -> watch::Receiver<u64> {
+        let part = self.parts.entry(namespace.to_owned()).or_default();
+        part.follow()
+    }
+
+    /// Wakes the waiting requests of a namespace to look again.
+    pub fn nudge(&self, namespace: &str) {
+        if let Some(part) = self.parts.get(namespace) {
+            part.nudge();
+        }
+    }
+
+    /// Wakes the waiting requests of hosts that must speak up.
+    pub fn nudge_doubted(&mut self) {
+        for namespace in self.tracker.doubts() {
+            self.nudge(&namespace);
+        }
+    }
+
+    /// The enrolled, by uid.
+    #[must_use]
+    pub const fn members(&self) -> &BTreeMap<String, Member> {
+        &self.members
+    }
+
+    /// Somebody enrolled, or its identity changed.
+    pub fn admit(&mut self, member: Member) {
+        let uid = member.identity.uid.clone();
+        let space = member.party.namespace().to_owned();
+        self.fresh
+            .insert(uid.clone(), (space, Some(member.clone())));
+        self.members.insert(uid, member);
+    }
+
+    /// Somebody left.
+    pub fn dismiss(&mut self, uid: &str) {
+        if let Some(member) = self.members.remove(uid) {
+            let space = member.party.namespace().to_owned();
+            self.fresh.insert(uid.to_owned(), (space, None));
+        }
+    }
+
+    /// A snapshot of the namespace is taken now.
+    pub(super) fn forget_fresh(&mut self, space: &str) {
+        self.fresh.retain(|_, (of, _)| of != space);
+    }
+
+    /// The enrolled as a snapshot of their namespace has them, and those who came or went since.
+    pub(super) fn know(&mut self, space: &str, members: BTreeMap<String, Member>) {
+        let part = self.parts.entry(space.to_owned()).or_default();
+        let last = std::mem::replace(&mut part.members, members.keys().cloned().collect());
+        for uid in last {
+            let is_here = |member: &Member| member.party.namespace() == space;
+            if self.members.get(&uid).is_some_and(is_here) {
+                self.members.remove(&uid);
+            }
+        }
+        self.members.extend(members);
+        for (uid, (_, member)) in self.fresh.iter().filter(|(_, (of, _))| of == space) {
+            match member {
+                Some(member) => {
+                    self.members.insert(uid.clone(), member.clone());
+                    part.members.push(uid.clone());
+                }
+                None => {
+                    self.members.remove(uid);
+                }
+            }
+        }
+    }
+
+    /// Whether this manager leads where it did not before, or the other way round.
+    pub(super) fn follows_now(&mut self, leads: bool) -> bool {
+        self.led.replace(leads).is_some_and(|led| led != leads)
+    }
+
+    /// The namespaces of what was refused and may be tried again.
+    pub(super) fn retries(&self, now: Instant) -> BTreeSet<String> {
+        let due = self.refused.iter();
+        let due = due.filter(|(_, refused)| refused.until <= now);
+        due.map(|(key, _)| self.space_of(key)).collect()
+    }
+
+    /// What is not to be tried now.
+    pub(super) fn waiting(&self, now: Instant) -> BTreeSet<ObjectKey> {
+        let waiting = self.refused.iter();
+        let waiting = waiting.filter(|(_, refused)| refused.until > now);
+        waiting.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What of a namespace is refused, and why.
+    pub(super) fn refused_in(&self, space: &str) -> BTreeMap<ObjectKey, Problem> {
+        let here = self
+            .refused
+            .iter()
+            .filter(|(key, _)| key.name.namespace == space);
+        here.map(|(key, refused)| (key.clone(), refused.problem.clone()))
+            .collect()
+    }
+
+    /// Takes note of what became of writes to the namespaces that were just planned.
+    pub(super) fn took(
+        &mut self,
+        planned: &BTreeSet<String>,
+        outcome: &Outcome,
+        leads: bool,
+        now: Instant,
+    ) {
+        if outcome.broken != self.broken {
+            if let Some(problem) = &outcome.broken {
+                warn!(KEDGE_CODE = %problem.code, %problem, "nothing can be written");
+            }
+            self.broken.clone_from(&outcome.broken);
+        }
+        if !leads {
+            // Another manager tries, and tells.
+            self.refused.clear();
+            return;
+        }
+        // What is not held any more was written, or is not wanted any more.
+        self.refused.retain(|key, _| {
+            outcome.held.contains(key)
+                || !(planned.contains(&key.name.namespace) || key.name.namespace.is_empty())
+        });
+        for (key, problem) in &outcome.refused {
+            let last = self.refused.get(key);
+            let times = last.map_or(0, |last| last.times) + 1;
+            if last.is_none_or(|last| last.problem != *problem) {
+                warn!(KEDGE_CODE = %problem.code, object = %key, %problem, "an object cannot be written");
+            }
+            let refused = Refused {
+                problem: problem.clone(),
+                times,
+                until: now + pause(times),
+            };
+            self.refused.insert(key.clone(), refused);
+        }
+    }
+
+    /// Hands out what was planned of a namespace.
+    pub(super) fn publish(&mut self, space: &str, plan: Plan, outcome: &Outcome, is_empty: bool) {
+        let part = self.parts.entry(space.to_owned()).or_default();
+        tell(part, &plan);
+        part.take(space, plan, outcome);
+        if is_empty && part.members.is_empty() {
+            self.parts.remove(space);
+        }
+    }
+
+    fn space_of(&self, key: &ObjectKey) -> String {
+        // Of cluster-scoped objects Tenants alone are written.
+        if key.name.namespace.is_empty() {
+            let tenant = self.store.get(key);
+            let tenant = tenant.and_then(|layers| layers.as_written());
+            return tenant.map_or_else(String::new, |tenant| kedge_crd::tenant::namespace(&tenant));
+        }
+        key.name.namespace.clone()
+    }
+}
+
+impl Member {
+    /// Whether a certificate is for the identity's key.
+    #[must_use]
+    pub fn holds(&self, peer: &Peer) -> bool {
+        key_hash(&self.identity.public_key).is_some_and(|own| own == peer.key_hash)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.party {
+            Party::Host(name) => &name.name,
+            Party::Instance(_, name) => name,
+        }
+    }
+}
+
+impl Party {
+    /// The key of the object the party is kept in.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Self::Host(name) => key::<EdgeHostSpec>(name),
+            Self::Instance(gateway, _) => key::<EdgeGatewaySpec>(gateway),
+        }
+    }
+
+    /// The namespace it is in.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Host(name) | Self::Instance(name, _) => &name.namespace,
+        }
+    }
+}
+
+/// The enrolled of a snapshot, by uid.
+pub(super) fn members(snapshot: &Snapshot) -> BTreeMap<String, Member> {
+    let hosts = snapshot.hosts.iter().filter_map(|(name, host)| {
+        let identity = host.spec.identity.clone()?;
+        let member = Member {
+            party: Party::Host(name.clone()),
+            tunnel_keys: host.spec.tunnel.public_keys.clone(),
+            active: host.spec.is_active(),
+            tenant: host.spec.tenant.clone(),
+            host_ref: host.spec.host_ref.clone(),
+            identity,
+        };
+        Some((member.identity.uid.clone(), member))
+    });
+    let instances = snapshot.gateways.iter().flat_map(|(name, gateway)| {
+        gateway.spec.instances.iter().map(move |instance| {
+            let member = Member {
+                party: Party::Instance(name.clone(), instance.name.clone()),
+                tunnel_keys: instance.public_keys.clone(),
+                active: true,
+                tenant: String::new(),
+                host_ref: None,
+                identity: instance.identity.clone(),
+            };
+            (member.identity.uid.clone(), member)
+        })
+    });
+    hosts
+        .chain(instances)
+        .filter(|(uid, _)| !uid.is_empty())
+        .collect()
+}
