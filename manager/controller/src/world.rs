@@ -222,6 +222,9 @@ impl World {
         }
         let changed = files && self.store.refresh().await;
         let mut fleet = Arc::clone(&self.fleet).lock_owned().await;
+        for space in std::mem::take(&mut self.state().await.unwritten) {
+            fleet.touch(&space);
+        }
         self.gather(&mut fleet).await;
         if dirty || changed || !fleet.is_settled() {
             self.settle_all(fleet).await;

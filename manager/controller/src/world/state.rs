@@ -49,6 +49,8 @@ pub struct State {
     broken: Option<Problem>,
     led: Option<bool>,
     pub(super) tokens_looked_at: Option<Timestamp>,
+    /// The namespaces of which nothing could be written: they are planned again.
+    pub(super) unwritten: BTreeSet<String>,
     /// Whether something that every plan looks at changed outside of the store.
     pub(super) is_all_due: bool,
 }
@@ -98,6 +100,7 @@ impl State {
             broken: None,
             led: None,
             tokens_looked_at: None,
+            unwritten: BTreeSet::new(),
             is_all_due: false,
         }
     }
@@ -271,6 +274,10 @@ impl State {
                 warn!(KEDGE_CODE = %problem.code, %problem, "nothing can be written");
             }
             self.broken.clone_from(&outcome.broken);
+        }
+        if outcome.broken.is_some() {
+            self.unwritten.extend(planned.iter().cloned());
+            return;
         }
         if !leads {
             // Another manager tries, and tells.

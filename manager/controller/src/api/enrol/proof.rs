@@ -170,6 +170,7 @@ fn by_elemental_key(
         ));
     }
     let wanted = scope.map(|(_, scope)| scope.as_str());
+    let objects = world.store.of_kind(meta::GROUP, TenantSpec::KIND, None);
     let tenants = objects.of_kind(meta::GROUP, TenantSpec::KIND);
     let mut tenants = tenants
         .filter_map(|(_, layers)| layers.as_written::<Tenant>())
