@@ -365,7 +365,7 @@ impl Directory {
         match before {
             Some(before) => before.documents.clone(),
             None => self
-                .from_disk(name)
+                .shown_by_disk(name)
                 .unwrap_or_default()
                 .into_iter()
                 .collect(),
@@ -373,7 +373,7 @@ impl Directory {
     }
 
     /// What was last good of a file, over a restart.
-    fn from_disk(&self, name: &str) -> Option<Vec<(ObjectKey, UserDocument)>> {
+    fn shown_by_disk(&self, name: &str) -> Option<Vec<(ObjectKey, UserDocument)>> {
         let text = fs::read_to_string(self.last_good(name)).ok()?;
         let read = document::read_all(name, &text);
         Some(read.into_iter().filter_map(Result::ok).collect())
@@ -401,7 +401,7 @@ impl Directory {
         let mut incomplete = false;
         if !problems.is_empty() {
             let last = before.map(|file| file.documents.into_iter().collect());
-            match last.or_else(|| self.from_disk(name)) {
+            match last.or_else(|| self.shown_by_disk(name)) {
                 Some(last) => {
                     for (key, document) in last {
                         documents.entry(key).or_insert(document);

@@ -161,7 +161,10 @@ impl Ground {
     /// What the manager says of a namespace, for a scenario that fails.
     pub async fn about(&self, space: &str) -> String {
         let state = self.manager.world.state().await;
-        let here: Vec<_> = state.endpoints().filter(|it| it.namespace == space).collect();
+        let here: Vec<_> = state
+            .endpoints()
+            .filter(|it| it.namespace == space)
+            .collect();
         format!("{here:#?}\n{:#?}", state.problems())
     }
 
