@@ -168,7 +168,7 @@ async fn a_gateway_speaks_for_its_own_hosts_only() {
         .await;
     assert_eq!(answer.0, StatusCode::OK, "{}", answer.1);
     let foreign = "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\n\
-        metadata: {name: other, namespace: kedge-system}\n";
+        metadata: {name: other, namespace: kedge-system}\nspec: {}\n";
     std::fs::write(site.objects().join("other.yaml"), foreign).unwrap();
     let token = eventually("the gateway is read", async || {
         let request = TokenRequest {
