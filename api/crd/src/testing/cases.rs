@@ -110,6 +110,15 @@ pub const CASES: &[Case] = &[
         r#"{"spec": {"vip": {"address": "10.0.0.9"}}}"#,
         "set vip.poolRef or vip.address",
     ),
+    bad(
+        LB,
+        r#"{"spec": {"vip": {"second": {}}}}"#,
+        "second needs poolRef or address",
+    ),
+    fine(
+        LB,
+        r#"{"spec": {"vip": {"second": {"poolRef": {"name": "lan-6"}}}}}"#,
+    ),
     fine(
         LB,
         r#"{"spec": {"vip": {"poolRef": null, "address": "10.0.0.9"}}}"#,

@@ -228,11 +228,14 @@ fn is_needed(snapshot: &Snapshot, service: &Service, claim: &Want) -> bool {
     });
     let is_ours = !is_foreign(&claim.pool);
     let may = match &service.decided.plan {
-        EndpointPlan::Wait { .. }
-        | EndpointPlan::Set { .. }
-        | EndpointPlan::Keep { .. }
-        | EndpointPlan::Beside { .. } => true,
-        EndpointPlan::User { .. } => is_ours,
+        // An address of ours is chosen with the endpoint: before that a claim waits for nothing
+        // but an address that becomes free.
+        EndpointPlan::Wait { because } => {
+            let starves = matches!(because, Because::PoolExhausted { .. });
+            !is_ours || claim.address.is_some() || starves
+        }
+        EndpointPlan::Set { .. } | EndpointPlan::Keep { .. } | EndpointPlan::Beside { .. } => true,
+        EndpointPlan::User { .. } => is_ours && claim.address.is_some(),
         EndpointPlan::Ignore { .. } | EndpointPlan::Rest { .. } | EndpointPlan::Conflict { .. } => {
             false
         }
