@@ -76,6 +76,11 @@ async fn a_starved_claim_is_told_so_and_served_when_the_pool_grows_or_an_address
         site.claim(name, "lan").await;
         let begin = "False/PoolExhausted: the VIPPool has 0 of 1";
         site.says(foreign::CLAIM, name, "Ready", begin).await;
+        // Times of creation are whole seconds: the next claim has another.
+        let claim = site.get(foreign::CLAIM, name).await.unwrap();
+        let made = claim.metadata.creation_timestamp.unwrap().0;
+        let is_later = async || jiff::Timestamp::now().as_second() > made.as_second();
+        site.until("the next second", is_later).await;
     }
     let old = site.get(foreign::CLAIM_V1BETA1, "starved").await.unwrap();
     assert_eq!(condition(&old, "Ready")["reason"], "PoolExhausted");
