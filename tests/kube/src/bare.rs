@@ -107,6 +107,7 @@ impl Bare {
     pub async fn let_go(&self, space: &str, name: &str) {
         let clusters = foreign::CLUSTER.of(&self.client, space);
         if let Some(cluster) = clusters.get_opt(name).await.unwrap()
+            && cluster.metadata.deletion_timestamp.is_some()
             && let Some(patch) = finalizers::remove(&cluster, CORE)
         {
             merge(&clusters, name, patch).await.unwrap();

@@ -21,6 +21,7 @@ use std::{
 use kedge_manager_controller::{Manager, store::Store};
 use kedge_tests_kube::{
     bare::{BALANCER, Bare, SPACE},
+    controllers::Controllers,
     elemental::kinds,
     eventually, manifests,
     objects::{at, label, text},
@@ -29,7 +30,7 @@ use kedge_tests_kube::{
     stays,
 };
 use kube::{
-    ResourceExt as _,
+    Api, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams},
 };
 use rustix::process::Signal;
@@ -284,6 +285,52 @@ async fn a_right_that_is_taken_away_holds_up_what_needs_it_until_it_is_given_bac
     manifests::apply(&bare.client, &[may(&all)]).await;
     filled(&bare, &manager, "second").await;
     calm(&bare).await;
+    manager.stop().await;
+}
+
+#[tokio::test]
+async fn a_namespace_goes_with_everything_of_ours_in_it() {
+    let Some(bare) = Bare::start().await else {
+        return;
+    };
+    let Some(_controllers) = Controllers::start(&bare.server) else {
+        return;
+    };
+    let space = "short-lived";
+    bare.space(space).await;
+    bare.pool(space, 3).await;
+    let manager = bare.manager().await;
+    for name in ["one", "two"] {
+        bare.ask(space, name).await;
+        eventually(&format!("{name} is filled"), LIMIT, async || {
+            bare.endpoint(space, name).await.is_some()
+        })
+        .await;
+    }
+    let spaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(bare.client.clone());
+    spaces.delete(space, &Default::default()).await.unwrap();
+    let begun = Instant::now();
+    while let Some(left) = spaces.get_opt(space).await.unwrap() {
+        for name in ["one", "two"] {
+            bare.let_go(space, name).await;
+        }
+        let versions = bare.versions().await;
+        let left = (left.status, versions);
+        assert!(
+            begun.elapsed() < LONG,
+            "the namespace is not gone: {left:#?}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    calm(&bare).await;
+    // One of the same name begins anew.
+    bare.space(space).await;
+    bare.pool(space, 3).await;
+    bare.ask(space, "one").await;
+    eventually("it is filled again", LIMIT, async || {
+        bare.endpoint(space, "one").await.is_some()
+    })
+    .await;
     manager.stop().await;
 }
 
