@@ -130,7 +130,7 @@ pub struct Snapshot {
     pub balancers: BTreeMap<Name, BalancerLayers>,
     /// What could not be read.
     pub problems: Vec<Problem>,
-    /// The objects that cannot be written, and why.
+    /// The objects whose last write was refused and that are left alone for a moment, and why.
     pub refused: BTreeMap<ObjectKey, Problem>,
     /// The namespace that is looked at; empty where it is everything.
     pub space: String,

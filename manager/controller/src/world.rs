@@ -288,13 +288,14 @@ impl World {
         names: Vec<String>,
     ) -> OwnedMutexGuard<Fleet> {
         let mut spaces = Vec::new();
-        {
+        // What is left alone now is left alone by the plan and by its writes.
+        let waiting = {
             let mut state = self.state().await;
             let now = Instant::now();
             for name in names {
                 state.forget_fresh(&name);
                 let live = state.tracker.live_in(&name, now);
-                let refused = state.refused_in(&name);
+                let refused = state.refused_in(&name, now);
                 let taken = self.store.space(&name);
                 spaces.push(Space {
                     name,
@@ -303,7 +304,8 @@ impl World {
                     refused,
                 });
             }
-        }
+            state.waiting(now)
+        };
         // A plan of a large namespace takes its time on a thread of its own.
         let (world, began) = (Arc::clone(self), Instant::now());
         let planning = spawn_blocking(move || {
@@ -323,7 +325,6 @@ impl World {
         for one in &mut planned {
             state.know(&one.name, std::mem::take(&mut one.members));
         }
-        let waiting = state.waiting(Instant::now());
         drop(state);
         let writes: Vec<Write> = planned
             .iter_mut()

@@ -63,6 +63,10 @@ pub fn check(
         wake.at(due);
         return Fill::Later(because);
     }
+    if snapshot.refused.contains_key(&infra.key) {
+        // This time is not made yet: it met a conflict, and counts when it is tried again.
+        return Fill::Again(because);
+    }
     *refill = Some(Refill {
         count: count.saturating_add(1),
         at: snapshot.now.clone(),

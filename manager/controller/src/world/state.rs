@@ -251,12 +251,12 @@ impl State {
         waiting.map(|(key, _)| key.clone()).collect()
     }
 
-    /// What of a namespace is refused, and why.
-    pub(super) fn refused_in(&self, space: &str) -> BTreeMap<ObjectKey, Problem> {
+    /// What of a namespace was refused and is not to be tried now, and why.
+    pub(super) fn refused_in(&self, space: &str, now: Instant) -> BTreeMap<ObjectKey, Problem> {
         let here = self
             .refused
             .iter()
-            .filter(|(key, _)| key.name.namespace == space);
+            .filter(|(key, refused)| key.name.namespace == space && refused.until > now);
         here.map(|(key, refused)| (key.clone(), refused.problem.clone()))
             .collect()
     }

@@ -1,5 +1,6 @@
 //! Who may be worked on: ownership, external management, deletion, `clusterctl move`, forced blanks.
 
+use kedge_core::{Code, Problem};
 use kedge_crd::balancer::Refill;
 use serde_json::json;
 
@@ -7,7 +8,7 @@ use super::world::{NS, VIP, World, cluster, demo, site};
 use crate::{
     managers,
     plan::{Plan, plan},
-    store::{Layer, Name, ObjectKey},
+    store::{Layer, Name, ObjectKey, Write},
 };
 
 const INFRA: &str = "infrastructure.cluster.x-k8s.io";
@@ -197,6 +198,29 @@ fn blank_by_force(world: &mut World) {
     server.endpoint_owners = vec!["argocd-controller".to_owned()];
     let document = world.document(INFRA, "ElementalCluster", "c");
     document["spec"] = json!({"controlPlaneEndpoint": {"host": "", "port": 0}});
+}
+
+#[test]
+fn a_fill_that_met_a_conflict_counts_once() {
+    let mut world = filled();
+    blank_by_force(&mut world);
+    world.settle();
+    blank_by_force(&mut world);
+    world.later(1);
+    // It was tried and refused, and is left alone for a moment.
+    let infra = ObjectKey::new(INFRA, "ElementalCluster", Name::new(NS, "c"));
+    let conflict = Problem::new(Code::HostStateNotPersisted, "somebody wrote meanwhile");
+    world.refused.insert(infra.clone(), conflict);
+    let waiting = plan(&world.snapshot());
+    let is_fill = |write: &Write| write.key == infra && matches!(write.layer, Layer::Owned(_));
+    assert!(waiting.writes.iter().any(is_fill), "it is still wanted");
+    for write in waiting.writes.iter().filter(|write| !is_fill(write)) {
+        world.objects.apply(write);
+    }
+    assert_eq!(world.balancer("c").1.refill.unwrap().count, 1);
+    world.refused.clear();
+    world.settle();
+    assert_eq!(world.balancer("c").1.refill.unwrap().count, 2);
 }
 
 #[test]

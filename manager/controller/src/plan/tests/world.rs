@@ -9,7 +9,7 @@ use kedge_control::report::{
     AddressType, GatewayReport, HostReport, ReportedAddress, ReportedPeer, ReportedTunnel,
     ReportedVip,
 };
-use kedge_core::vip::RouterState;
+use kedge_core::{Problem, vip::RouterState};
 use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus};
 use serde_json::{Value, json};
 
@@ -31,6 +31,7 @@ pub struct World {
     pub environment: Environment,
     pub names: Option<BTreeMap<String, BTreeSet<IpAddr>>>,
     pub kubeconfigs: BTreeMap<Name, Kubeconfig>,
+    pub refused: BTreeMap<ObjectKey, Problem>,
 }
 
 /// The site, its gateway and its pool, without clusters.
@@ -63,6 +64,7 @@ pub fn world(texts: &[&str]) -> World {
         environment: Environment::Directory,
         names: None,
         kubeconfigs: BTreeMap::new(),
+        refused: BTreeMap::new(),
     };
     for text in texts {
         world.write(text);
@@ -190,6 +192,7 @@ impl World {
         Snapshot {
             names: self.names.clone(),
             kubeconfigs: self.kubeconfigs.clone(),
+            refused: self.refused.clone(),
             ..Snapshot::observe(&self.objects, live, "CA", &self.now)
                 .within(self.environment.clone())
         }
