@@ -70,14 +70,7 @@ pub struct GatewayTunnel {
     pub public_endpoints: Vec<PublicEndpoint>,
     /// The overlay's prefixes; `fd6b:6564:6765::/48` and `198.18.0.0/16` when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        with = "Vec<String>",
-        length(max = 64),
-        inner(length(max = 49)),
-        extend("x-kubernetes-validations" = [{
-            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
-        }])
-    )]
+    #[schemars(schema_with = "crate::schema::prefixes")]
     pub cidrs: Vec<IpNet>,
     /// The device's MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -280,14 +273,7 @@ pub struct Instance {
     pub public_keys: Vec<String>,
     /// Its overlay addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        with = "Vec<String>",
-        length(max = 64),
-        inner(length(max = 49)),
-        extend("x-kubernetes-validations" = [{
-            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
-        }])
-    )]
+    #[schemars(schema_with = "crate::schema::prefixes")]
     pub addresses: Vec<IpNet>,
     /// The desired state handed to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -320,10 +306,7 @@ pub struct EdgeGatewayStatus {
     pub envoys_ready: u32,
     /// Programmed, XDSConnected, KeysReady, Paused, Ready.
     #[serde(default)]
-    #[schemars(
-        length(max = 32),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
-    )]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

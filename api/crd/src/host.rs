@@ -168,14 +168,7 @@ pub struct HostTunnel {
     pub public_keys: Vec<String>,
     /// The host's overlay addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        with = "Vec<String>",
-        length(max = 64),
-        inner(length(max = 49)),
-        extend("x-kubernetes-validations" = [{
-            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
-        }])
-    )]
+    #[schemars(schema_with = "crate::schema::prefixes")]
     pub addresses: Vec<IpNet>,
     /// The gateway it connects to; the tenant's when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,14 +179,7 @@ pub struct HostTunnel {
         rename = "allowedCIDRs",
         skip_serializing_if = "Vec::is_empty"
     )]
-    #[schemars(
-        with = "Vec<String>",
-        length(max = 64),
-        inner(length(max = 49)),
-        extend("x-kubernetes-validations" = [{
-            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
-        }])
-    )]
+    #[schemars(schema_with = "crate::schema::prefixes")]
     pub allowed_cidrs: Vec<IpNet>,
 }
 
@@ -271,10 +257,7 @@ pub struct EdgeHostStatus {
     /// Enrolled, IdentityUnique, CertificateValid, AddressesReported, ConfigApplied, TunnelReady,
     /// VIPHealthy, AgentAlive, Paused, Ready.
     #[serde(default)]
-    #[schemars(
-        length(max = 32),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
-    )]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

@@ -144,10 +144,7 @@ pub struct HttpLoadBalancerStatus {
     pub hostnames: Vec<HostnameStatus>,
     /// Accepted, Programmed, DNSReady, CertificateReady, Paused, Ready.
     #[serde(default)]
-    #[schemars(
-        length(max = 32),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
-    )]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

@@ -111,10 +111,7 @@ pub struct VipPoolStatus {
     pub ip_addresses: AddressCounts,
     /// Ready, Exhausted, AddressesInRange, Paused.
     #[serde(default)]
-    #[schemars(
-        length(max = 32),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
-    )]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

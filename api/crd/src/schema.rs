@@ -8,6 +8,8 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
 use serde_json::{Map, Value, json};
 
+use crate::condition::Condition;
+
 /// The longest text of a field that names no bound of its own.
 const MAX_TEXT: u64 = 1024;
 /// The longest list of a field that names no bound of its own.
@@ -153,6 +155,29 @@ pub(crate) fn span(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-validations": [{
             "rule": "self.matches('^[0-9]+([.][0-9]+)?(ms|s|m|h|d)$')",
             "message": "must be a number with a unit, such as 100ms, 1.5s, 2m or 1h",
+        }],
+    })
+}
+
+/// The schema of the conditions of a status.
+pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": generator.subschema_for::<Condition>(),
+        "maxItems": 32,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    })
+}
+
+/// The schema of a list of prefixes.
+pub(crate) fn prefixes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {"type": "string", "maxLength": 49},
+        "maxItems": 64,
+        "x-kubernetes-validations": [{
+            "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
         }],
     })
 }

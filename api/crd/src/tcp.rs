@@ -196,10 +196,7 @@ pub struct TcpLoadBalancerStatus {
     pub active_endpoints: u32,
     /// Accepted, Programmed, BackendsHealthy, Paused, Ready.
     #[serde(default)]
-    #[schemars(
-        length(max = 32),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
-    )]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

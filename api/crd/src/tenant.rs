@@ -163,10 +163,7 @@ pub struct TenantStatus {
     pub usage: Option<TenantUsage>,
     /// Ready, CredentialsReady, WithinLimits, Paused.
     #[serde(default)]
-    #[schemars(
-        length(max = 32),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
-    )]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

@@ -44,10 +44,7 @@ pub struct LoadBalancerStatus {
     /// Exists, EndpointPublished, IsReachable, MatchesConfig, ControlPlaneUnblocked,
     /// BackendsHealthy, DataplaneProgrammed, DNSReady, DualStack, VIPWithdrawn, Degraded, Paused, Ready.
     #[serde(default)]
-    #[schemars(
-        length(max = 32),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
-    )]
+    #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 
