@@ -51,7 +51,7 @@ pub struct EdgeHostSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vrrp: Option<HostVrrp>,
     /// Whether work is done on the host: it gives its VIPs away and takes no traffic.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub maintenance: bool,
     /// The desired state handed to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,14 +123,6 @@ pub struct Identity {
     /// How often it was recovered with another generation than the stored one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub recovery_mismatches: u32,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
-pub(crate) fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 #[expect(

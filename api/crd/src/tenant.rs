@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     condition::Condition,
-    host::is_false,
     meta::{GROUP, GatewayRef, Object, Resource, VERSION},
 };
 
@@ -108,7 +107,7 @@ pub struct Enrollment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Whether the key of an Elemental host is a proof, besides tokens.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_elemental_keys: bool,
     /// Keys that are never enrolled again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
