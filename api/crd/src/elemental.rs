@@ -1,8 +1,6 @@
 //! Elemental's machines and hosts (`infrastructure.cluster.x-k8s.io/v1beta1`). Its cluster is read
 //! like any other infrastructure cluster ([`crate::InfraCluster`]).
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +18,6 @@ pub const CLUSTER_KIND: &str = "ElementalCluster";
 pub const HOST_KIND: &str = "ElementalHost";
 /// The kind of a way to register.
 pub const REGISTRATION_KIND: &str = "ElementalRegistration";
-/// The kind of a template of machines.
-pub const MACHINE_TEMPLATE_KIND: &str = "ElementalMachineTemplate";
 /// The kind of Elemental's infrastructure machine.
 pub const MACHINE_KIND: &str = "ElementalMachine";
 
@@ -64,42 +60,6 @@ pub struct ElementalHostStatus {
     /// A word for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub phase: String,
-}
-
-/// A way hosts register with Elemental.
-pub type ElementalRegistration = Object<ElementalRegistrationSpec, serde_json::Value>;
-
-/// What Kedge reads of an ElementalRegistration: nothing of its configuration, which holds a token.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ElementalRegistrationSpec {
-    /// Labels its hosts get.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub host_labels: BTreeMap<String, String>,
-    /// Annotations its hosts get.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub host_annotations: BTreeMap<String, String>,
-}
-
-/// ElementalMachineTemplate: what a control plane's machines are made from.
-pub type ElementalMachineTemplate = Object<ElementalMachineTemplateSpec, serde_json::Value>;
-
-/// What Kedge reads of an ElementalMachineTemplate.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ElementalMachineTemplateSpec {
-    /// The machine.
-    #[serde(default)]
-    pub template: ElementalMachineTemplateBody,
-}
-
-/// The machine of a template.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ElementalMachineTemplateBody {
-    /// What the machines will have.
-    #[serde(default)]
-    pub spec: ElementalMachineSpec,
 }
 
 /// Whether Elemental itself would take this host for a new machine: installed, not to be reset,

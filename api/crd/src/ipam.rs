@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    condition::Condition,
     meta::{Object, Resource},
     pool::AddressCounts,
 };
@@ -16,8 +15,6 @@ use crate::{
 pub const GROUP: &str = "ipam.cluster.x-k8s.io";
 /// The version Kedge writes; v1beta1 has the same JSON but for conditions.
 pub const VERSION: &str = "v1beta2";
-/// The version of the in-cluster provider's pools.
-pub const POOL_VERSION: &str = "v1alpha2";
 /// What keeps a claim until its address is released.
 pub const RELEASE_FINALIZER: &str = "ipam.cluster.x-k8s.io/ReleaseAddress";
 /// What keeps an address until its claim is gone.
@@ -95,19 +92,6 @@ pub struct ForeignCondition {
     /// `Error`, `Warning`, `Info`: v1beta1 alone.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub severity: String,
-}
-
-impl From<Condition> for ForeignCondition {
-    fn from(condition: Condition) -> Self {
-        Self {
-            kind: condition.kind,
-            status: condition.status.as_str().to_owned(),
-            reason: condition.reason,
-            message: condition.message,
-            last_transition_time: condition.last_transition_time,
-            severity: String::new(),
-        }
-    }
 }
 
 /// An address that was given to a claim. It has no status.
