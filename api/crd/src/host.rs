@@ -1,5 +1,7 @@
 //! EdgeHost: a machine that runs `kedge agent`.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use kedge_core::vip::{Priority, RouterState};
 use schemars::JsonSchema;
@@ -274,6 +276,17 @@ pub enum Family {
     IPv4,
     /// IPv6.
     IPv6,
+}
+
+impl Family {
+    /// The family of an address.
+    #[must_use]
+    pub const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::IPv4,
+            IpAddr::V6(_) => Self::IPv6,
+        }
+    }
 }
 
 /// Cluster API's address types.

@@ -35,10 +35,11 @@ pub fn read(entry: &str) -> Result<(Family, Range), BadPool> {
 
 /// An address as a number of its family.
 pub fn number(address: IpAddr) -> (Family, u128) {
-    match address {
-        IpAddr::V4(address) => (Family::IPv4, u128::from(u32::from(address))),
-        IpAddr::V6(address) => (Family::IPv6, u128::from(address)),
-    }
+    let number = match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address),
+    };
+    (Family::of(address), number)
 }
 
 /// An entry as it may be shown.

@@ -96,7 +96,7 @@ pub fn claimed(
     service: &Service,
     address: IpAddr,
 ) -> (Option<String>, Option<u8>) {
-    let name = claim_name(&service.balancer.name, family(address));
+    let name = claim_name(&service.balancer.name, Family::of(address));
     let Some((_, document)) = given(snapshot, &service.balancer.name, &name) else {
         return (None, None);
     };
@@ -112,7 +112,7 @@ pub fn own_claim(ledger: &Ledger, balancer: &Name, address: IpAddr) -> Option<St
     let claim = ledger
         .facts
         .claims
-        .get(&claim_name(balancer, family(address)))?;
+        .get(&claim_name(balancer, Family::of(address)))?;
     let is_its = !claim.uid.is_empty() && claim.balancer.as_ref() == Some(balancer);
     is_its.then(|| claim.name.name.clone())
 }
@@ -213,7 +213,7 @@ fn first_family(snapshot: &Snapshot, name: &Name, vip: &Vip) -> Family {
         Some(if is_six { Family::IPv6 } else { Family::IPv4 })
     };
     vip.family
-        .or(vip.address.map(family))
+        .or(vip.address.map(Family::of))
         .or_else(of_pool)
         .unwrap_or(Family::IPv4)
 }
@@ -418,13 +418,6 @@ fn claim_name(balancer: &Name, family: Family) -> Name {
         &balancer.namespace,
         format!("{}-vip-{family}", balancer.name),
     )
-}
-
-const fn family(address: IpAddr) -> Family {
-    match address {
-        IpAddr::V4(_) => Family::IPv4,
-        IpAddr::V6(_) => Family::IPv6,
-    }
 }
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);

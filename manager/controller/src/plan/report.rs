@@ -1,7 +1,5 @@
 //! Takes what hosts and gateways reported into their status, on transitions only.
 
-use std::net::IpAddr;
-
 use kedge_control::report::{AddressType, GatewayReport, HostReport};
 use kedge_crd::{
     EdgeHostStatus,
@@ -54,7 +52,7 @@ fn host_status(last: EdgeHostStatus, report: &HostReport) -> EdgeHostStatus {
         },
         address: clean(&address.address),
         interface: address.interface.as_deref().map(clean),
-        family: family(&address.address),
+        family: address.address.parse().ok().map(Family::of),
         primary: address.primary,
         because: clean(&address.because),
     });
@@ -108,15 +106,6 @@ fn instance_status(name: &str, report: &GatewayReport) -> InstanceStatus {
         peers_alive,
         ..InstanceStatus::default()
     }
-}
-
-fn family(address: &str) -> Option<Family> {
-    let address: IpAddr = address.parse().ok()?;
-    Some(if address.is_ipv4() {
-        Family::IPv4
-    } else {
-        Family::IPv6
-    })
 }
 
 /// A text from elsewhere, fit for a terminal, a condition and a log: no control characters, and
