@@ -61,7 +61,7 @@ pub fn annotations(snapshot: &Snapshot, services: &[Service], wanted: &mut Desir
             let marks = wanted.marks(&target.key);
             if !marks.annotations.contains_key(TARGET_NAME) {
                 marks.annotate(TARGET_NAME, service.balancer.name.name.clone());
-                marks.annotate(TARGET_STATUS, word(target.state));
+                marks.annotate(TARGET_STATUS, target.state.as_str());
             }
             if let Some(hook) = hook {
                 marks.annotate(hook, HOOK_OWNER);
@@ -189,18 +189,6 @@ fn has_hook(objects: &Objects, target: &Target, hook: &str) -> bool {
         .and_then(|annotations| annotations.get(hook))
         .and_then(Value::as_str)
         .is_some()
-}
-
-/// The state as the LoadBalancer proposal spells it.
-const fn word(state: TargetState) -> &'static str {
-    match state {
-        TargetState::Adding => "adding",
-        TargetState::Active => "active",
-        TargetState::Disabling => "disabling",
-        TargetState::Disabled => "disabled",
-        TargetState::Removing => "removing",
-        TargetState::Removed => "removed",
-    }
 }
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-/// The LoadBalancer a target belongs to.
+/// The LoadBalancer a target belongs to: an annotation of ours, or the label of whoever chooses.
 pub const TARGET_NAME: &str = "loadbalancer.cluster.x-k8s.io/name";
 /// How far a target is.
 pub const TARGET_STATUS: &str = "loadbalancer.cluster.x-k8s.io/status";

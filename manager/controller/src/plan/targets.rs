@@ -10,7 +10,7 @@ use kedge_crd::{
     selector::{Operator, Requirement},
 };
 
-use super::{balancer::Balancer, endpoint::targets_edge_hosts};
+use super::{balancer::Balancer, endpoint::targets_edge_hosts, marks::TARGET_NAME};
 use crate::{
     snapshot::{Snapshot, key},
     store::{Name, ObjectKey},
@@ -93,7 +93,7 @@ pub fn selector(balancer: &Balancer) -> LabelSelector {
             return LabelSelector {
                 match_labels: BTreeMap::from([
                     (CLUSTER_NAME_LABEL.to_owned(), spec.cluster_name.clone()),
-                    (NAME_LABEL.to_owned(), balancer.name.name.clone()),
+                    (TARGET_NAME.to_owned(), balancer.name.name.clone()),
                 ]),
                 match_expressions: Vec::new(),
             };
@@ -223,6 +223,3 @@ fn leaving(snapshot: &Snapshot, key: &ObjectKey, meta: &ObjectMeta) -> Option<St
 fn is_disabled(meta: &ObjectMeta) -> bool {
     meta.has_annotation(DISABLED_ANNOTATION) || meta.has_annotation(DISABLED_ALIAS)
 }
-
-/// The label by which targets belong to a LoadBalancer of that name.
-const NAME_LABEL: &str = "loadbalancer.cluster.x-k8s.io/name";
