@@ -9,6 +9,7 @@ mod arch;
 mod ci;
 mod crds;
 mod docs;
+mod generated;
 mod run;
 
 use std::process::ExitCode;
