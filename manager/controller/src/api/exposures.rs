@@ -35,10 +35,10 @@ use crate::{
     managers,
     pki::Peer,
     snapshot::key,
-    store::{Name, ObjectKey, key::is_subdomain},
+    store::{Name, ObjectKey},
     world::{self, Party, World},
 };
-use write::{Kept, apply, epoch, kept, remove, take_over};
+use write::{Kept, apply, balancers, epoch, kept, remove, take_over};
 
 /// A host that asks for its tenant's exposures.
 pub struct Speaker {
@@ -85,13 +85,13 @@ impl Speaker {
         if !member.active {
             return Err(ApiError::forbidden("the host is suspended or banned"));
         }
-        let objects = state.store.space(&name.namespace).open();
-        let host = objects.get(&key::<EdgeHostSpec>(name));
+        let host = state.store.get(&key::<EdgeHostSpec>(name));
         let host: Option<EdgeHost> = host.and_then(|layers| layers.in_force().ok());
         let host = host.ok_or_else(revoked)?;
         let is_control_plane = || {
             let machine = Name::new(&name.namespace, &host.status.machine_ref);
-            let machine = objects.get(&ObjectKey::new(capi::GROUP, "Machine", machine))?;
+            let machine = ObjectKey::new(capi::GROUP, "Machine", machine);
+            let machine = state.store.get(&machine)?;
             let meta = machine.user.as_ref()?.value.get("metadata")?;
             let meta: ObjectMeta = serde_json::from_value(meta.clone()).ok()?;
             Some(meta.labels.contains_key(CONTROL_PLANE_LABEL))
@@ -102,7 +102,9 @@ impl Speaker {
                 "the host does not speak for its cluster (spec.exposures)",
             ));
         }
-        let found = objects.get(&key::<TenantSpec>(&Name::new("", &self.tenant)));
+        let found = state
+            .store
+            .get(&key::<TenantSpec>(&Name::new("", &self.tenant)));
         let found: Option<Tenant> = found.and_then(|layers| layers.as_written());
         let found = found.filter(|found| tenant::namespace(found) == name.namespace);
         let found = found.ok_or_else(|| ApiError::forbidden("the path is not the caller's own"))?;
@@ -123,7 +125,7 @@ pub async fn list(
 ) -> Result<Json<ExposureList>, ApiError> {
     let scope = speaker.scope(&*world.state().await)?;
     let (epoch, _) = epoch(&world, &scope).await?;
-    let objects = world.store.objects();
+    let objects = balancers(&world, &scope);
     let items = kept(&objects, &scope)
         .into_iter()
         .map(|Kept { kind, name, key }| {
@@ -190,7 +192,7 @@ pub async fn replace(
     let _change = world.change().await;
     let scope = speaker.scope(&*world.state().await)?;
     fenced(&world, &scope, set.epoch).await?;
-    let objects = world.store.objects();
+    let objects = balancers(&world, &scope);
     let synced: Vec<Kept> = kept(&objects, &scope)
         .into_iter()
         .filter(|kept| set.kinds.contains(&kept.kind))
@@ -254,7 +256,7 @@ pub async fn delete(
     let _change = world.change().await;
     let scope = speaker.scope(&*world.state().await)?;
     fenced(&world, &scope, spoken.epoch).await?;
-    let objects = world.store.objects();
+    let objects = balancers(&world, &scope);
     let all = kept(&objects, &scope);
     let own: Vec<&Kept> = all
         .iter()
@@ -281,11 +283,6 @@ async fn fenced(world: &World, scope: &Scope, spoken: u64) -> Result<(), ApiErro
 
 fn named(item: &Exposure) -> (ExposureKind, &str) {
     (item.kind, item.name.as_str())
-}
-
-/// Whether a name may become an object's.
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && is_subdomain(name)
 }
 
 /// The most intents of one cluster.

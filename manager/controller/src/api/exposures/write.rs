@@ -3,13 +3,16 @@
 use axum::http::StatusCode;
 use kedge_control::exposure::{Exposure, ExposureKind};
 use kedge_core::{Code, Problem};
-use kedge_crd::{Resource as _, TcpLoadBalancerSpec, meta, validate::validate};
+use kedge_crd::{
+    HttpLoadBalancerSpec, LoadBalancerSpec, Resource as _, TcpLoadBalancerSpec, meta,
+    validate::validate,
+};
 use serde_json::{Value, json};
 
-use super::{LAYER, Scope, is_name};
+use super::{LAYER, Scope};
 use crate::{
     api::{error::ApiError, record::TRIES},
-    store::{Current, Layer, Layers, Name, ObjectKey, Objects, Write},
+    store::{Current, Layer, Layers, Name, ObjectKey, Objects, Write, key::is_subdomain},
     world::World,
 };
 
@@ -23,15 +26,24 @@ pub struct Kept {
     pub key: ObjectKey,
 }
 
-/// What was written for the tenant, by kind and name.
+/// The load balancers of the tenant's namespace, of whatever kind.
+pub fn balancers(world: &World, scope: &Scope) -> Objects {
+    let mut all = Objects::default();
+    for kind in BALANCERS {
+        let space = Some(scope.namespace.as_str());
+        let mut of_kind = world.store.of_kind(meta::GROUP, kind, space);
+        all.by_key.append(&mut of_kind.by_key);
+    }
+    all
+}
+
+/// What of these was written for the tenant, by kind and name.
 pub fn kept(objects: &Objects, scope: &Scope) -> Vec<Kept> {
     let mut all = Vec::new();
     for kind in [ExposureKind::Tcp, ExposureKind::Http] {
         let own = objects
             .of_kind(meta::GROUP, kind.as_str())
-            .filter(|(key, layers)| {
-                key.name.namespace == scope.namespace && is_of(layers, &scope.tenant)
-            });
+            .filter(|(_, layers)| is_of(layers, &scope.tenant));
         all.extend(own.map(|(key, _)| Kept {
             kind,
             name: key.name.name.clone(),
@@ -86,7 +98,7 @@ pub async fn take_over(world: &World, scope: &Scope, seen: u64) -> Result<u64, A
 /// Writes the objects of these intents; says how many differ from before. Nothing is written where
 /// one of them may not be.
 pub async fn apply(world: &World, scope: &Scope, items: &[Exposure]) -> Result<u32, ApiError> {
-    let objects = world.store.objects();
+    let objects = balancers(world, scope);
     let mut writes = Vec::new();
     let mut news = 0;
     for item in items {
@@ -99,14 +111,7 @@ pub async fn apply(world: &World, scope: &Scope, items: &[Exposure]) -> Result<u
             writes.push((key, content));
         }
     }
-    let balancers = ["LoadBalancer", "TCPLoadBalancer", "HTTPLoadBalancer"];
-    let there = balancers
-        .iter()
-        .flat_map(|kind| objects.of_kind(meta::GROUP, kind));
-    let there = there
-        .filter(|(key, _)| key.name.namespace == scope.namespace)
-        .count();
-    if news > 0 && there + news > scope.most {
+    if news > 0 && objects.by_key.len() + news > scope.most {
         let most = scope.most;
         return Err(ApiError::forbidden(format!(
             "tenant {} may have {most} load balancers",
@@ -163,7 +168,7 @@ fn checked(
     key: &ObjectKey,
     item: &Exposure,
 ) -> Result<Value, ApiError> {
-    if !is_name(&item.name) {
+    if !is_subdomain(&item.name) {
         return Err(ApiError::malformed(
             "an exposure's name is no DNS subdomain",
         ));
@@ -225,3 +230,9 @@ fn refused(key: &ObjectKey, what: &str) -> ApiError {
 
 /// Whose an exposure is: tenants may share a namespace.
 const TENANT_LABEL: &str = "kedge.dev/tenant";
+/// The kinds of load balancers.
+const BALANCERS: [&str; 3] = [
+    LoadBalancerSpec::KIND,
+    TcpLoadBalancerSpec::KIND,
+    HttpLoadBalancerSpec::KIND,
+];
