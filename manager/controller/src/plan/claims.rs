@@ -23,6 +23,7 @@ use super::{
     config::vip_name,
     desired::Desired,
     given::{address_key, claim_key, is_paused},
+    leave::drain_timeout,
     ledger::Ledger,
     marks::ADDRESS_FINALIZER,
     status,
@@ -262,7 +263,9 @@ fn leaving(snapshot: &Snapshot, services: &[Service], wake: &mut Wake, wanted: &
         let paused = is_paused(snapshot, &name.namespace, cluster) == Some(true);
         let slots = layers.kept.as_ref().and_then(|kept| kept.vip.as_ref());
         let holders = holders(snapshot, name, slots);
-        if paused || (!holders.is_empty() && in_time(snapshot, spec, since, wake)) {
+        let drain = spec.and_then(|spec| spec.drain.as_ref());
+        let patience = drain_timeout(drain) + ACTIVE_DOWN;
+        if paused || (!holders.is_empty() && wake.waits(&snapshot.now, since, patience)) {
             for family in [Family::IPv4, Family::IPv6] {
                 retain(snapshot, &claim_name(name, family), wanted);
             }
@@ -305,25 +308,6 @@ fn holders<'a>(snapshot: &'a Snapshot, balancer: &Name, kept: Option<&Vip>) -> V
     };
     let holding = snapshot.hosts.iter().filter(holds);
     holding.map(|(name, _)| name).collect()
-}
-
-/// Whether the withdrawal may still take time.
-fn in_time(
-    snapshot: &Snapshot,
-    spec: Option<&LoadBalancerSpec>,
-    since: &str,
-    wake: &mut Wake,
-) -> bool {
-    let drain = spec.and_then(|spec| spec.drain.as_ref()?.timeout);
-    let patience = drain.map_or(DRAIN_TIMEOUT, kedge_core::Span::duration) + ACTIVE_DOWN;
-    let (Ok(now), Ok(since)) = (snapshot.now.parse(), since.parse()) else {
-        return false;
-    };
-    let due = wake.until(now, since, patience);
-    if let Some(due) = due {
-        wake.at(due);
-    }
-    due.is_some()
 }
 
 fn retain(snapshot: &Snapshot, claim: &Name, wanted: &mut Desired) {
@@ -420,6 +404,5 @@ fn claim_name(balancer: &Name, family: Family) -> Name {
     )
 }
 
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a host without our word may go on announcing.
 const ACTIVE_DOWN: Duration = Duration::from_secs(4);

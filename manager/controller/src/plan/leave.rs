@@ -12,9 +12,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kedge_core::Span;
-use kedge_crd::balancer::{DrainHook, Mode, TargetState};
+use kedge_crd::balancer::{Drain, DrainHook, Mode, TargetState};
 use serde_json::Value;
 
 use super::{
@@ -84,7 +83,9 @@ fn state(snapshot: &Snapshot, service: &Service, target: &Target, wake: &mut Wak
             .is_none_or(|host| is_quiet(snapshot, service, host))
     };
     if let Some(since) = &target.leaving {
-        let mut late = || deadline(snapshot, service, since, wake).is_none();
+        // What cannot be read is late: a hook fails open.
+        let patience = drain_timeout(service.balancer.spec.drain.as_ref());
+        let mut late = || !wake.waits(&snapshot.now, since, patience);
         return if service.is_going || gone() || late() {
             TargetState::Removed
         } else {
@@ -105,22 +106,10 @@ fn state(snapshot: &Snapshot, service: &Service, target: &Target, wake: &mut Wak
     }
 }
 
-/// When the patience with a leaving target ends, if that is still to come.
-fn deadline(
-    snapshot: &Snapshot,
-    service: &Service,
-    since: &str,
-    wake: &mut Wake,
-) -> Option<Timestamp> {
-    let now = snapshot.now.parse().ok()?;
-    // What cannot be read is taken for long ago: a hook fails open.
-    let since = since.parse().ok()?;
-    let timeout = service.balancer.spec.drain.as_ref();
-    let timeout = timeout.and_then(|drain| drain.timeout);
-    let timeout = timeout.map_or(DRAIN_TIMEOUT, Span::duration);
-    let due = wake.until(now, since, timeout)?;
-    wake.at(due);
-    Some(due)
+/// How long a deletion waits at most for traffic to go.
+pub fn drain_timeout(drain: Option<&Drain>) -> Duration {
+    let timeout = drain.and_then(|drain| drain.timeout);
+    timeout.map_or(DRAIN_TIMEOUT, Span::duration)
 }
 
 /// Whether no traffic reaches a host any more: it is dead, or it and the gateways have taken what

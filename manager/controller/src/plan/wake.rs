@@ -21,6 +21,19 @@ impl Wake {
         (due > now).then_some(due)
     }
 
+    /// Whether the patience with what began then is not over yet; if so, it asks for a plan when it
+    /// is. What cannot be read is taken for long ago.
+    pub fn waits(&mut self, now: &str, since: &str, patience: Duration) -> bool {
+        let (Ok(now), Ok(since)) = (now.parse(), since.parse()) else {
+            return false;
+        };
+        let due = self.until(now, since, patience);
+        if let Some(due) = due {
+            self.at(due);
+        }
+        due.is_some()
+    }
+
     /// The earliest moment.
     #[must_use]
     pub const fn earliest(&self) -> Option<Timestamp> {
