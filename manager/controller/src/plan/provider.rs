@@ -133,6 +133,9 @@ impl Desk<'_> {
         };
         let address = given.map(|given| &given.name).unwrap_or(&claim.name);
         let served = matches!(verdict, Verdict::Served).then_some(address.name.as_str());
+        if given.is_none() && served.is_none() {
+            self.keep_record(claim, &holder, wanted);
+        }
         let status = condition::status(self.snapshot, claim, served, &verdict);
         wanted.status_of(&claim_key(&claim.name), &self.version, status);
     }
@@ -207,6 +210,17 @@ impl Desk<'_> {
         let marks = wanted.marks(&claim_key(&claim.name));
         marks.finalizers.insert(RELEASE_FINALIZER.to_owned());
         marks.annotate(ADDRESS, address.to_string());
+    }
+
+    /// What was given stays on record while it cannot be given again, as in a pool that cannot be
+    /// read just now.
+    fn keep_record(&self, claim: &Claim, holder: &Holder, wanted: &mut Desired) {
+        let is_held =
+            |address: &IpAddr| self.ledger.holder(&claim.name.namespace, *address) == Some(holder);
+        let recorded = claim.recorded.filter(|_| claim.is_our_record);
+        if let Some(address) = recorded.filter(is_held) {
+            self.record(claim, address, wanted);
+        }
     }
 
     /// Changes nothing about a claim and its address.

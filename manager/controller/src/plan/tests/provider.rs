@@ -9,7 +9,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::world::{NS, World, cluster, site, world};
-use crate::store::{ADDRESS_KIND, CLAIM_KIND, IPAM_GROUP, Name, ObjectKey};
+use crate::{
+    plan::marks::ADDRESS,
+    store::{ADDRESS_KIND, CLAIM_KIND, IPAM_GROUP, Name, ObjectKey},
+};
 
 fn desk(addresses: &str, more: &str) -> World {
     let mut world = world(&[]).on_kubernetes();
@@ -66,6 +69,17 @@ fn given(world: &World) -> BTreeMap<String, IpAddr> {
     claims.collect()
 }
 
+/// The addresses that claims have on record.
+fn recorded(world: &World) -> BTreeSet<IpAddr> {
+    let claims = world.objects.of_kind(IPAM_GROUP, CLAIM_KIND);
+    let records = claims.filter_map(|(_, layers)| {
+        let value = layers.effective();
+        let record = value["metadata"]["annotations"][ADDRESS].as_str()?;
+        record.parse().ok()
+    });
+    records.collect()
+}
+
 fn ready(world: &World, name: &str) -> (String, Value) {
     let value = world
         .objects
@@ -83,6 +97,25 @@ fn ready(world: &World, name: &str) -> (String, Value) {
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+#[test]
+fn what_was_given_stays_on_record_while_the_pool_cannot_be_read() {
+    let mut world = desk("192.0.2.2-192.0.2.6", "");
+    claim(&mut world, "m");
+    world.settle();
+    let had = given(&world)["m"];
+    world.write(&pool("192.0.2.3", ", excludedAddresses: [192.0.2.3]"));
+    world.objects.by_key.remove(&key(ADDRESS_KIND, "m"));
+    world.core();
+    world.settle();
+    assert!(ready(&world, "m").0.starts_with("False/"), "not served");
+    world.write(&pool("192.0.2.2-192.0.2.6", ""));
+    world.later(1);
+    claim(&mut world, "a");
+    world.settle();
+    assert_eq!(given(&world)["m"], had);
+    assert_ne!(given(&world)["a"], had);
 }
 
 #[test]
@@ -372,9 +405,11 @@ proptest! {
                 }
             }
             // Of those that are new the lowest were taken: none below the highest of them is free.
+            // An address that was taken away under its claim is still that claim's.
+            let kept = recorded(&world);
             let fresh = now.iter().filter(|(name, _)| !before.contains_key(*name));
             if let (Ok(pool), Some(highest)) = (read, fresh.map(|(_, address)| *address).max()) {
-                let free = pool.lowest_free(|address| each.contains(&address));
+                let free = pool.lowest_free(|address| each.contains(&address) || kept.contains(&address));
                 prop_assert!(free.is_none_or(|free| free > highest), "{:?} < {}", free, highest);
             }
             for (key, layers) in world.objects.of_kind(IPAM_GROUP, CLAIM_KIND) {
