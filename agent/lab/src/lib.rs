@@ -24,6 +24,7 @@ pub mod client;
 mod columns;
 pub mod demo;
 pub mod error;
+pub mod kube;
 pub mod lab;
 pub mod output;
 mod preflight;

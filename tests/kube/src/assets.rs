@@ -10,6 +10,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use kedge_agent_lab::kube::programs::{cache, given};
+
 /// A program of the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
@@ -84,7 +86,7 @@ impl Program {
     ///
     /// Why it cannot be had.
     pub fn path(self) -> Result<PathBuf, String> {
-        if let Some(given) = self.given() {
+        if let Some(given) = given(self.file()) {
             return Ok(given);
         }
         let (module, package) = self.source();
@@ -118,13 +120,6 @@ impl Program {
         }
         fs::rename(&fresh, &path).map_err(|err| format!("{}: {err}", path.display()))?;
         Ok(path)
-    }
-
-    /// A program the caller of the tests brings along.
-    fn given(self) -> Option<PathBuf> {
-        let folder = std::env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty())?;
-        let path = Path::new(&folder).join(self.file());
-        path.exists().then_some(path)
     }
 }
 
@@ -217,14 +212,6 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     }
     all.sort();
     all
-}
-
-fn cache() -> PathBuf {
-    let given = std::env::var_os("KEDGE_KUBE_CACHE").map(PathBuf::from);
-    given.unwrap_or_else(|| {
-        let home = std::env::var_os("HOME").unwrap_or_else(|| "/root".into());
-        Path::new(&home).join(".cache/kedge-kube")
-    })
 }
 
 static BUILDS: Mutex<()> = Mutex::new(());

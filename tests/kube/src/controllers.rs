@@ -30,7 +30,7 @@ impl Controllers {
             ))
             .arg(CONTROLLERS)
             .args(["--leader-elect=false", "--secure-port=0"]);
-        let process = Process::start("kube-controller-manager", server.folder(), command);
+        let process = Process::start("kube-controller-manager", server.folder(), &command).unwrap();
         Some(Self { process })
     }
 

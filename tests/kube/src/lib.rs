@@ -28,17 +28,17 @@ pub mod elemental;
 pub mod finalizers;
 pub mod foreign;
 pub mod ipam;
-mod keys;
 pub mod manager;
 pub mod manifests;
 pub mod objects;
 pub mod ours;
-pub mod process;
 pub mod relay;
 mod schema;
 pub mod server;
 pub mod stack;
 pub mod workload;
+
+pub use kedge_agent_lab::kube::{keys, process};
 
 use std::time::{Duration, Instant};
 

@@ -120,7 +120,7 @@ impl Manager {
             .env("POD_NAME", program.file())
             .env("POD_UID", program.file());
         Self {
-            process: Process::start(program.file(), server.folder(), command),
+            process: Process::start(program.file(), server.folder(), &command).unwrap(),
             health: webhooks.health,
         }
     }

@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
+use kedge_agent_lab::kube::{ApiServer, Programs};
 use kube::{Api, Client, api::PostParams};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -19,19 +19,14 @@ use tokio::{
 
 use crate::{
     assets::{Program, ready},
-    keys,
     process::Process,
 };
 
 /// A running API server.
 #[derive(Debug)]
 pub struct Server {
-    api: Option<Process>,
-    etcd: Option<Process>,
+    inner: ApiServer,
     folder: TempDir,
-    port: u16,
-    etcd_ports: (u16, u16),
-    flags: Vec<String>,
 }
 
 impl Server {
@@ -55,44 +50,30 @@ impl Server {
     }
 
     async fn begin(flags: &[&str], audited: bool) -> Option<Self> {
-        if !ready(&[Program::Etcd, Program::ApiServer]) {
-            return None;
-        }
+        let programs = programs()?;
         let folder = tempfile::tempdir().unwrap();
-        let [port, client, peer] = free_ports();
-        let mut server = Self {
-            api: None,
-            etcd: None,
-            folder,
-            port,
-            etcd_ports: (client, peer),
-            flags: flags.iter().map(ToString::to_string).collect(),
-        };
-        keys::write(server.folder.path());
+        let mut flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
         if audited {
-            let policy = server.folder.path().join("audit.json");
+            let policy = folder.path().join("audit.json");
             fs::write(&policy, AUDIT_POLICY).unwrap();
-            let flags = [
-                format!("--audit-policy-file={}", policy.display()),
-                format!("--audit-log-path={}", server.audit().display()),
-            ];
-            server.flags.extend(flags);
+            flags.push(format!("--audit-policy-file={}", policy.display()));
+            let log = folder.path().join(AUDIT_LOG);
+            flags.push(format!("--audit-log-path={}", log.display()));
         }
-        server.start_etcd();
-        server.start_api().await;
-        Some(server)
+        let begun = Instant::now();
+        let inner = ApiServer::start(programs, folder.path(), flags);
+        let inner = inner.await.unwrap_or_else(|err| panic!("{err:?}"));
+        println!("API server ready: {:.1} s", begun.elapsed().as_secs_f64());
+        Some(Self { inner, folder })
     }
 
     /// Starts the store.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
     pub fn start_etcd(&mut self) {
-        let (client, peer) = self.etcd_ports;
-        let mut command = Command::new(Program::Etcd.path().unwrap());
-        command
-            .arg("--data-dir")
-            .arg(self.data())
-            .arg(format!("--listen-client-urls=http://127.0.0.1:{client}"))
-            .arg(format!("--listen-peer-urls=http://127.0.0.1:{peer}"));
-        self.etcd = Some(Process::start("etcd", self.folder.path(), command));
+        self.inner.start_etcd().unwrap();
     }
 
     /// Starts the server and waits until it is ready.
@@ -101,47 +82,25 @@ impl Server {
     ///
     /// When it does not become ready.
     pub async fn start_api(&mut self) {
-        let folder = self.folder.path();
-        let mut command = Command::new(Program::ApiServer.path().unwrap());
-        command
-            .arg(format!(
-                "--etcd-servers=http://127.0.0.1:{}",
-                self.etcd_ports.0
-            ))
-            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
-            .arg(format!("--secure-port={}", self.port))
-            .arg(format!("--cert-dir={}", folder.join("certs").display()))
-            .args(keys::flags(folder))
-            .args(&self.flags);
-        let mut api = Process::start("kube-apiserver", folder, command);
         let begun = Instant::now();
-        while !self.is_ready().await {
-            assert!(
-                api.is_running() && begun.elapsed() < Duration::from_secs(60),
-                "{}",
-                api.last_words()
-            );
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let started = self.inner.start_api().await;
+        started.unwrap_or_else(|err| panic!("{err:?}"));
         println!("API server ready: {:.1} s", begun.elapsed().as_secs_f64());
-        self.api = Some(api);
     }
 
     /// Ends the server alone; its store lives.
     pub fn stop_api(&mut self) {
-        if let Some(mut api) = self.api.take() {
-            api.stop();
-        }
+        self.inner.stop_api();
     }
 
     /// Kills the server at once; its store lives.
     pub fn kill_api(&mut self) {
-        drop(self.api.take());
+        self.inner.kill_api();
     }
 
     /// Kills the store at once.
     pub fn kill_etcd(&mut self) {
-        drop(self.etcd.take());
+        self.inner.kill_etcd();
     }
 
     /// Keeps what the store holds, for [`restore`](Self::restore).
@@ -185,9 +144,9 @@ impl Server {
     }
 
     async fn ask_etcd(&self, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.etcd_ports.0))
-            .await
-            .unwrap();
+        let store = self.inner.store();
+        let store = store.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(store).await.unwrap();
         let length = body.len();
         let request = format!("POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -198,11 +157,11 @@ impl Server {
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.path().join("etcd")
+        self.inner.data()
     }
 
     fn etcd(&self) -> &Process {
-        self.etcd.as_ref().unwrap()
+        self.inner.etcd().unwrap()
     }
 
     /// The server's process.
@@ -212,13 +171,13 @@ impl Server {
     /// When it does not run.
     #[must_use]
     pub fn api(&self) -> &Process {
-        self.api.as_ref().unwrap()
+        self.inner.api().unwrap()
     }
 
     /// The address it serves at.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.port).into()
+        self.inner.address()
     }
 
     /// A folder that goes with the server.
@@ -230,7 +189,7 @@ impl Server {
     /// Where a server that was started for it writes down the requests, a line of JSON each.
     #[must_use]
     pub fn audit(&self) -> PathBuf {
-        self.folder.path().join("audit.log")
+        self.folder.path().join(AUDIT_LOG)
     }
 
     /// A kubeconfig of a ServiceAccount, with a token as its Pods have.
@@ -248,7 +207,7 @@ impl Server {
             .folder
             .path()
             .join(format!("{space}-{name}.kubeconfig"));
-        fs::write(&path, self.kubeconfig_text(&token)).unwrap();
+        fs::write(&path, self.inner.kubeconfig_text(&token)).unwrap();
         path
     }
 
@@ -267,7 +226,7 @@ impl Server {
     ///
     /// When it cannot be made.
     pub async fn client_of(&self, token: &str) -> Client {
-        self.try_client(token).await.unwrap()
+        self.inner.client(token).await.unwrap()
     }
 
     /// A kubeconfig of somebody with a token, as a file.
@@ -277,39 +236,17 @@ impl Server {
     /// When it cannot be written.
     #[must_use]
     pub fn kubeconfig(&self, token: &str) -> PathBuf {
-        let path = self.folder.path().join(format!("{token}.kubeconfig"));
-        let text = self.kubeconfig_text(token);
-        // Somebody may be reading it.
-        if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
-            fs::write(&path, text).unwrap();
-        }
-        path
-    }
-
-    fn kubeconfig_text(&self, token: &str) -> String {
-        let ca = self.folder.path().join("certs/apiserver.crt");
-        keys::kubeconfig(&format!("https://{}", self.address()), &ca, token)
-    }
-
-    async fn try_client(&self, token: &str) -> Result<Client, String> {
-        keys::connect(&self.kubeconfig_text(token)).await
-    }
-
-    async fn is_ready(&self) -> bool {
-        // Its certificate is made while it starts.
-        match self.try_client("admin").await {
-            Ok(client) => keys::is_ready(&client).await,
-            Err(_) => false,
-        }
+        self.inner.kubeconfig(token).unwrap()
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The store last: a server without one hangs on and keeps its port.
-        drop(self.api.take());
-        drop(self.etcd.take());
-    }
+/// The programs of an API server, built if need be. Says why not, and fails where CI requires the
+/// tier.
+pub(crate) fn programs() -> Option<Programs> {
+    ready(&[Program::Etcd, Program::ApiServer]).then(|| Programs {
+        etcd: Program::Etcd.path().unwrap(),
+        api_server: Program::ApiServer.path().unwrap(),
+    })
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -327,10 +264,10 @@ fn copy(from: &Path, to: &Path) {
 
 /// Ports of loopback that nobody has right now.
 pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
-    let held = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
-    held.each_ref().map(|one| one.local_addr().unwrap().port())
+    kedge_agent_lab::kube::free_ports().unwrap()
 }
 
 /// Who asked for what; nothing of what was said.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
+const AUDIT_LOG: &str = "audit.log";

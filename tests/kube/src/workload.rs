@@ -77,7 +77,7 @@ impl Workload {
         if !ready(&[Program::Etcd, Program::ApiServer]) {
             return None;
         }
-        keys::write(folder);
+        keys::write(folder).unwrap();
         let members: Vec<String> = places
             .iter()
             .map(|place| format!("{}={}", place.name, place.peer()))
@@ -157,7 +157,7 @@ impl Host {
             .arg(format!("--listen-peer-urls={}", self.place.peer()))
             .arg(format!("--initial-cluster={}", self.members));
         let spawn = &self.place.spawn;
-        self.etcd = Some(Process::start_by("etcd", &self.folder, command, spawn));
+        self.etcd = Some(Process::start_by("etcd", &self.folder, command, spawn).unwrap());
     }
 
     /// Starts the API server.
@@ -181,7 +181,7 @@ impl Host {
             ))
             .args(keys::flags(&self.shared));
         let spawn = &self.place.spawn;
-        let api = Process::start_by("kube-apiserver", &self.folder, command, spawn);
+        let api = Process::start_by("kube-apiserver", &self.folder, command, spawn).unwrap();
         self.api = Some(api);
     }
 

@@ -158,7 +158,9 @@ async fn a_second_writer_costs_conflicts_and_loses_nothing() {
         let (client, stop) = (bare.client.clone(), Arc::clone(&stop));
         async move {
             let mut rounds = 0_u32;
-            while !stop.load(Ordering::Relaxed) {
+            loop {
+                // The last round begins after everything is there.
+                let is_last = stop.load(Ordering::Relaxed);
                 rounds += 1;
                 for kind in [kinds::CLUSTER, BALANCER] {
                     let all = kind.of(&client, SPACE);
@@ -169,8 +171,10 @@ async fn a_second_writer_costs_conflicts_and_loses_nothing() {
                         _ = all.patch(&object.name_any(), &params, &patch).await;
                     }
                 }
+                if is_last {
+                    return rounds;
+                }
             }
-            rounds
         }
     });
     for round in 0..10 {
@@ -214,7 +218,7 @@ async fn a_leader_that_was_frozen_writes_nothing_when_it_wakes() {
         .arg("--kubeconfig")
         .arg(bare.server.kubeconfig("admin"));
     command.arg("--root").arg(root.path());
-    let first = Process::start("manager", root.path(), command);
+    let first = Process::start("manager", root.path(), &command).unwrap();
     bare.ask(SPACE, "before").await;
     eventually("before is filled", LIMIT, async || {
         bare.endpoint(SPACE, "before").await.is_some()

@@ -113,7 +113,13 @@ pub const ROOMS: &[Room] = &[
     room(
         "kedge-agent-lab",
         "agent/lab",
-        &["kedge-core", "kedge-control", "kedge-host", "kedge-net"],
+        &[
+            "kedge-core",
+            "kedge-crd",
+            "kedge-control",
+            "kedge-host",
+            "kedge-net",
+        ],
     ),
     room(
         "kedge-agent-cli",
@@ -233,9 +239,11 @@ pub const RESERVED: &[Reserved] = &[
         rooms: &[
             "kedge-manager-controller",
             "kedge-agent-daemon",
+            "kedge-agent-lab",
             "kedge-tests-kube",
         ],
-        why: "Kubernetes ends at the manager and the in-cluster watcher",
+        why: "Kubernetes ends at the manager and the in-cluster watcher (the lab measures the \
+              manager against a real one, docs/adr/0016)",
     },
     Reserved {
         crates: &["kube-cel", "cel"],

@@ -7,21 +7,36 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use crate::error::LabError;
+
 /// Writes what every server of a cluster shares: the identities, and what signs their tokens.
-pub(crate) fn write(folder: &Path) {
-    fs::create_dir_all(folder.join("certs")).unwrap();
+///
+/// # Errors
+/// They cannot be written.
+pub fn write(folder: &Path) -> Result<(), LabError> {
+    let certs = folder.join("certs");
+    fs::create_dir_all(&certs).map_err(LabError::file(&certs))?;
     let lines: String = IDENTITIES
         .iter()
         .map(|(name, groups)| format!("{name},{name},{name},\"{groups}\"\n"))
         .collect();
-    fs::write(folder.join("tokens.csv"), lines).unwrap();
-    let key = rcgen::KeyPair::generate().unwrap();
-    fs::write(folder.join("sa.key"), key.serialize_pem()).unwrap();
-    fs::write(folder.join("sa.pub"), key.public_key_pem()).unwrap();
+    let key = rcgen::KeyPair::generate()
+        .map_err(|err| LabError::Certificate("the API server".to_owned(), err))?;
+    let files = [
+        ("tokens.csv", lines),
+        ("sa.key", key.serialize_pem()),
+        ("sa.pub", key.public_key_pem()),
+    ];
+    for (name, content) in files {
+        let path = folder.join(name);
+        fs::write(&path, content).map_err(LabError::file(&path))?;
+    }
+    Ok(())
 }
 
 /// The flags of a server that uses what [`write`] wrote.
-pub(crate) fn flags(folder: &Path) -> Vec<String> {
+#[must_use]
+pub fn flags(folder: &Path) -> Vec<String> {
     let files = [
         ("service-account-key-file", "sa.pub"),
         ("service-account-signing-key-file", "sa.key"),
@@ -40,7 +55,8 @@ pub(crate) fn flags(folder: &Path) -> Vec<String> {
 }
 
 /// A kubeconfig of somebody with a token.
-pub(crate) fn kubeconfig(url: &str, ca: &Path, token: &str) -> String {
+#[must_use]
+pub fn kubeconfig(url: &str, ca: &Path, token: &str) -> String {
     serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
         "clusters": [{"name": "test", "cluster": {
@@ -53,7 +69,10 @@ pub(crate) fn kubeconfig(url: &str, ca: &Path, token: &str) -> String {
 }
 
 /// A client by a kubeconfig.
-pub(crate) async fn connect(kubeconfig: &str) -> Result<Client, String> {
+///
+/// # Errors
+/// Why it cannot be made.
+pub async fn connect(kubeconfig: &str) -> Result<Client, String> {
     let told = |err: &dyn std::fmt::Display| err.to_string();
     let config = Kubeconfig::from_yaml(kubeconfig).map_err(|err| told(&err))?;
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default())
@@ -63,8 +82,10 @@ pub(crate) async fn connect(kubeconfig: &str) -> Result<Client, String> {
 }
 
 /// Whether a server says that it is ready.
-pub(crate) async fn is_ready(client: &Client) -> bool {
-    let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
+pub async fn is_ready(client: &Client) -> bool {
+    let Ok(request) = http::Request::get("/readyz").body(Vec::new()) else {
+        return false;
+    };
     let answer = client.request_text(request).await;
     answer.is_ok_and(|text| text == "ok")
 }

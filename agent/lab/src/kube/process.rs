@@ -1,4 +1,4 @@
-//! A program under test: it dies with the test, and its last words are kept.
+//! A program outside of the lab's namespaces: it dies with us, and its last words are kept.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,9 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A program under test.
+use crate::error::LabError;
+
+/// A running program.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -22,40 +24,46 @@ pub struct Process {
 impl Process {
     /// Starts a program that writes to `NAME.log` in the folder.
     ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
-    pub fn start(name: &str, folder: &Path, command: Command) -> Self {
-        Self::start_by(name, folder, bound(&command), spawn_for_life)
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(name: &str, folder: &Path, command: &Command) -> Result<Self, LabError> {
+        Self::start_by(name, folder, bound(command), spawn_for_life)
     }
 
     /// Starts a program by other means, in another place of the network.
     ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
+    /// # Errors
+    /// It cannot be started.
     pub fn start_by(
         name: &str,
         folder: &Path,
         mut command: Command,
         spawn: impl FnOnce(Command) -> io::Result<Child>,
-    ) -> Self {
+    ) -> Result<Self, LabError> {
         let log = folder.join(format!("{name}.log"));
         let out = File::options()
             .create(true)
             .append(true)
             .open(&log)
-            .unwrap();
-        command
-            .stdin(Stdio::null())
-            .stdout(out.try_clone().unwrap())
-            .stderr(out);
-        let child = spawn(command).unwrap_or_else(|err| panic!("{name}: {err}"));
-        Self {
+            .map_err(LabError::file(&log))?;
+        let errors = out.try_clone().map_err(LabError::file(&log))?;
+        command.stdin(Stdio::null()).stdout(out).stderr(errors);
+        let child = spawn(command).map_err(|source| LabError::Spawn {
+            program: name.to_owned(),
+            node: "this machine".to_owned(),
+            source,
+        })?;
+        Ok(Self {
             child,
             name: name.to_owned(),
             log,
-        }
+        })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal.
@@ -120,8 +128,11 @@ impl Process {
 fn spawn_for_life(command: Command) -> io::Result<Child> {
     let (answer, answered) = mpsc::channel();
     let spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
-    spawner.send((command, answer)).unwrap();
-    answered.recv().unwrap()
+    let ended = |_| io::Error::other("the thread that starts processes ended");
+    spawner
+        .send((command, answer))
+        .map_err(|_| io::Error::other("the thread that starts processes ended"))?;
+    answered.recv().map_err(ended)?
 }
 
 /// The command, bound to the thread that starts it.
@@ -130,12 +141,13 @@ fn bound(command: &Command) -> Command {
     bound
         .args(["--pdeathsig", "KILL", "--"])
         .arg(command.get_program())
-        .args(command.get_args())
-        .envs(
-            command
-                .get_envs()
-                .filter_map(|(key, value)| Some((key, value?))),
-        );
+        .args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => bound.env(key, value),
+            None => bound.env_remove(key),
+        };
+    }
     bound
 }
 
