@@ -270,6 +270,38 @@ fn a_port_that_is_given_back_goes_to_who_waits_for_it() {
     );
 }
 
+#[test]
+fn who_changes_to_another_gateway_takes_nobodys_port_there() {
+    let mut world = world();
+    world.balancer("c", "c2", "a");
+    world.balancer("a", "a1", "kedge-system");
+    world.host("a", "h");
+    world.host("c", "h");
+    world.settle();
+    let port = |world: &World, space: &str, name: &str| {
+        let key = key::<kedge_crd::LoadBalancerSpec>(&Name::new(space, name));
+        world.objects.get(&key).unwrap().effective()["spec"]["listeners"]["api"].as_u64()
+    };
+    let had = port(&world, "c", "c2");
+    assert_eq!(had, Some(30_000));
+    world.balancer("c", "c2", "kedge-system");
+    world.settle();
+    assert_eq!(port(&world, "c", "c2"), Some(30_000), "it is free there");
+    world.agrees_with_one_plan();
+    world.balancer("b", "b0", "a");
+    world.settle();
+    assert_eq!(port(&world, "b", "b0"), Some(30_000));
+    world.balancer("c", "c2", "a");
+    world.settle();
+    assert_eq!(
+        port(&world, "b", "b0"),
+        Some(30_000),
+        "who was there keeps it"
+    );
+    assert_eq!(port(&world, "c", "c2"), Some(30_001));
+    world.agrees_with_one_plan();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 

@@ -16,7 +16,7 @@ use kedge_crd::{
 };
 
 use super::{
-    balancer::Case,
+    balancer::{Balancer, Case},
     because::Because,
     claims::is_foreign,
     given::{Claim, Facts},
@@ -83,13 +83,18 @@ impl Ledger {
         };
         // First what was decided and given, then what users ask for, then who waits: a new wish
         // does not take what another already has.
-        for (name, spec) in cases.iter().filter_map(kept) {
-            ledger.enter(snapshot, name, spec);
+        for balancer in cases.iter().filter_map(decided) {
+            let gateway = gateway_of(snapshot, &balancer.name, &balancer.spec);
+            // A port was decided for one gateway: at another one it is a wish.
+            let last = gateway_of(snapshot, &balancer.name, &balancer.kept);
+            let gateway = gateway.filter(|gateway| last.as_ref() == Some(gateway));
+            ledger.enter(&balancer.name, &balancer.spec, gateway);
         }
         ledger.enter_given(&snapshot.now);
         ledger.enter_others(snapshot);
-        for (name, spec) in cases.iter().filter_map(given) {
-            ledger.enter(snapshot, name, spec);
+        for balancer in cases.iter().filter_map(|case| case.asked.as_ref().ok()) {
+            let gateway = gateway_of(snapshot, &balancer.name, &balancer.given);
+            ledger.enter(&balancer.name, &balancer.given, gateway);
         }
         ledger.serve_waiting(snapshot, cases);
         ledger
@@ -212,7 +217,7 @@ impl Ledger {
         found
     }
 
-    fn enter(&mut self, snapshot: &Snapshot, name: &Name, spec: &LoadBalancerSpec) {
+    fn enter(&mut self, name: &Name, spec: &LoadBalancerSpec, gateway: Option<Name>) {
         if let Some(vip) = &spec.vip {
             let second = vip.second.as_ref();
             let addresses = [
@@ -232,7 +237,7 @@ impl Ledger {
                 self.vrids.entry(name.clone()).or_insert((lan, vrid));
             }
         }
-        if let Some(gateway) = gateway_of(snapshot, name, spec) {
+        if let Some(gateway) = gateway {
             for (port_name, port) in &spec.listeners {
                 let ports = self.ports.entry(gateway.clone()).or_default();
                 ports
@@ -446,13 +451,8 @@ fn asks(snapshot: &Snapshot, cases: &[Case], name: &Name, pool: &Name) -> bool {
     })
 }
 
-fn kept(case: &Case) -> Option<(&Name, &LoadBalancerSpec)> {
+/// A LoadBalancer of which something was decided earlier.
+fn decided(case: &Case) -> Option<&Balancer> {
     let balancer = case.asked.as_ref().ok()?;
-    let decided = !balancer.kept.cluster_name.is_empty();
-    decided.then_some((&balancer.name, &balancer.spec))
-}
-
-fn given(case: &Case) -> Option<(&Name, &LoadBalancerSpec)> {
-    let balancer = case.asked.as_ref().ok()?;
-    Some((&balancer.name, &balancer.given))
+    (!balancer.kept.cluster_name.is_empty()).then_some(balancer)
 }
