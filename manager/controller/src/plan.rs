@@ -166,25 +166,30 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Decided>, Ledger) {
-    let mut ledger = Ledger::new(snapshot, cases);
-    let mut first: BTreeMap<Name, (bool, bool, Name)> = BTreeMap::new();
-    for case in cases.iter() {
+/// Which LoadBalancer of each cluster fills its endpoint: who does already goes first.
+fn leading(snapshot: &Snapshot, cases: &[Case]) -> BTreeMap<Name, Name> {
+    let mut asked = Vec::new();
+    for case in cases {
         if let Ok(balancer) = &case.asked {
-            let named = balancer.name.name == case.cluster.name;
-            let rank = (!publishes(snapshot, case), !named, balancer.name.clone());
-            let best = first
-                .entry(case.cluster.clone())
-                .or_insert_with(|| rank.clone());
-            if rank < *best {
-                *best = rank;
-            }
+            let order = balancer::order(&balancer.name, &case.cluster.name);
+            asked.push((!publishes(snapshot, case), order, &case.cluster));
         }
     }
+    // The first is the last to be put in.
+    asked.sort_by(|one, other| other.cmp(one));
+    let leading = asked.into_iter();
+    leading
+        .map(|(_, (_, name), cluster)| (cluster.clone(), name.clone()))
+        .collect()
+}
+
+fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Decided>, Ledger) {
+    let mut ledger = Ledger::new(snapshot, cases);
+    let leading = leading(snapshot, cases);
     for case in cases.iter_mut() {
-        let best = first.get(&case.cluster).map(|(.., name)| name.clone());
+        let leads = leading.get(&case.cluster);
         if let Ok(balancer) = &mut case.asked {
-            balancer.beside = best.filter(|best| *best != balancer.name);
+            balancer.beside = leads.filter(|leads| **leads != balancer.name).cloned();
         }
     }
     // Those that were decided earlier come first: a new wish waits behind them.
