@@ -256,6 +256,24 @@ pub enum FleetCommand {
     Endpoints,
     /// List the enrolled hosts
     Hosts,
+    /// Let a host in that waits for approval
+    ///
+    /// What is approved is a key, not a name: compare the hash with the one that `kedge status`
+    /// shows on the host. Without --key it is shown and asked for.
+    Approve(ApproveArgs),
+}
+
+/// Whom to let in.
+#[derive(Clone, Debug, Args)]
+pub struct ApproveArgs {
+    /// The host: NAME, or NAMESPACE/NAME where hosts of that name wait in several
+    pub name: String,
+    /// The hash of its key, as the host shows it
+    #[arg(long, value_name = "HASH")]
+    pub key: Option<String>,
+    /// Only say which key would be approved
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Kubernetes.
@@ -345,12 +363,47 @@ pub struct TokenArgs {
     /// The one host it admits: KIND/NAME, KIND.GROUP/NAME, or NAME of an ElementalHost
     #[arg(long, value_name = "REF", conflicts_with = "gateway")]
     pub host: Option<String>,
+    /// Only for the host with this /etc/machine-id
+    #[arg(long, value_name = "ID", conflicts_with = "gateway")]
+    pub machine_id: Option<String>,
+    /// Only for the machine with this serial number
+    #[arg(long, value_name = "SERIAL", conflicts_with = "gateway")]
+    pub serial: Option<String>,
+    /// Only for the machine with a network card of this MAC address
+    #[arg(long, value_name = "MAC", conflicts_with = "gateway")]
+    pub mac: Option<String>,
+    /// Only for hosts whose whole name matches this regular expression
+    #[arg(long, value_name = "REGEX", conflicts_with = "gateway")]
+    pub hostname: Option<String>,
+    /// Label of the records it makes, above the tenant's; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label, conflicts_with = "gateway")]
+    pub labels: Vec<(String, String)>,
+    /// Whether a person approves each host; the tenant's rule when left out
+    #[arg(long, value_name = "HOW", conflicts_with = "gateway")]
+    pub approval: Option<ApprovalRule>,
     /// How long it may be used: 1s to 30d
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = ttl)]
     pub ttl: Span,
     /// How often it may be used
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub uses: u32,
+}
+
+/// Who lets a host in whose proof holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ApprovalRule {
+    /// The proof alone
+    Auto,
+    /// A person, with `kedge fleet approve`
+    Manual,
+}
+
+/// `KEY=VALUE`.
+fn label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=');
+    let pair = pair.filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or("write KEY=VALUE, such as site=store-14")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// How long a token may live; whole seconds, because that is how the manager counts.

@@ -1,5 +1,6 @@
 //! Commands that ask a running role.
 
+mod approve;
 mod wait;
 
 use kedge_control::{
@@ -7,8 +8,9 @@ use kedge_control::{
     enrol::HostRef,
     identity::Role as Member,
     local::{
-        AgentStatus, FleetEndpointList, FleetHostList, GatewayStatus, ManagerStatus, TokenCreated,
-        TokenList, TokenRequest, Tunnel, TunnelList, Vip, VipExplanation, VipList,
+        AgentStatus, Approval, BoundTo, FleetEndpointList, FleetHostList, GatewayStatus,
+        ManagerStatus, TokenCreated, TokenList, TokenRequest, Tunnel, TunnelList, Vip,
+        VipExplanation, VipList,
     },
 };
 use kedge_core::{Code, Fix, Problem};
@@ -18,7 +20,7 @@ use serde_json::Value;
 
 use crate::{
     App,
-    args::{FleetCommand, TokenArgs, TokenCommand, TunnelCommand, VipCommand},
+    args::{ApprovalRule, FleetCommand, TokenArgs, TokenCommand, TunnelCommand, VipCommand},
     client::{Answer, Failure},
     exit::Exit,
     show::{self, Show},
@@ -100,6 +102,7 @@ pub fn fleet(app: &App, command: &FleetCommand) -> Result<Exit, Failure> {
             get::<FleetEndpointList>(app, Role::Manager, "/v1/fleet/endpoints")
         }
         FleetCommand::Hosts => get::<FleetHostList>(app, Role::Manager, "/v1/fleet/hosts"),
+        FleetCommand::Approve(args) => approve::host(app, args),
     }
 }
 
@@ -144,6 +147,17 @@ fn token_request(args: &TokenArgs) -> Result<TokenRequest, Failure> {
         tenant: args.tenant.clone(),
         gateway: args.gateway.clone(),
         host_ref: args.host.as_deref().map(host_ref).transpose()?,
+        bound_to: BoundTo {
+            machine_id: args.machine_id.clone(),
+            serial: args.serial.clone(),
+            mac: args.mac.clone(),
+            hostname_regex: args.hostname.clone(),
+        },
+        labels: args.labels.iter().cloned().collect(),
+        approval: args.approval.map(|rule| match rule {
+            ApprovalRule::Auto => Approval::Auto,
+            ApprovalRule::Manual => Approval::Manual,
+        }),
         ttl_seconds: Some(args.ttl.duration().as_secs()),
         max_uses: Some(args.uses),
     })

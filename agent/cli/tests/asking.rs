@@ -20,8 +20,8 @@ use axum::{
 use kedge_control::{
     identity,
     local::{
-        AgentStatus, GatewayStatus, RoleInfo, TokenCreated, TokenRequest, TokenSummary, Tunnel,
-        TunnelList,
+        AgentStatus, ApprovalRequest, GatewayStatus, HostApproval, RoleInfo, TokenCreated,
+        TokenRequest, TokenSummary, Tunnel, TunnelList,
     },
 };
 use kedge_core::{Code, Problem};
@@ -167,6 +167,95 @@ fn an_answer_of_another_kind_is_a_version_skew() {
 }
 
 #[test]
+fn what_a_token_asks_for_reaches_the_manager() {
+    let create = async |RequireRoot(_): RequireRoot, Json(request): Json<TokenRequest>| {
+        let bound = &request.bound_to;
+        assert_eq!(bound.machine_id.as_deref(), Some("4d"));
+        assert_eq!(bound.serial.as_deref(), Some("XK-1"));
+        assert_eq!(bound.mac.as_deref(), Some("52:54:00:00:00:01"));
+        assert_eq!(bound.hostname_regex.as_deref(), Some("edge-.*"));
+        let labels: Vec<_> = request.labels.into_iter().collect();
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(labels, [label("a", ""), label("site", "x=y")]);
+        let asked = request.approval == Some(kedge_control::local::Approval::Manual);
+        let code = if asked {
+            Code::EnrolWaits
+        } else {
+            Code::SysUnexpected
+        };
+        Err::<Answer<TokenCreated>, _>(Failure(Problem::new(code, "seen")))
+    };
+    let routes = Router::new().route("/v1/tokens", post(create));
+    let served = Served::new().role(Role::Manager, routes);
+    let bound = [
+        "--machine-id",
+        "4d",
+        "--serial",
+        "XK-1",
+        "--mac",
+        "52:54:00:00:00:01",
+    ];
+    let more = [
+        "--hostname",
+        "edge-.*",
+        "--label",
+        "site=x=y",
+        "--label",
+        "a=",
+        "--approval",
+        "manual",
+    ];
+    let create = ["token", "create", "--tenant", "t"];
+    let (exit, _, err) = served.kedge(&[&create[..], &bound, &more].concat());
+    assert!(exit == 1 && err.contains("KEDGE-ENR-0009"), "{err}");
+    for bad in [&["--label", "=x"][..], &["--approval", "maybe"]] {
+        assert_eq!(served.kedge(&[&create[..], bad].concat()).0, 2, "{bad:?}");
+    }
+    let of_gateway = ["token", "create", "--gateway", "gw", "--serial", "x"];
+    assert_eq!(served.kedge(&of_gateway).0, 2);
+}
+
+#[test]
+fn a_key_is_approved_by_its_hash_and_never_unseen() {
+    let approve = async |RequireRoot(_): RequireRoot, Json(request): Json<ApprovalRequest>| {
+        assert_eq!(
+            (request.name.as_str(), request.namespace.as_deref()),
+            ("edge-a", Some("shop"))
+        );
+        let said = request.key_hash.is_some() && !request.dry_run;
+        Answer(HostApproval {
+            namespace: "shop".into(),
+            name: "edge-a".into(),
+            tenant: "t".into(),
+            key_hash: "HASH".into(),
+            since: "2026-11-21T10:30:00Z".into(),
+            approved: said,
+        })
+    };
+    let routes = Router::new().route("/v1/fleet/approvals", post(approve));
+    let served = Served::new().role(Role::Manager, routes);
+    let approve = ["fleet", "approve", "shop/edge-a"];
+    // Nobody can be asked: the hash is told, and nothing is said in a person's name.
+    let (exit, out, err) = served.kedge(&approve);
+    assert_eq!((exit, out.as_str()), (2, ""));
+    assert!(
+        err.contains("kedge fleet approve shop/edge-a --key HASH"),
+        "{err}"
+    );
+    let (exit, out, _) = served.kedge(&[&approve[..], &["--key", "HASH", "--dry-run"]].concat());
+    assert!(exit == 0 && out.contains("waiting"), "{out}");
+    let json = ["--key", "HASH", "-o", "json"];
+    let (exit, out, _) = served.kedge(&[&approve[..], &json].concat());
+    let said: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (exit, &said["approved"], &said["kind"]),
+        (0, &true.into(), &"HostApproval".into())
+    );
+    let (exit, out, _) = served.kedge(&[&approve[..], &["--key", "HASH", "-o", "name"]].concat());
+    assert_eq!((exit, out.as_str()), (0, "shop/edge-a\n"));
+}
+
+#[test]
 fn a_token_goes_to_stdout_alone() {
     let create = async |RequireRoot(_): RequireRoot, Json(request): Json<TokenRequest>| {
         if request.tenant.as_deref() != Some("t") {
@@ -191,6 +280,9 @@ fn a_token_goes_to_stdout_alone() {
                 role: identity::Role::Host,
                 scope: "tenant t".into(),
                 host_ref: Some(host),
+                bound_to: request.bound_to,
+                labels: request.labels,
+                approval: request.approval,
                 expires: "2026-11-21T10:30:00Z".into(),
                 uses: 0,
                 max_uses: 3,

@@ -98,6 +98,12 @@ pub struct Facts {
     /// Kedge's version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
+    /// The machine's serial number, as its firmware tells it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub serial: String,
+    /// The permanent MAC addresses of its network cards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub macs: Vec<String>,
 }
 
 /// A first request.

@@ -14,12 +14,14 @@
 //! | manager | `GET /v1/status` | [`ManagerStatus`] |
 //! | manager | `GET /v1/fleet/endpoints` | [`FleetEndpointList`] |
 //! | manager | `GET /v1/fleet/hosts` | [`FleetHostList`] |
+//! | manager | `POST /v1/fleet/approvals` (root) | [`ApprovalRequest`] → [`HostApproval`] |
 //! | manager | `GET /v1/tokens` (root) | [`TokenList`] |
 //! | manager | `POST /v1/tokens` (root) | [`TokenRequest`] → [`TokenCreated`] |
 //!
 //! Every answer is a [`Document`](crate::Document); an error is a `Document<Problem>` with the
 //! matching HTTP status.
 
+mod approval;
 mod config;
 mod fleet;
 mod status;
@@ -28,6 +30,7 @@ mod tunnel;
 mod uninstall;
 mod vip;
 
+pub use approval::{ApprovalRequest, HostApproval};
 pub use config::{ConfigInForce, Origin, Reloaded};
 pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
@@ -35,7 +38,7 @@ pub use fleet::{
 pub use status::{
     AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, MemberStatus, RoleInfo,
 };
-pub use token::{TokenCreated, TokenList, TokenRequest, TokenSummary};
+pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{EchoStatus, Tunnel, TunnelList, TunnelState};
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{ActivePeer, RejectedInterface, Transition, Vip, VipExplanation, VipList};
@@ -48,6 +51,7 @@ crate::document::kinds! {
     Reloaded => "Reloaded",
     FleetEndpointList => "FleetEndpointList",
     FleetHostList => "FleetHostList",
+    HostApproval => "HostApproval",
     TokenCreated => "Token",
     TokenList => "TokenList",
     TunnelList => "TunnelList",

@@ -152,6 +152,13 @@ impl Client {
         self.record().map(|record| record.member())
     }
 
+    /// Whether there is a certificate that has not ended.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let record = self.record();
+        record.is_some_and(|record| record.now() < record.validity().until)
+    }
+
     /// Does what is due for the identity: enrols, renews at half life, recovers after expiry.
     /// Does nothing most of the time; call it before each report.
     ///

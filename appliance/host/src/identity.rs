@@ -14,7 +14,7 @@ use kedge_control::enrol::Facts;
 use kedge_core::{Code, Coded, Fix, Problem};
 use zeroize::Zeroizing;
 
-use crate::{Role, Root, state::write_synced};
+use crate::{Role, Root, hardware, small_file::first_line, state::write_synced};
 
 /// The Ed25519 key the manager knows this host by.
 pub struct IdentityKey {
@@ -170,6 +170,8 @@ pub fn facts(root: &Root) -> Facts {
         machine_id: machine_id(root),
         boot_id: boot_id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        serial: hardware::serial(root),
+        macs: hardware::macs(root),
     }
 }
 
@@ -203,12 +205,6 @@ pub fn machine_id(root: &Root) -> String {
 #[must_use]
 pub fn boot_id() -> String {
     first_line(Path::new("/proc/sys/kernel/random/boot_id"))
-}
-
-fn first_line(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let line = text.lines().next().unwrap_or_default().trim();
-    line.chars().filter(|c| !c.is_control()).take(253).collect()
 }
 
 /// Reads a file that only its owner may read. `None` if it does not exist.

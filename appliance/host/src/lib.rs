@@ -8,6 +8,7 @@
 pub mod changes;
 pub mod elemental;
 pub mod enrol;
+pub mod hardware;
 pub mod identity;
 pub mod layers;
 pub mod link;

@@ -299,8 +299,14 @@ impl Teller<'_> {
         self.tell(Way::Failed { because, problem }, String::new());
     }
 
-    /// Waits before it is tried again; no longer than until the other direction finds the manager.
-    async fn rest(&self, wait: Duration) {
+    /// Waits before it is tried again; no longer than until the other direction finds the manager,
+    /// unless the manager itself said how long.
+    async fn rest(&self, backoff: &mut Backoff, error: &ClientError) {
+        let told = error.retry_after();
+        let wait = backoff.wait_after(told);
+        if told.is_some() {
+            return sleep(wait).await;
+        }
         let other = |standing: &Standing| match self.direction {
             Direction::Reports => standing.follows == Way::Answered,
             Direction::Follows => standing.reports == Way::Answered,
@@ -331,7 +337,7 @@ async fn become_member(client: &Client, patience: Patience, tell: &Teller<'_>) -
         match client.ensure().await {
             Ok(()) => break,
             // Renewal failed, but the certificate still holds.
-            Err(error) if client.member().is_some() && !error.voids_identity() => {
+            Err(error) if client.holds() && !error.voids_identity() => {
                 let error = &error as &dyn std::error::Error;
                 warn!(
                     error,
@@ -339,10 +345,12 @@ async fn become_member(client: &Client, patience: Patience, tell: &Teller<'_>) -
                 );
                 break;
             }
-            Err(error) => tell.failed(&error),
+            Err(error) => {
+                at_once = false;
+                tell.failed(&error);
+                tell.rest(&mut backoff, &error).await;
+            }
         }
-        at_once = false;
-        tell.rest(backoff.next_wait()).await;
     }
     if !at_once {
         tell.recovered();
@@ -390,7 +398,7 @@ async fn keep_reporting<R: Report>(
                 }
                 Err(error) => {
                     tell.failed(&error);
-                    tell.rest(backoff.next_wait()).await;
+                    tell.rest(&mut backoff, &error).await;
                     continue;
                 }
             }
@@ -443,7 +451,7 @@ async fn keep_following<C: Desired>(
             }
             Err(error) => {
                 tell.failed(&error);
-                tell.rest(backoff.next_wait()).await;
+                tell.rest(&mut backoff, &error).await;
             }
         }
     }

@@ -41,6 +41,13 @@ pub fn read(file: File, at_most: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
+/// The first line of a file of the system, as far as it may stand anywhere; empty without one.
+pub(crate) fn first_line(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default().trim();
+    line.chars().filter(|c| !c.is_control()).take(253).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

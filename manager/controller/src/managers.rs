@@ -17,6 +17,8 @@ pub const CONFIG: &str = "kedge-config";
 pub const IPAM: &str = "kedge-ipam";
 /// Identities.
 pub const ENROL: &str = "kedge-enrol";
+/// A person's word that a key may enrol, given at a manager.
+pub const APPROVE: &str = "kedge-approve";
 /// Enrolment tokens.
 pub const TOKEN: &str = "kedge-token";
 /// The certificate authority.
@@ -36,9 +38,9 @@ pub const MARKS: &str = "kedge-marks";
 pub const STATUS: &str = "kedge-manager";
 
 /// The managers whose fields in an object of an API server are a layer.
-pub const LAYERED: [&str; 11] = [
-    ENDPOINT, FOLLOW, OVERLAY, CONFIG, IPAM, ENROL, TOKEN, CA, DENIED, BANNED, EXPOSED,
+pub const LAYERED: [&str; 12] = [
+    ENDPOINT, FOLLOW, OVERLAY, CONFIG, IPAM, ENROL, APPROVE, TOKEN, CA, DENIED, BANNED, EXPOSED,
 ];
 
 /// The managers whose layers say nothing without another's: they make no object and keep none.
-pub const BESIDE: [&str; 3] = [OVERLAY, CONFIG, DENIED];
+pub const BESIDE: [&str; 4] = [OVERLAY, CONFIG, DENIED, APPROVE];

@@ -1,6 +1,7 @@
-//! The routes of the local control socket: what runs here is for whoever may open it, tokens are
-//! for root.
+//! The routes of the local control socket: what runs here is for whoever may open it, tokens and
+//! approvals are for root.
 
+mod approvals;
 mod fleet;
 mod tokens;
 
@@ -8,10 +9,10 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::{FromRequestParts, State},
+    extract::{FromRequestParts, State, rejection::JsonRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use kedge_control::{
     Document, Kind,
@@ -46,6 +47,7 @@ where
         .route("/v1/config", get(config))
         .route("/v1/fleet/endpoints", get(endpoints))
         .route("/v1/fleet/hosts", get(fleet::hosts))
+        .route("/v1/fleet/approvals", post(approvals::approve::<Root>))
         .route("/v1/tokens", tokens)
         .with_state(context)
 }
@@ -59,6 +61,39 @@ impl Refusal {
         let problem = Problem::new(Code::ApiNotFound, "the manager's socket has no such route")
             .fix(Fix::text("compare the versions of command and manager").command("kedge version"));
         Self(StatusCode::NOT_FOUND, problem)
+    }
+
+    /// Another manager leads: the same command works there.
+    pub fn elsewhere(world: &World, command: &str) -> Self {
+        let holder = world.store.holder();
+        // A manager is called by its host and its run; on Kubernetes the host is the pod.
+        let place = holder.rsplit_once('_').map_or("", |(host, _)| host);
+        let problem = Problem::new(
+            Code::ApiNoLeader,
+            "another manager leads, and it alone decides this",
+        )
+        .consequence("nothing was changed");
+        let problem = if place.is_empty() {
+            problem.fix(
+                Fix::text("nobody holds the lease right now: ask again in a moment")
+                    .command("kubectl -n kedge-system get lease kedge-manager"),
+            )
+        } else {
+            problem
+                .evidence(format!("the lease is held by {holder}"))
+                .fix(
+                    Fix::text(format!("ask {place}"))
+                        .command(format!("kubectl -n kedge-system exec {place} -- {command}")),
+                )
+        };
+        Self(StatusCode::SERVICE_UNAVAILABLE, problem)
+    }
+
+    /// A body that cannot be read.
+    pub fn unreadable(error: &JsonRejection) -> Self {
+        let text = error.body_text();
+        let what: String = text.escape_debug().take(200).collect();
+        Self::unprocessable(Code::ApiMalformed, what)
     }
 
     /// The request makes no sense.

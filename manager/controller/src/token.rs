@@ -1,5 +1,7 @@
 //! Enrolment tokens: bounded, and kept without their secret.
 
+pub mod bound;
+
 use std::collections::BTreeMap;
 
 use aws_lc_rs::{
@@ -11,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use kedge_control::{
     enrol::{HostRef, TOKEN_KEY_INFO},
     identity::Role,
-    local::TokenSummary,
+    local::{Approval, BoundTo, TokenSummary},
     token::Token,
 };
 use serde::{Deserialize, Serialize};
@@ -31,9 +33,10 @@ pub const DEFAULT_TTL_SECONDS: u64 = 3600;
 /// How long an expired token is still known, so that whoever brings it is told why it is refused.
 pub const GRACE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What is kept of a token: enough to check a proof, not to make one.
+/// What is kept of a token: enough to check a proof, not to make one. A record with a rule that
+/// this version does not know admits nobody: left out, the rule would let everybody in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
     /// The public id.
     pub id: String,
@@ -46,6 +49,15 @@ pub struct Record {
     /// The host it is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_ref: Option<HostRef>,
+    /// What a host must say of itself.
+    #[serde(default, skip_serializing_if = "BoundTo::is_empty")]
+    pub bound_to: BoundTo,
+    /// Labels of the records it makes, above the tenant's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Whether a person approves each host; the tenant's rule when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
     /// When it ends, RFC 3339.
     pub expires: String,
     /// How often it may be used.
@@ -95,6 +107,9 @@ impl Record {
             namespace: namespace.to_owned(),
             scope: scope.to_owned(),
             host_ref,
+            bound_to: BoundTo::default(),
+            labels: BTreeMap::new(),
+            approval: None,
             expires: to_text(expires),
             max_uses,
             used_by: Vec::new(),
@@ -155,6 +170,9 @@ impl Record {
             role: self.role,
             scope: self.scope.clone(),
             host_ref: self.host_ref.clone(),
+            bound_to: self.bound_to.clone(),
+            labels: self.labels.clone(),
+            approval: self.approval,
             expires: self.expires.clone(),
             uses: u32::try_from(self.used_by.len()).unwrap_or(u32::MAX),
             max_uses: self.max_uses,
@@ -169,12 +187,12 @@ impl Record {
         ObjectKey::new("", "Secret", name)
     }
 
-    /// The write that keeps it.
+    /// The Secret's document.
     #[must_use]
-    pub fn write(&self) -> Write {
+    pub fn document(&self) -> Value {
         let key = self.key();
         let record = serde_json::to_string(self).unwrap_or_default();
-        let content = json!({
+        json!({
             "apiVersion": "v1",
             "kind": "Secret",
             "type": "kedge.dev/enrollment-token",
@@ -184,11 +202,16 @@ impl Record {
                 "labels": {"clusterctl.cluster.x-k8s.io/move": ""},
             },
             "stringData": {"record": record},
-        });
+        })
+    }
+
+    /// The write that keeps it.
+    #[must_use]
+    pub fn write(&self) -> Write {
         Write {
-            key,
+            key: self.key(),
             layer: Layer::Owned(managers::TOKEN.to_owned()),
-            content: Some(content),
+            content: Some(self.document()),
         }
     }
 }

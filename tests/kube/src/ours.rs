@@ -2,6 +2,7 @@
 //! it, and tests that run at the same time share it.
 
 use std::{
+    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Arc, Weak},
@@ -12,7 +13,7 @@ use http::{Method, StatusCode};
 use kedge_control::{
     enrol::HostRef,
     identity::Role,
-    local::{TokenCreated, TokenRequest},
+    local::{BoundTo, TokenCreated, TokenRequest},
     token::Token,
 };
 use kedge_crd::kinds::{KINDS, Kind as OurKind};
@@ -210,6 +211,9 @@ impl Ours {
             tenant: Some(tenant.to_owned()),
             gateway: None,
             host_ref: record,
+            bound_to: BoundTo::default(),
+            labels: BTreeMap::new(),
+            approval: None,
             ttl_seconds: None,
             max_uses: None,
         };

@@ -118,12 +118,18 @@ impl Show for FleetHostList {
                 ));
             }
         }
-        let next = if self.items.is_empty() {
-            "kedge token create --tenant TENANT  (no host is enrolled)"
-        } else {
-            "kedge fleet endpoints"
+        let waits = self.items.iter().find(|host| {
+            let mut reasons = host.conditions.iter().map(|condition| &condition.reason);
+            reasons.any(|reason| reason == "WaitingForApproval")
+        });
+        let next = match waits {
+            Some(host) => format!("kedge fleet approve {}/{}", host.namespace, host.name),
+            None if self.items.is_empty() => {
+                "kedge token create --tenant TENANT  (no host is enrolled)".to_owned()
+            }
+            None => "kedge fleet endpoints".to_owned(),
         };
-        table.render() + &view.next(&[next.to_owned()])
+        table.render() + &view.next(&[next])
     }
 
     fn names(&self) -> Vec<String> {

@@ -353,6 +353,12 @@ pub(super) fn tokens() -> TokenList {
             role: kedge_control::identity::Role::Host,
             scope: "tenant t".into(),
             host_ref: None,
+            bound_to: kedge_control::local::BoundTo {
+                hostname_regex: Some("edge-[0-9]+".into()),
+                ..Default::default()
+            },
+            labels: Default::default(),
+            approval: Some(kedge_control::local::Approval::Manual),
             expires: "2026-11-21T10:30:00Z".into(),
             uses: 0,
             max_uses: 1,

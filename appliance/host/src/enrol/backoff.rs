@@ -36,6 +36,14 @@ impl Backoff {
         wait
     }
 
+    /// The next wait after a failure. Who was told when to come again waits at least so long, and
+    /// not to the second: others were told the same.
+    pub fn wait_after(&mut self, told: Option<Duration>) -> Duration {
+        let wait = self.next_wait();
+        let told = told.map(|told| told.mul_f64(1.0 + random_fraction() / 4.0));
+        told.map_or(wait, |told| told.max(wait))
+    }
+
     /// Starts from the least wait again.
     pub const fn reset(&mut self) {
         self.last = Duration::ZERO;
@@ -72,5 +80,10 @@ mod tests {
         assert_ne!(waits[30], waits[31]);
         backoff.reset();
         assert_eq!(backoff.next_wait(), least);
+        let told = Duration::from_secs(100);
+        for _ in 0..40 {
+            let wait = backoff.wait_after(Some(told));
+            assert!((told..=told.mul_f64(1.25)).contains(&wait), "{wait:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Method, Request, StatusCode,
     client::conn::http1::{self, SendRequest},
-    header,
+    header::{self, HeaderMap},
 };
 use hyper_util::rt::TokioIo;
 use kedge_control::{enrol::EXPORTER_LABEL, identity::MANAGER_NAME};
@@ -41,6 +41,7 @@ pub(super) struct Connection {
 pub(super) struct Answer {
     /// The status.
     pub(super) status: StatusCode,
+    retry_after: Option<Duration>,
     body: Bytes,
 }
 
@@ -127,12 +128,17 @@ impl Connection {
         self.sender.ready().await.map_err(failed)?;
         let response = self.sender.send_request(request).await.map_err(failed)?;
         let status = response.status();
+        let retry_after = retry_after(response.headers());
         let body = Limited::new(response.into_body(), ANSWER_AT_MOST)
             .collect()
             .await
             .map_err(|error| ClientError::body(&self.url, error))?
             .to_bytes();
-        Ok(Answer { status, body })
+        Ok(Answer {
+            status,
+            retry_after,
+            body,
+        })
     }
 }
 
@@ -151,6 +157,7 @@ impl Answer {
         Err(ClientError::Refused {
             url: url.clone(),
             status: self.status.as_u16(),
+            retry_after: self.retry_after,
             // Another server on that port answers something else.
             problem: serde_json::from_slice::<Problem>(&self.body)
                 .ok()
@@ -198,5 +205,38 @@ impl Held<'_> {
     }
 }
 
+/// When to ask again, as a busy manager says it. One that says far too much is not believed: it
+/// would be rid of its hosts for good.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    let seconds = Duration::from_secs(text.trim().parse().ok()?);
+    Some(seconds.min(RETRY_AT_MOST))
+}
+
+const RETRY_AT_MOST: Duration = Duration::from_secs(300);
 const JSON: &str = "application/json";
 const ANSWER_AT_MOST: usize = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_read_in_seconds_and_believed_up_to_a_limit() {
+        let pause = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers)
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(
+            (pause("0"), pause("7"), pause(" 7 ")),
+            (seconds(0), seconds(7), seconds(7))
+        );
+        assert_eq!(pause("31536000"), seconds(300));
+        for text in ["", "-1", "soon", "Sun, 22 Nov 2026 00:00:00 GMT"] {
+            assert_eq!(pause(text), None, "{text}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+}

@@ -56,6 +56,8 @@ pub enum ClientError {
         url: ManagerUrl,
         /// The HTTP status.
         status: u16,
+        /// How long to wait before it is asked again, where it said so.
+        retry_after: Option<Duration>,
         /// Its reason, where it gave one.
         problem: Option<Box<Problem>>,
     },
@@ -92,6 +94,15 @@ impl ClientError {
                 ..
             }
         )
+    }
+
+    /// How long the manager wants to be left alone, where it said so.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
     }
 
     pub(super) fn unreachable(url: &ManagerUrl, source: io::Error) -> Self {
@@ -170,12 +181,8 @@ impl Coded for ClientError {
             Self::Waiting { key_hash } => Problem::warning(Code::EnrolWaits, self.to_string())
                 .consequence("the host is not enrolled yet; it asks again by itself")
                 .fix(
-                    Fix::text("compare the hash at the manager, then approve the key").command(
-                        format!(
-                            "kubectl -n NAMESPACE patch edgehost NAME --type merge \
-                             -p '{{\"spec\":{{\"approved\":\"{key_hash}\"}}}}'"
-                        ),
-                    ),
+                    Fix::text("at the manager, approve exactly this key")
+                        .command(format!("kedge fleet approve NAME --key {key_hash}")),
                 ),
             Self::Unreachable { url, source } => problem(Code::ApiUnreachable)
                 .object(url.to_string())

@@ -189,7 +189,7 @@ async fn attempt(
             return repeat(world, &uid, csr).await.map(Some);
         }
         Some(_) => {}
-        None => proof::usable(world, grant)?,
+        None => proof::usable(world, grant, &request.facts)?,
     }
     if let Some((role, scope)) = scope
         && (*role != grant.role || *scope != grant.path_scope())

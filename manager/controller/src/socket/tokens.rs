@@ -15,9 +15,10 @@ use tracing::info;
 use super::{Answer, Context, Refusal};
 use crate::{
     api::gateway_named,
+    managers,
     snapshot::key,
     store::Name,
-    token::{self, DEFAULT_TTL_SECONDS, MAX_TTL_SECONDS, Record},
+    token::{self, DEFAULT_TTL_SECONDS, MAX_TTL_SECONDS, Record, bound},
 };
 
 /// `GET /v1/tokens`.
@@ -34,14 +35,7 @@ pub async fn create<Root>(
     State(context): State<Arc<Context>>,
     request: Result<Json<TokenRequest>, JsonRejection>,
 ) -> Result<Answer<TokenCreated>, Refusal> {
-    let Json(request) = request.map_err(|error| {
-        let what = error
-            .body_text()
-            .escape_debug()
-            .take(200)
-            .collect::<String>();
-        Refusal::unprocessable(Code::ApiMalformed, what)
-    })?;
+    let Json(request) = request.map_err(|error| Refusal::unreadable(&error))?;
     let world = &context.world;
     let objects = &world.store;
     let (namespace, scope, default_ttl) = match (request.role, &request.tenant, &request.gateway) {
@@ -62,10 +56,11 @@ pub async fn create<Root>(
             if layers.is_none_or(|layers| layers.user.is_none()) {
                 return Err(missing("EdgeGateway", name));
             }
-            if request.host_ref.is_some() {
+            let of_hosts = !request.bound_to.is_empty() || !request.labels.is_empty();
+            if of_hosts || request.host_ref.is_some() || request.approval.is_some() {
                 return Err(Refusal::unprocessable(
                     Code::ConfigRule,
-                    "a gateway's token is not bound to a host",
+                    "a gateway's token is bound to no host, gives no labels and waits for nobody",
                 ));
             }
             (gateway.namespace.clone(), gateway.to_string(), None)
@@ -90,6 +85,9 @@ pub async fn create<Root>(
         let what = format!("a token is used 1 to {MAX_USES} times, not {uses}");
         return Err(out_of_range(what, "--uses 1"));
     }
+    let unfit = |error: bound::Unfit| Refusal::unprocessable(Code::ConfigRule, error.to_string());
+    let bound_to = bound::parse(request.bound_to).map_err(unfit)?;
+    bound::check_labels(&request.labels).map_err(unfit)?;
     let now = world.clock.timestamp();
     let ttl = SignedDuration::from_secs(i64::try_from(ttl).unwrap_or(i64::MAX));
     let expires = now.checked_add(ttl).unwrap_or(now);
@@ -105,8 +103,17 @@ pub async fn create<Root>(
         let problem = Problem::new(Code::SysUnexpected, "no token can be made").caused_by(&error);
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, problem)
     })?;
-    let written = world.store.write(vec![record.write()]).await;
-    written.map_err(|problem| Refusal(StatusCode::INTERNAL_SERVER_ERROR, problem))?;
+    let record = Record {
+        bound_to,
+        labels: request.labels,
+        approval: request.approval,
+        ..record
+    };
+    // Made, never changed: that needs no lease, so whichever manager is asked can do it.
+    let document = record.document();
+    let written = world.store.create(record.key(), managers::TOKEN, document);
+    let written = written.await;
+    written.map_err(|problem| Refusal(StatusCode::SERVICE_UNAVAILABLE, problem))?;
     let summary = record.summary(now);
     info!(
         token = summary.id,
@@ -129,7 +136,7 @@ fn missing(kind: &str, name: &str) -> Refusal {
     let problem = Problem::new(Code::ApiNotFound, format!("there is no {kind} {name}"))
         .consequence("no token was made")
         .fix(Fix::text(format!(
-            "write the {kind} into the manager's directory"
+            "make the {kind} where the manager keeps its objects"
         )));
     Refusal(StatusCode::NOT_FOUND, problem)
 }

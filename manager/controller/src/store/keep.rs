@@ -260,7 +260,7 @@ impl Store {
                 });
                 made.await.unwrap_or_else(Err)
             }
-            Self::Kubernetes(cluster) => cluster.create(&key, &content).await,
+            Self::Kubernetes(cluster) => cluster.create(&key, manager, &content).await,
         }
     }
 
@@ -299,6 +299,15 @@ impl Store {
         match self {
             Self::Directory(_) => Leadership::Me,
             Self::Kubernetes(cluster) => cluster.leadership(),
+        }
+    }
+
+    /// Who leads, as it stands in the lease; empty where nobody is known to.
+    #[must_use]
+    pub fn holder(&self) -> String {
+        match self {
+            Self::Directory(_) => String::new(),
+            Self::Kubernetes(cluster) => cluster.inner.leader.holder(),
         }
     }
 

@@ -9,7 +9,7 @@ use kedge_host::enrol::ClientError;
 use serde_json::{Value, json};
 
 use crate::{
-    site::{Host, Site, host_token},
+    site::{Host, Site, eventually, host_token},
     wire::{Wire, identity_key, prove, signing_request},
 };
 
@@ -384,4 +384,91 @@ async fn tokens_are_asked_for_within_bounds() {
     assert_eq!(site.get("/v1/tokens").await["items"], json!([]));
     let unknown = site.ask(Method::GET, "/v1/nothing", Value::Null).await;
     assert_eq!(code(&unknown), (404, "KEDGE-API-0004"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_guesses_is_told_when_to_come_again_and_others_wait_with_it() {
+    let site = Site::start().await;
+    let tenant = "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {name: wide}\nspec: {}\n";
+    std::fs::write(site.objects().join("wide.yaml"), tenant).unwrap();
+    let wanted = TokenRequest {
+        tenant: Some("wide".to_owned()),
+        max_uses: Some(1000),
+        ..host_token(None)
+    };
+    let wanted = serde_json::to_value(wanted).unwrap();
+    let token = eventually("its tenant is read", async || {
+        let (status, made) = site.ask(Method::POST, "/v1/tokens", wanted.clone()).await;
+        (status == StatusCode::CREATED).then(|| made["token"].as_str().unwrap().parse().unwrap())
+    })
+    .await;
+    let mut wire = Wire::open(&site, None).await.unwrap();
+    let good = wire.enrolment("edge-a", &identity_key(), &token);
+    let mut guess = good.clone();
+    guess.proof.id = "aaaaaaaaaa".to_owned();
+    let mut refusals = 0;
+    let busy = loop {
+        let answer = wire.answer(Method::POST, ENROL, serde_json::to_vec(&guess).unwrap());
+        let answer = answer.await.unwrap();
+        if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+            break answer;
+        }
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+        drain(answer).await;
+        refusals += 1;
+        assert!(refusals < 200, "guessing has no end");
+    };
+    assert!(refusals >= 20, "a mistake or two are forgiven: {refusals}");
+    let after = busy.headers()["retry-after"].to_str().unwrap();
+    let after: u32 = after.parse().unwrap();
+    assert!((1..=2).contains(&after), "{after}");
+    let told = drain(busy).await;
+    assert_eq!(told["code"], "KEDGE-API-0009");
+    // The same for every way in without a certificate, also for who has a proof: it is not looked
+    // at. A drop comes back each second, so it is taken again right before.
+    let host = "/kedge/v1/tenants/store-014/hosts";
+    for path in [
+        ENROL.to_owned(),
+        host.to_owned(),
+        format!("{host}/edge-a/recover"),
+    ] {
+        let body = if path.ends_with("recover") {
+            json!({"csr": "", "certificate": "", "generation": 1, "renewalID": "r",
+                "proof": guess.proof})
+        } else {
+            serde_json::to_value(&guess).unwrap()
+        };
+        eventually("it has to wait", async || {
+            wire.post(ENROL, &guess).await;
+            let said = wire.post(&path, &body).await;
+            (code(&said) == (429, "KEDGE-API-0009")).then_some(())
+        })
+        .await;
+    }
+    // The real client hears it.
+    let mut number = 0;
+    let host = eventually("a host has to wait", async || {
+        wire.post(ENROL, &guess).await;
+        number += 1;
+        let host = Host::new(&site, &format!("edge-{number}"), Role::Host, &token);
+        match host.client.ensure().await {
+            Err(error @ ClientError::Refused { status: 429, .. }) => {
+                assert!(error.retry_after().is_some(), "{error:?}");
+                assert_eq!(error.problem().code, Code::ApiTooMany);
+                Some(host)
+            }
+            Ok(()) => None,
+            Err(error) => panic!("{error:?}"),
+        }
+    })
+    .await;
+    // And once it has waited, all is well.
+    eventually("it is let in", async || host.client.ensure().await.ok()).await;
+}
+
+async fn drain(answer: hyper::Response<hyper::body::Incoming>) -> Value {
+    let body = http_body_util::BodyExt::collect(answer.into_body())
+        .await
+        .unwrap();
+    serde_json::from_slice(&body.to_bytes()).unwrap()
 }

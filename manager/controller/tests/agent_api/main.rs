@@ -17,4 +17,5 @@ mod matrix;
 mod site;
 mod start;
 mod takeover;
+mod tokens;
 mod wire;

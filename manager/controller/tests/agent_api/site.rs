@@ -1,6 +1,7 @@
 //! A manager on loopback over a copy of the demo's directory, and hosts with the real client.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::PermissionsExt as _,
@@ -16,7 +17,7 @@ use hyper::{Method, StatusCode};
 use kedge_control::{
     enrol::{Facts, HostRef},
     identity::Role,
-    local::TokenRequest,
+    local::{BoundTo, TokenRequest},
     report::{AddressType, HostReport, ReportedAddress, ReportedTunnel},
     token::Token,
 };
@@ -154,6 +155,9 @@ impl Site {
             tenant: None,
             gateway: Some("gw".to_owned()),
             host_ref: None,
+            bound_to: BoundTo::default(),
+            labels: BTreeMap::new(),
+            approval: None,
             ttl_seconds: None,
             max_uses: None,
         };
@@ -172,6 +176,9 @@ pub fn host_token(bound: Option<&str>) -> TokenRequest {
             kind: "ElementalHost".to_owned(),
             name: name.to_owned(),
         }),
+        bound_to: BoundTo::default(),
+        labels: BTreeMap::new(),
+        approval: None,
         ttl_seconds: None,
         max_uses: None,
     }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use aws_lc_rs::{hkdf, signature::Ed25519KeyPair};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Method, Request, StatusCode, body::Bytes, client::conn::http1::SendRequest};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    client::conn::http1::SendRequest,
+};
 use hyper_util::rt::TokioIo;
 use kedge_control::{
     enrol::{EXPORTER_LABEL, EnrolRequest, Facts, Proof, ProofKind, TOKEN_KEY_INFO, proof_message},
@@ -86,6 +90,19 @@ impl Wire {
         path: &str,
         body: Vec<u8>,
     ) -> hyper::Result<(StatusCode, Value)> {
+        let answer = self.answer(method, path, body).await?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await?.to_bytes();
+        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+    }
+
+    /// The answer with its headers.
+    pub async fn answer(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> hyper::Result<Response<Incoming>> {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -93,10 +110,7 @@ impl Wire {
             .body(Full::new(Bytes::from(body)))
             .unwrap();
         self.sender.ready().await?;
-        let answer = self.sender.send_request(request).await?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await?.to_bytes();
-        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+        self.sender.send_request(request).await
     }
 
     pub async fn post(&mut self, path: &str, body: &impl serde::Serialize) -> (StatusCode, Value) {

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
-use kedge_control::{identity::Role, local::TokenRequest, token::Token};
+use kedge_control::{
+    identity::Role,
+    local::{BoundTo, TokenRequest},
+    token::Token,
+};
 use kedge_host::local::{RequireRoot, Serving, Socket, call};
 use kedge_manager_controller::{
     Manager, ManagerOptions,
@@ -250,6 +254,9 @@ impl Ground {
             tenant: Some(tenant.to_owned()),
             gateway: None,
             host_ref: None,
+            bound_to: BoundTo::default(),
+            labels: BTreeMap::new(),
+            approval: None,
             ttl_seconds: None,
             max_uses: None,
         };

@@ -181,3 +181,24 @@ async fn refused_reports_are_told_while_the_desired_state_is_answered() {
     eventually("it is over", || kept.status(0).connected).await;
     assert_eq!(kept.standing().borrow().problems, []);
 }
+
+#[tokio::test]
+async fn a_busy_manager_is_left_alone_for_as_long_as_it_says() {
+    let manager = Manager::start(Shown::default()).await;
+    manager.mood(|mood| mood.busy = Some(2));
+    let host = Host::new(manager.address.port(), &manager.token);
+    let kept = link(&host);
+    eventually("it asked twice", || manager.enrolments().len() >= 2).await;
+    manager.mood(|mood| mood.busy = None);
+    eventually("it is let in", || kept.status(0).enrolled).await;
+    let asked = manager.enrolments();
+    // Both directions of the link ask, so of three that ask two are the same.
+    assert!(asked.len() >= 3, "{asked:?}");
+    for three in asked.windows(3) {
+        assert!(three[2] - three[0] >= Duration::from_secs(2), "{asked:?}");
+    }
+    eventually("nothing is wrong", || {
+        kept.standing().borrow().problems.is_empty()
+    })
+    .await;
+}

@@ -4,7 +4,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use aws_lc_rs::signature::{ED25519, KeyPair as _, UnparsedPublicKey};
@@ -46,6 +46,8 @@ pub(super) struct Mood {
     pub(super) refuses_reports: bool,
     /// Does not know the host any more.
     pub(super) forgets: bool,
+    /// Enrols nobody, and says when to come again.
+    pub(super) busy: Option<u32>,
     /// The role it gives out.
     pub(super) role: Role,
     /// The generation of the desired state.
@@ -86,6 +88,7 @@ struct Shared {
     token: Mutex<Token>,
     mood: Mutex<Mood>,
     log: Mutex<Vec<String>>,
+    enrolments: Mutex<Vec<Instant>>,
     identity: Mutex<Option<Vec<u8>>>,
 }
 
@@ -128,11 +131,13 @@ impl Manager {
                 loses_answers: false,
                 refuses_reports: false,
                 forgets: false,
+                busy: None,
                 role: Role::Host,
                 generation: 1,
                 mtu: 1420,
             }),
             log: Mutex::default(),
+            enrolments: Mutex::default(),
             identity: Mutex::default(),
         });
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -159,6 +164,11 @@ impl Manager {
 
     pub(super) fn mood(&self, change: impl FnOnce(&mut Mood)) {
         change(&mut self.state.mood.lock().unwrap());
+    }
+
+    /// When somebody wanted to enrol.
+    pub(super) fn enrolments(&self) -> Vec<Instant> {
+        self.state.enrolments.lock().unwrap().clone()
     }
 
     /// What was asked so far.
@@ -247,6 +257,12 @@ async fn enrol(State(db): Db, ConnectInfo(who): Who, Json(body): Json<EnrolReque
     let token = db.token.lock().unwrap().clone();
     db.note(format!("enrol {} {}", body.name, body.proof.id));
     assert!(!who.certified, "no certificate at first contact");
+    db.enrolments.lock().unwrap().push(Instant::now());
+    let busy = db.mood.lock().unwrap().busy;
+    if let Some(seconds) = busy {
+        let after = [(header::RETRY_AFTER, seconds.to_string())];
+        return (after, refuse(429, Code::ApiTooMany)).into_response();
+    }
     let verifier = token_key(&token).unwrap();
     if body.proof.id != token.id()
         || !holds(&body.proof, verifier.public_key().as_ref(), &who, &body.csr)

@@ -1,6 +1,6 @@
 //! The record of whoever is enrolled, made over what is there under its name.
 
-use kedge_control::{enrol::EnrolRequest, identity::Role};
+use kedge_control::{enrol::EnrolRequest, identity::Role, local};
 use kedge_core::Code;
 use kedge_crd::{
     EdgeGatewaySpec, EdgeHost, EdgeHostSpec, Tenant, TenantSpec,
@@ -166,11 +166,16 @@ fn host(
     }
     let mut host = record::kept_host(current, &name);
     host.metadata.labels.clone_from(&rules.host_labels);
+    host.metadata.labels.extend(grant.labels());
     host.spec.tenant.clone_from(&grant.scope);
     let approved = in_force
         .as_ref()
         .and_then(|host| host.spec.approved.as_ref());
-    let needs_word = rules.approval == Some(Approval::Manual) && last.is_none();
+    let is_manual = match grant.approval() {
+        Some(said) => said == local::Approval::Manual,
+        None => rules.approval == Some(Approval::Manual),
+    };
+    let needs_word = is_manual && last.is_none();
     if needs_word && approved != Some(&csr.key_hash()) {
         let waits = in_force.and_then(|host| host.spec.request);
         if waits

@@ -4,8 +4,9 @@ use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use axum::http::StatusCode;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use kedge_control::{
-    enrol::{EnrolRequest, ProofKind, proof_message},
+    enrol::{EnrolRequest, Facts, ProofKind, proof_message},
     identity::Role,
+    local::Approval,
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{
@@ -23,7 +24,7 @@ use crate::{
         request::{key_bytes, key_hash},
     },
     store::{Current, Name, ObjectKey},
-    token::{self, Record, Use},
+    token::{self, Record, Use, bound},
     world::World,
 };
 
@@ -57,6 +58,17 @@ impl Grant {
             Role::Host => self.scope.clone(),
             Role::Gateway => gateway_named(&self.scope).to_string(),
         }
+    }
+
+    /// What the token says of who lets a host in.
+    pub fn approval(&self) -> Option<Approval> {
+        self.token.as_ref()?.record.approval
+    }
+
+    /// The labels the token gives.
+    pub fn labels(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let labels = self.token.iter().flat_map(|token| &token.record.labels);
+        labels.map(|(key, value)| (key.clone(), value.clone()))
     }
 }
 
@@ -121,8 +133,8 @@ pub async fn proven(
     }
 }
 
-/// Whether the token may be used once more.
-pub fn usable(world: &World, grant: &Grant) -> Result<(), ApiError> {
+/// Whether the token may be used once more, by a host that says this of itself.
+pub fn usable(world: &World, grant: &Grant, facts: &Facts) -> Result<(), ApiError> {
     let Some(Held { record, .. }) = &grant.token else {
         return Ok(());
     };
@@ -134,6 +146,10 @@ pub fn usable(world: &World, grant: &Grant) -> Result<(), ApiError> {
             Code::EnrolTokenUsed,
             "the token was used as often as it may be",
         ));
+    }
+    if let Some(what) = bound::differs(&record.bound_to, facts) {
+        let what = format!("the token is for a host with another {what}");
+        return Err(refused(Code::EnrolTokenScope, &what));
     }
     Ok(())
 }

@@ -38,7 +38,6 @@ use super::{
 };
 use crate::{
     events::Notice,
-    managers,
     metrics::Metrics,
     snapshot::{Contract, Environment},
     store::{
@@ -244,7 +243,12 @@ impl Cluster {
     /// # Errors
     ///
     /// It can be neither created nor read.
-    pub async fn create(&self, key: &ObjectKey, content: &Value) -> Result<Value, Problem> {
+    pub async fn create(
+        &self,
+        key: &ObjectKey,
+        manager: &str,
+        content: &Value,
+    ) -> Result<Value, Problem> {
         let told = |error: &kube::Error| refused(key, "create", error);
         let secrets = self.api(key)?;
         let found = secrets.get_opt(&key.name.name).await;
@@ -255,7 +259,7 @@ impl Cluster {
             Problem::new(Code::SysUnexpected, format!("{key} is no object")).caused_by(&error)
         })?;
         let params = PostParams {
-            field_manager: Some(managers::CA.to_owned()),
+            field_manager: Some(manager.to_owned()),
             ..PostParams::default()
         };
         match secrets.create(&params, &object).await {

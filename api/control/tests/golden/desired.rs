@@ -1,0 +1,153 @@
+//! What the manager wants of hosts and gateways, and what they report.
+
+use kedge_control::{
+    agent::{GatewayConfig, HealthMode, HostConfig, PeerConfig, TunnelConfig, VipConfig},
+    balance::{Listener, Member},
+    report::{
+        AddressType, GatewayReport, HostReport, ReportAnswer, ReportedAddress, ReportedPeer,
+        ReportedTunnel, ReportedVip,
+    },
+};
+use kedge_core::{
+    Code, Problem,
+    vip::{Priority, RouterState, Vrid},
+};
+
+use crate::{golden, text};
+
+#[test]
+fn desired_states() {
+    let tunnel = |address: &str, peers| TunnelConfig {
+        addresses: vec![address.parse().unwrap()],
+        mtu: 1420,
+        peers,
+    };
+    golden(
+        "host-config",
+        &HostConfig {
+            generation: 7,
+            vips: vec![VipConfig {
+                name: text("api"),
+                addresses: vec!["10.20.14.10".parse().unwrap()],
+                vrid: Vrid::new(252).unwrap(),
+                priority: Priority::new(254).unwrap(),
+                advert_interval_seconds: 0.1,
+                interface: None,
+                health: HealthMode::Auto,
+            }],
+            tunnel: Some(tunnel(
+                "fd6b:6564:6765::a/128",
+                vec![PeerConfig {
+                    name: text("gw-0"),
+                    public_key: text("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
+                    endpoint: Some(text("203.0.113.7:51820")),
+                    allowed_ips: vec!["fd6b:6564:6765::1/128".parse().unwrap()],
+                    keepalive_seconds: 25,
+                }],
+            )),
+            ca_bundle: text("-----BEGIN CERTIFICATE-----\n"),
+        },
+    );
+    golden("host-config-empty", &HostConfig::default());
+    golden(
+        "gateway-config",
+        &GatewayConfig {
+            generation: 3,
+            tunnel: Some(tunnel(
+                "fd6b:6564:6765::1/128",
+                vec![PeerConfig {
+                    name: text("store-014/edge-a"),
+                    public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),
+                    endpoint: None,
+                    allowed_ips: vec!["fd6b:6564:6765::a/128".parse().unwrap()],
+                    keepalive_seconds: 0,
+                }],
+            )),
+            listeners: vec![Listener {
+                name: text("store-014/edge-tunnel/api"),
+                address: "203.0.113.7".parse().unwrap(),
+                port: 30001,
+                members: vec![Member {
+                    host: text("store-014/edge-a"),
+                    address: "fd6b:6564:6765::a".parse().unwrap(),
+                    port: 6443,
+                }],
+            }],
+            ca_bundle: text("-----BEGIN CERTIFICATE-----\n"),
+        },
+    );
+}
+
+#[test]
+fn a_host_reads_a_desired_state_without_what_has_a_default() {
+    let config: HostConfig = serde_json::from_str(
+        r#"{"generation": 1, "vips": [{"name": "api", "addresses": ["10.0.0.1"], "vrid": 1,
+            "priority": 254, "advertIntervalSeconds": 1}]}"#,
+    )
+    .unwrap();
+    assert_eq!(config.vips[0].health, HealthMode::Auto);
+    for bad in [
+        r#""vrid": 0"#,
+        r#""vrid": 256"#,
+        r#""priority": 0"#,
+        r#""priority": 256"#,
+    ] {
+        let json = format!(
+            r#"{{"name": "api", "addresses": [], "vrid": 1, "priority": 1, "advertIntervalSeconds": 1, {bad}}}"#
+        );
+        assert!(serde_json::from_str::<VipConfig>(&json).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn reports() {
+    golden(
+        "host-report",
+        &HostReport {
+            boot_id: text("0b0e"),
+            machine_id: text("4d"),
+            version: text("0.1.0"),
+            applied_generation: 7,
+            addresses: vec![ReportedAddress {
+                kind: AddressType::InternalIP,
+                address: text("10.20.14.11"),
+                interface: Some(text("eth0")),
+                primary: true,
+                because: text("the default route leaves here"),
+            }],
+            vips: vec![ReportedVip {
+                name: text("api"),
+                address: "10.20.14.10".parse().unwrap(),
+                state: RouterState::Active,
+                since: text("2026-01-01T00:00:00.5Z"),
+                because: text("no better router is heard"),
+            }],
+            tunnel: Some(ReportedTunnel {
+                public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),
+                gateway: Some(text("gw-0")),
+                last_transition: text("2026-01-01T00:00:00Z"),
+            }),
+            problems: vec![Problem::new(
+                Code::VipNoOnLinkPrefix,
+                "no interface has a prefix for 10.0.0.1",
+            )],
+        },
+    );
+    golden(
+        "gateway-report",
+        &GatewayReport {
+            boot_id: text("0b0e"),
+            version: text("0.1.0"),
+            applied_generation: 3,
+            public_key: text("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
+            listen_port: 51820,
+            peers: vec![ReportedPeer {
+                name: text("store-014/edge-a"),
+                alive: true,
+                since: text("2026-01-01T00:00:00Z"),
+            }],
+            problems: Vec::new(),
+        },
+    );
+    golden("report-answer", &ReportAnswer { generation: 8 });
+}

@@ -1,0 +1,196 @@
+//! Agent and gateway at their sockets.
+
+use kedge_control::{
+    Document,
+    local::{
+        ActivePeer, AgentStatus, ConfigInForce, EchoStatus, GatewayStatus, HealthStatus,
+        ListenerStatus, ManagerLink, MemberStatus, Origin, RejectedInterface, Reloaded, RoleInfo,
+        Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation, VipList,
+    },
+};
+use kedge_core::vip::RouterState;
+
+use crate::{golden, text};
+
+#[test]
+fn the_agent() {
+    golden(
+        "agent-status",
+        &Document::new(AgentStatus {
+            role: role(),
+            vips: vec![vip()],
+            health: vec![HealthStatus {
+                vip: text("api"),
+                probe: text("https://127.0.0.1:6443/readyz"),
+                verdict: text("healthy"),
+                because: text("200 OK"),
+                latency_seconds: Some(0.003),
+            }],
+            tunnels: vec![tunnel()],
+            manager: Some(link()),
+            addresses: Vec::new(),
+            problems: Vec::new(),
+        }),
+    );
+    golden("vip-list", &Document::new(VipList { items: vec![vip()] }));
+    golden("vip", &Document::new(vip()));
+    golden(
+        "vip-explanation",
+        &Document::new(VipExplanation {
+            vip: vip(),
+            conclusion: text("10.20.14.10 is on 10.20.14.12"),
+            because: vec![text("a better router is heard")],
+            would_move_if: vec![text("it falls silent for 0.3 s")],
+            rejected_interfaces: vec![RejectedInterface {
+                interface: text("eth1"),
+                because: text("10.0.9.4/24 does not contain the VIP"),
+            }],
+            transitions: vec![Transition {
+                at: text("2026-01-01T00:00:00.123456Z"),
+                boottime_micros: 1_000_000,
+                from: RouterState::Initialize,
+                to: RouterState::Backup,
+                because: text("started"),
+            }],
+            counters: [(text("adverts_received"), 100)].into(),
+        }),
+    );
+    let list = TunnelList {
+        device: text("kedge0"),
+        public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),
+        addresses: vec![text("fd6b:6564:6765::a/128")],
+        listen_port: 51820,
+        mtu: 1420,
+        items: vec![tunnel()],
+        problems: Vec::new(),
+    };
+    golden("tunnel-list", &Document::new(list));
+    golden("tunnel", &Document::new(tunnel()));
+    golden(
+        "config",
+        &Document::new(ConfigInForce {
+            generation: 1,
+            files: vec![text("/etc/kedge/agent.yaml")],
+            values: serde_json::json!({"version": 1}),
+            origins: vec![Origin {
+                key: text("version"),
+                value: serde_json::json!(1),
+                origin: text("/etc/kedge/agent.yaml:1:1"),
+            }],
+        }),
+    );
+    let reloaded = Reloaded {
+        generation: 2,
+        changes: vec![text("vips.api.preempt: false → true")],
+    };
+    golden("reloaded", &Document::new(reloaded));
+}
+
+#[test]
+fn the_gateway() {
+    golden(
+        "gateway-status",
+        &Document::new(GatewayStatus {
+            role: role(),
+            tunnels: vec![tunnel()],
+            listeners: vec![ListenerStatus {
+                name: text("store-014/edge/api"),
+                address: "203.0.113.7".parse().unwrap(),
+                port: 30000,
+                bound: true,
+                accepted: 5,
+                open: 1,
+                refused: 0,
+                members: vec![MemberStatus {
+                    host: text("store-014/edge-a"),
+                    address: "fd6b:6564:6765::a".parse().unwrap(),
+                    port: 6443,
+                    alive: true,
+                    because: text("data arrived 0.2 s ago"),
+                }],
+            }],
+            manager: Some(link()),
+            problems: Vec::new(),
+        }),
+    );
+}
+
+pub fn role() -> RoleInfo {
+    RoleInfo {
+        version: text("0.1.0"),
+        hostname: text("edge-a"),
+        started: text("2026-01-01T00:00:00Z"),
+        uptime_seconds: 1.5,
+        pid: 42,
+        config_generation: 1,
+        config_stale: false,
+    }
+}
+
+fn vip() -> Vip {
+    Vip {
+        name: text("api"),
+        addresses: vec![text("10.20.14.10/24")],
+        source: text("manager"),
+        state: RouterState::Backup,
+        since: text("2026-01-01T00:00:00.123456Z"),
+        state_seconds: 12.5,
+        because: text("a better router is heard"),
+        interface: Some(text("eth0")),
+        interface_because: text("10.20.14.11/24 is on-link for the VIP"),
+        vrid: 252,
+        vrid_because: text("derived from the VIP"),
+        priority: 63,
+        base_priority: 254,
+        priority_because: text("no API server has answered since boot"),
+        advert_interval_seconds: 0.1,
+        active_down_seconds: 0.3,
+        active: Some(ActivePeer {
+            address: "10.20.14.12".parse().unwrap(),
+            mac: Some(text("00:1b:17:aa:20:01")),
+            priority: 251,
+            last_heard_seconds: 0.05,
+        }),
+        duplicates: Vec::new(),
+        problems: Vec::new(),
+    }
+}
+
+fn tunnel() -> Tunnel {
+    Tunnel {
+        name: text("gw-0"),
+        source: text("manager"),
+        state: TunnelState::Up,
+        because: text("the last probe was answered"),
+        since: text("2026-01-01T00:00:00Z"),
+        path: text("udp"),
+        public_key: text("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
+        endpoint: Some(text("203.0.113.7:51820")),
+        allowed_ips: vec![text("fd6b:6564:6765::1/128")],
+        last_handshake: Some(text("2026-01-01T00:00:00Z")),
+        handshake_age_seconds: Some(31.0),
+        rx_bytes: 1,
+        tx_bytes: 2,
+        drops: [(text("unknown_peer"), 3)].into(),
+        echo: Some(EchoStatus {
+            rtt_seconds: Some(0.018),
+            sent: 10,
+            lost: 1,
+            missed_in_a_row: 0,
+            forced_handshakes: 0,
+        }),
+    }
+}
+
+fn link() -> ManagerLink {
+    ManagerLink {
+        url: text("https://203.0.113.9:9443"),
+        enrolled: true,
+        record: text("tenants/store-014/hosts/edge-a"),
+        connected: true,
+        since: text("2026-01-01T00:00:00Z"),
+        because: text("reported"),
+        applied_generation: 7,
+        certificate_expires: Some(text("2026-01-02T00:00:00Z")),
+    }
+}
