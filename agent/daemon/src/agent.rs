@@ -199,8 +199,15 @@ impl Agent {
         self.report();
     }
 
-    /// Takes what a health gate has to say, to the speaker and nowhere else.
+    /// Takes what a health gate has to say: to the speaker, which acts on it, and to the manager,
+    /// which tells.
     pub fn judge(&mut self, events: Vec<GateEvent>) {
+        if events
+            .iter()
+            .any(|event| matches!(event, GateEvent::Verdict { .. }))
+        {
+            self.report();
+        }
         for event in events {
             match event {
                 GateEvent::Verdict {

@@ -207,6 +207,16 @@ impl Gates {
         self.vips.iter().filter_map(tell).collect()
     }
 
+    /// Whether what a VIP leads to answers here, once that is known.
+    pub fn answers(&self, vip: &Name) -> Option<bool> {
+        let view = self.tasks.get(self.vips.get(vip)?)?.view.borrow();
+        match view.verdict {
+            Verdict::Healthy => Some(true),
+            Verdict::Failing => Some(false),
+            Verdict::Unproven => None,
+        }
+    }
+
     /// Every verdict there is.
     pub fn verdicts(&self) -> Vec<GateEvent> {
         let vips = self.vips.keys();

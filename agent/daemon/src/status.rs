@@ -130,7 +130,10 @@ impl Agent {
             version: facts.version.clone(),
             applied_generation: self.applied(),
             addresses: self.addresses(),
-            vips: vips.iter().filter_map(reported).collect(),
+            vips: vips
+                .iter()
+                .filter_map(|vip| reported(vip, self.gates.answers(&vip.name)))
+                .collect(),
             tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.report()),
             problems: self
                 .desired
@@ -213,13 +216,14 @@ pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
     }
 }
 
-fn reported(vip: &VipSnapshot) -> Option<ReportedVip> {
+fn reported(vip: &VipSnapshot, answers: Option<bool>) -> Option<ReportedVip> {
     Some(ReportedVip {
         name: vip.name.to_string(),
         address: *vip.addresses.first()?,
         state: vip.state,
         since: wall::rfc3339(vip.since),
         because: vip.because.clone(),
+        answers,
     })
 }
 

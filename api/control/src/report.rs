@@ -88,6 +88,10 @@ pub struct ReportedVip {
     pub since: String,
     /// Why.
     pub because: String,
+    /// Whether the host's own server behind the VIP answers its health probe; absent without a
+    /// probe, and until one has answered since the host booted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<bool>,
 }
 
 /// The tunnel as the host sees it.

@@ -387,6 +387,10 @@ pub struct HostVip {
     /// Why.
     #[serde(default)]
     pub because: String,
+    /// Whether the host's own server behind the VIP answers its health probe; absent without a
+    /// probe, and until one has answered since the host booted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<bool>,
 }
 
 impl Resource for EdgeHostSpec {

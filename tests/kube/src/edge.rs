@@ -218,6 +218,7 @@ impl Told {
                 state: self.vips,
                 since: String::new(),
                 because: String::new(),
+                answers: None,
             })
         });
         HostReport {

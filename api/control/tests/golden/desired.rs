@@ -121,6 +121,7 @@ fn reports() {
                 state: RouterState::Active,
                 since: text("2026-01-01T00:00:00.5Z"),
                 because: text("no better router is heard"),
+                answers: Some(true),
             }],
             tunnel: Some(ReportedTunnel {
                 public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),

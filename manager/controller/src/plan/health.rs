@@ -25,6 +25,12 @@ pub fn holder(snapshot: &Snapshot, service: &Service) -> Option<Name> {
     active.max().map(|(_, name)| name.clone())
 }
 
+/// Whether the server behind a VIP answers its health probe on that host, by the host's word.
+#[must_use]
+pub fn answers(snapshot: &Snapshot, service: &Service, name: &Name) -> Option<bool> {
+    vip_of(snapshot, service, name)?.answers
+}
+
 /// Whether a target takes traffic.
 #[must_use]
 pub fn is_serving(snapshot: &Snapshot, service: &Service, target: &Target) -> bool {

@@ -66,13 +66,15 @@ fn host_status(last: EdgeHostStatus, report: &HostReport) -> EdgeHostStatus {
             .iter()
             .find(same)
             .filter(|old| old.since == vip.since);
-        kept.cloned().unwrap_or_else(|| HostVip {
+        let because = kept.map_or_else(|| clean(&vip.because), |old| old.because.clone());
+        HostVip {
             state: vip.state,
             since: clean(&vip.since),
-            because: clean(&vip.because),
+            because,
+            answers: vip.answers,
             lb,
             address,
-        })
+        }
     });
     let vips = vips.collect();
     let tunnel = report.tunnel.as_ref().map(|tunnel| TunnelInfo {

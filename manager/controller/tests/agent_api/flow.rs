@@ -141,6 +141,7 @@ async fn a_site_enrols_reports_and_gets_its_endpoints() {
         state: RouterState::Active,
         since: "2026-01-01T00:00:00Z".to_owned(),
         because: "no better router is heard".to_owned(),
+        answers: Some(true),
     }];
     b.client.report(&active).await.unwrap();
     eventually("the holder is seen", async || {

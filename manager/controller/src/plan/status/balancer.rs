@@ -15,7 +15,7 @@ use crate::{
         Because, EndpointPlan, Service, access, claims,
         endpoint::{is_orphan, targets_edge_hosts},
         follow::{followed, follows, is_to_move},
-        handed,
+        handed, health,
         ledger::Ledger,
         names,
         targets::selector,
@@ -341,6 +341,16 @@ fn reachable(snapshot: &Snapshot, service: &Service, active: &[String]) -> Condi
         return Condition::new("IsReachable", false, "DNSNotResolvable", text);
     }
     match (service.balancer.spec.mode, &service.holder) {
+        (Some(Mode::Vip), Some(holder))
+            if health::answers(snapshot, service, holder) == Some(false) =>
+        {
+            let text = format!(
+                "{} holds the VIP, and its server behind it fails the health probe ({})",
+                holder.name,
+                kedge_core::Code::VipUnhealthy
+            );
+            Condition::new("IsReachable", false, "ProbeFailed", text)
+        }
         (Some(Mode::Vip), Some(holder)) => yes(format!("{} holds the VIP", holder.name)),
         (Some(Mode::Vip), None) => no("no host holds the VIP"),
         _ if active.is_empty() => no("no host takes traffic"),

@@ -145,6 +145,32 @@ fn of_two_hosts_that_claim_the_vip_the_latest_that_is_heard_holds_it() {
 }
 
 #[test]
+fn an_endpoint_whose_server_fails_its_probe_is_not_called_reachable() {
+    let mut world = served();
+    let since = "2026-01-01T00:00:09Z";
+    world.vip_state("edge-a", "edge", RouterState::Active, since);
+    let said = |world: &mut World, host: &str, answers: Option<bool>| {
+        world.report(host, |report| report.vips[0].answers = answers);
+        world.settle();
+        world.condition("edge", "IsReachable")
+    };
+    // Nothing has answered yet, as before the first bootstrap.
+    let holds = "True: Serving: edge-a holds the VIP";
+    assert_eq!(said(&mut world, "edge-a", None), holds);
+    assert_eq!(said(&mut world, "edge-a", Some(true)), holds);
+    let failed = said(&mut world, "edge-a", Some(false));
+    let text = "False: ProbeFailed: edge-a holds the VIP, and its server behind it fails";
+    assert!(failed.starts_with(text), "{failed}");
+    let (_, status) = world.balancer("edge");
+    let ready = kedge_crd::condition::find(&status.conditions, "Ready").unwrap();
+    assert_eq!(ready.reason, "ProbeFailed");
+    // Another one's server may be dead: it is not the one that is dialled.
+    world.vip_state("edge-b", "edge", RouterState::Backup, since);
+    said(&mut world, "edge-a", Some(true));
+    assert_eq!(said(&mut world, "edge-b", Some(false)), holds);
+}
+
+#[test]
 fn a_manager_that_just_started_believes_what_it_wrote_last() {
     let mut world = served();
     world.vip_state(

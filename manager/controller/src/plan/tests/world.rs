@@ -171,6 +171,7 @@ impl World {
             state,
             since: since.to_owned(),
             because: String::new(),
+            answers: None,
         };
         self.report(name, |report| report.vips = vec![vip]);
     }
