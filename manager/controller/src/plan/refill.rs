@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kedge_crd::{LoadBalancerSpec, balancer::Refill};
+use kedge_crd::{LoadBalancerSpec, Status, balancer::Refill, condition::find};
 use serde_json::Value;
 
 use super::{because::Because, wake::Wake};
@@ -56,6 +56,12 @@ pub fn check(
         let by = refill.as_ref().map(|last| last.by.clone());
         return by.map_or(Fill::Stands, |by| Fill::Again(Because::Blanked { by }));
     }
+    let said = last.and_then(|layers| find(&layers.status.conditions, "EndpointPublished"));
+    let was_made = said.is_some_and(|said| said.status == Status::True || said.reason == UNDONE);
+    if refill.is_none() && !was_made {
+        // It was decided, and met a refusal before it was ever made.
+        return Fill::Stands;
+    }
     let by = blanked_by(snapshot, infra);
     let because = Because::Blanked { by: by.clone() };
     let count = refill.as_ref().map_or(0, |last| last.count);
@@ -106,6 +112,8 @@ fn pause(fills: u32) -> Duration {
     }
 }
 
+/// The reason of the condition while a fill that was undone is not made again yet.
+const UNDONE: &str = "Conflict";
 const LONGEST: Duration = Duration::from_secs(300);
 /// What was undone this long ago is forgotten.
 const QUIET: Duration = Duration::from_secs(3600);

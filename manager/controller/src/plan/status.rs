@@ -4,6 +4,7 @@ mod backends;
 mod balancer;
 mod fleet;
 mod pool;
+mod unwritten;
 
 use kedge_core::vip::RouterState;
 use kedge_crd::{

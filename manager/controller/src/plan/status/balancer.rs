@@ -9,7 +9,7 @@ use kedge_crd::{
     condition::merge,
 };
 
-use super::backends;
+use super::{backends, unwritten};
 use crate::{
     plan::{
         Because, EndpointPlan, Service, access, claims,
@@ -214,7 +214,7 @@ fn conditions(
     };
     let mut all = vec![
         exists(service),
-        published,
+        unwritten::condition(snapshot, service).unwrap_or(published),
         reachable(snapshot, service, active),
         matches_config(snapshot, ledger, service),
     ];

@@ -1,6 +1,6 @@
 //! Who may be worked on: ownership, external management, deletion, `clusterctl move`, forced blanks.
 
-use kedge_core::{Code, Problem};
+use kedge_core::{Code, Fix, Problem};
 use kedge_crd::balancer::Refill;
 use serde_json::json;
 
@@ -218,9 +218,55 @@ fn a_fill_that_met_a_conflict_counts_once() {
         world.objects.apply(write);
     }
     assert_eq!(world.balancer("c").1.refill.unwrap().count, 1);
+    let text = published(&world);
+    let said = "False: Conflict: somebody wrote meanwhile: argocd-controller writes";
+    assert!(text.starts_with(said), "{text}");
     world.refused.clear();
     world.settle();
     assert_eq!(world.balancer("c").1.refill.unwrap().count, 2);
+    assert!(published(&world).starts_with("True"));
+}
+
+#[test]
+fn an_endpoint_that_the_server_refuses_is_not_said_to_be_published() {
+    let infra = ObjectKey::new(INFRA, "ElementalCluster", Name::new(NS, "c"));
+    let problem = || Problem::new(Code::HostStateNotPersisted, "it cannot be written");
+    let rule = "give the manager's role this rule: {…}";
+    let table = [
+        (problem().fix(Fix::text(rule)), "False: Forbidden", rule),
+        (problem(), "False: WriteRefused", "it is tried again"),
+    ];
+    for (problem, reason, why) in table {
+        let mut world = site();
+        world.write(&cluster("c", VIP, ""));
+        world.refused.insert(infra.clone(), problem);
+        let refused = |write: &Write| write.key == infra;
+        // The moment it is tried, and while it is left alone.
+        for _ in 0..2 {
+            let waiting = plan(&world.snapshot());
+            assert!(waiting.writes.iter().any(refused), "it is still wanted");
+            for write in waiting.writes.iter().filter(|write| !refused(write)) {
+                world.objects.apply(write);
+            }
+        }
+        let said = format!("{reason}: it cannot be written: {why}");
+        assert!(
+            published(&world).starts_with(&said),
+            "{}",
+            published(&world)
+        );
+        world.refused.clear();
+        world.settle();
+        assert!(published(&world).starts_with("True: Published"));
+        // Something else of the same object says nothing of the endpoint.
+        world.refused.insert(infra.clone(), problem_of_its_status());
+        assert!(published(&world).starts_with("True: Published"));
+        assert_eq!(world.settle().writes, []);
+    }
+}
+
+fn problem_of_its_status() -> Problem {
+    Problem::new(Code::HostStateNotPersisted, "its status cannot be written")
 }
 
 #[test]
