@@ -4,7 +4,8 @@
 //! The Secret is nobody's layer: its content must not be kept, so a plan says where it shall lead
 //! ([`Plan::kubeconfigs`](super::Plan::kubeconfigs)), and sees where it leads
 //! ([`Snapshot::kubeconfigs`]). Nothing is rewritten before the API server's certificate carries
-//! the gateway's address: `tls-server-name` would not outlive a rotation.
+//! the gateway's address: `tls-server-name` would not outlive a rotation. Where the management side
+//! is to use the endpoint again, the Secret is led back to it: nobody else does that.
 
 use std::net::IpAddr;
 
@@ -28,23 +29,67 @@ pub fn server(snapshot: &Snapshot, service: &Service) -> Option<String> {
     }
     // Cluster API wrote the endpoint into it once; one that follows its target has moved since.
     let moved = followed(snapshot, &service.cluster).is_some_and(|moved| moved == *endpoint);
-    moved.then(|| format!("https://{endpoint}"))
+    moved
+        .then(|| format!("https://{endpoint}"))
+        .or_else(|| returns(snapshot, service))
 }
 
-/// Whether the management side gets through, where it is to go through a gateway.
+/// Where the kubeconfig is led back to, as long as it may still lead through a gateway: the condition
+/// remembers that it was to.
+fn returns(snapshot: &Snapshot, service: &Service) -> Option<String> {
+    if wants_gateway(service) || !snapshot.environment.has_core() {
+        return None;
+    }
+    let layers = snapshot.balancers.get(&service.balancer.name)?;
+    find(&layers.status.conditions, KIND)?;
+    let cluster = snapshot.clusters.get(&service.cluster)?;
+    let endpoint = cluster.spec.control_plane_endpoint.as_ref();
+    let server = format!(
+        "https://{}",
+        endpoint.filter(|endpoint| endpoint.is_valid())?
+    );
+    match snapshot.kubeconfigs.get(&service.cluster) {
+        Some(Kubeconfig::Leads(to)) if *to == server => None,
+        // It was never led elsewhere by us.
+        Some(Kubeconfig::Missing | Kubeconfig::Unusable(_) | Kubeconfig::Unlisted) => None,
+        Some(Kubeconfig::Leads(_) | Kubeconfig::Forbidden(_)) | None => Some(server),
+    }
+}
+
+/// Whether the management side gets through, where it is to go through a gateway, or went.
 #[must_use]
 pub fn condition(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
-    const KIND: &str = "ManagementReady";
-    let gateway = in_use(service).filter(|_| service.balancer.beside.is_none())?;
+    if service.balancer.beside.is_some() {
+        return None;
+    }
+    let no = |reason: &str, text: String| Some(Condition::new(KIND, false, reason, text));
+    let cluster = &service.cluster;
+    if let Some(server) = returns(snapshot, service) {
+        return match snapshot.kubeconfigs.get(cluster) {
+            Some(Kubeconfig::Forbidden(rule)) => no("Forbidden", missing(rule)),
+            _ => {
+                let text = format!("Secret {cluster}-kubeconfig is led back to {server}");
+                no("Pending", text)
+            }
+        };
+    }
+    if let Some(Err(because)) = service
+        .decided
+        .gateway
+        .as_ref()
+        .filter(|_| wants_gateway(service))
+        && snapshot.environment.has_core()
+    {
+        return no(because.reason(), because.to_string());
+    }
+    let gateway = in_use(service)?;
     if !snapshot.environment.has_core() {
         let text = "the kubeconfig is not rewritten because a directory holds no Secret of it";
         return Some(Condition::new(KIND, Status::Unknown, "NoSecrets", text));
     }
-    let no = |reason: &str, text: String| Some(Condition::new(KIND, false, reason, text));
     if let Err(because) = names::carried(snapshot, &service.cluster, gateway) {
         return no(because.reason(), because.to_string());
     }
-    let cluster = &service.cluster;
     let Some(server) = address(service, gateway) else {
         return no(
             "WaitingForGateway",
@@ -83,17 +128,21 @@ pub fn condition(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
             );
             no("Forbidden", text)
         }
-        Some(Kubeconfig::Forbidden(rule)) => {
-            let text = format!("give the manager's role this rule: {rule}");
-            no("Forbidden", text)
-        }
+        Some(Kubeconfig::Forbidden(rule)) => no("Forbidden", missing(rule)),
     }
 }
 
+fn missing(rule: &str) -> String {
+    format!("give the manager's role this rule: {rule}")
+}
+
+fn wants_gateway(service: &Service) -> bool {
+    service.balancer.spec.management_access == Some(ManagementAccess::Gateway)
+}
+
 fn in_use(service: &Service) -> Option<&GatewayUse> {
-    let access = service.balancer.spec.management_access;
     let gateway = service.decided.gateway.as_ref()?.as_ref().ok();
-    gateway.filter(|_| access == Some(ManagementAccess::Gateway))
+    gateway.filter(|_| wants_gateway(service))
 }
 
 /// The gateway's address and its port of the cluster's API: that of the first port.
@@ -107,3 +156,5 @@ fn address(service: &Service, gateway: &GatewayUse) -> Option<String> {
     };
     Some(format!("https://{host}:{port}"))
 }
+
+const KIND: &str = "ManagementReady";

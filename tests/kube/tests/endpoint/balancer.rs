@@ -1,10 +1,12 @@
 //! What a LoadBalancer can be asked for: several at once, ports, others' work, a moving endpoint.
 
+use k8s_openapi::api::core::v1::Secret;
 use kedge_tests_kube::{
-    clusters::{Cluster, EDGE_TEST, ELEMENTAL},
+    clusters::{Cluster, EDGE_TEST},
     edgetest, foreign,
     objects::{at, text},
 };
+use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{
@@ -117,7 +119,7 @@ async fn a_load_balancer_of_somebody_else_brings_the_endpoint() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_follows_its_target_moves_in_the_cluster_as_well() {
+async fn an_endpoint_that_follows_its_target_moves_in_the_cluster_and_its_kubeconfig() {
     let Some(site) = Site::new().await else {
         return;
     };
@@ -133,16 +135,31 @@ async fn an_endpoint_that_follows_its_target_moves_in_the_cluster_as_well() {
     site.create(BALANCER, "edge", asked).await;
     let (client, space) = (&site.client, &site.space);
     let infra: Value = json!({"spec": {}});
-    let cluster = Cluster::bare(client, space, "edge", ELEMENTAL, infra, json!({})).await;
+    let cluster = Cluster::with(client, space, "edge", EDGE_TEST, infra, json!({})).await;
     site.until("provisioned", async || cluster.is_provisioned().await)
         .await;
     assert_eq!(address(&cluster.cluster().await), "10.20.14.31:6443");
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), space);
+    let leads = async |to: &str| {
+        let secret = secrets.get_opt("edge-kubeconfig").await.unwrap();
+        let value = secret.and_then(|secret| secret.data?.remove("value"));
+        let text = value.map(|value| String::from_utf8(value.0).unwrap());
+        text.is_some_and(|text| text.contains(&format!("server: https://{to}\n")))
+    };
+    site.until("its control plane wrote the kubeconfig", async || {
+        leads("10.20.14.31:6443").await
+    })
+    .await;
     drop(hosts.remove(0));
     site.delete(HOST, "host-a").await;
     site.until("it moved in both", async || {
         let infra = cluster.infrastructure().await.unwrap();
         let moved = "10.20.14.32:6443";
         address(&infra) == moved && address(&cluster.cluster().await) == moved
+    })
+    .await;
+    site.until("the kubeconfig moved as well", async || {
+        leads("10.20.14.32:6443").await
     })
     .await;
     site.says("edge", "Degraded", "True/EndpointMoved").await;

@@ -48,7 +48,7 @@ async fn a_name_that_resolves_becomes_the_endpoint_and_one_that_does_not_is_wait
 }
 
 #[tokio::test]
-async fn a_kubeconfig_leads_through_the_gateway_and_is_led_again_when_it_is_made_anew() {
+async fn a_kubeconfig_leads_through_the_gateway_when_it_is_made_anew_too_and_is_led_back() {
     let Some(site) = Site::new().await else {
         return;
     };
@@ -111,4 +111,21 @@ async fn a_kubeconfig_leads_through_the_gateway_and_is_led_again_when_it_is_made
         .await
         .unwrap();
     site.until("it is there again and leads there", leads).await;
+    // Whoever reaches the endpoint again needs no gateway.
+    let direct = json!({"spec": {"managementAccess": "Endpoint"}});
+    site.merge(BALANCER, "edge", direct).await;
+    let endpoint = format!("https://{}", address(&cluster.cluster().await));
+    site.until("it is led back to the endpoint", async || {
+        server().await.as_ref() == Some(&endpoint)
+    })
+    .await;
+    site.until("nothing is said of it any more", async || {
+        site.said("edge", "ManagementReady").await == "/: "
+    })
+    .await;
+    let before = version().await;
+    stays("it is left alone", Duration::from_secs(3), async || {
+        version().await == before
+    })
+    .await;
 }

@@ -105,6 +105,54 @@ fn a_kubeconfig_leads_through_the_gateway_once_the_certificate_carries_its_addre
 }
 
 #[test]
+fn a_kubeconfig_is_led_back_when_the_management_side_uses_the_endpoint_again() {
+    let mut world = off_the_lan();
+    write_plane(&mut world, "203.0.113.7");
+    world.settle();
+    world.core();
+    let name = Name::new(NS, "c");
+    let through = || Kubeconfig::Leads("https://203.0.113.7:30000".to_owned());
+    world.kubeconfigs = BTreeMap::from([(name.clone(), through())]);
+    world.settle();
+    assert!(world.condition("c", "ManagementReady").starts_with("True"));
+    let has_condition = |world: &World| {
+        let (_, status) = world.balancer("c");
+        kedge_crd::condition::find(&status.conditions, "ManagementReady").is_some()
+    };
+    let asked = world.document("kedge.dev", "LoadBalancer", "c");
+    asked["spec"]["managementAccess"] = json!("Endpoint");
+    let server = "https://10.20.14.10:6443".to_owned();
+    let wanted = BTreeMap::from([(name.clone(), server.clone())]);
+    // Seen as it was left, by a manager that starts anew, and by one that may not.
+    let rule = || Kubeconfig::Forbidden("{rule}".to_owned());
+    for (seen, said) in [
+        (
+            Some(through()),
+            "False: Pending: Secret store-014/c-kubeconfig is led back",
+        ),
+        (None, "False: Pending"),
+        (
+            Some(rule()),
+            "False: Forbidden: give the manager's role this rule: {rule}",
+        ),
+    ] {
+        world.kubeconfigs = seen.map(|seen| (name.clone(), seen)).into_iter().collect();
+        assert_eq!(world.settle().kubeconfigs, wanted);
+        let condition = world.condition("c", "ManagementReady");
+        assert!(condition.starts_with(said), "{condition}");
+    }
+    world.kubeconfigs = BTreeMap::from([(name.clone(), Kubeconfig::Leads(server))]);
+    assert_eq!(world.settle().kubeconfigs, BTreeMap::new(), "it is there");
+    assert!(!has_condition(&world));
+    world.kubeconfigs.clear();
+    assert_eq!(
+        world.settle().kubeconfigs,
+        BTreeMap::new(),
+        "and left alone"
+    );
+}
+
+#[test]
 fn nobody_leads_a_kubeconfig_of_a_cluster_at_rest() {
     let mut world = off_the_lan();
     write_plane(&mut world, "203.0.113.7");
