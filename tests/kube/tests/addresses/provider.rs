@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kedge_tests_kube::{
-    foreign,
+    edgetest, foreign,
     objects::{at, condition, label, text},
     stays,
 };
@@ -60,6 +60,64 @@ async fn a_claim_gets_the_lowest_address_that_is_nobodys_and_both_versions_tell(
     );
     site.until("the pool counts them", async || {
         site.counts(POOL, "lan").await == [5, 3, 2, 0]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_for_a_machine_by_its_own_controller_is_served_and_goes_with_the_machine() {
+    let Some(site) = Site::new().await else {
+        return;
+    };
+    site.pool("lan", &["192.0.2.80-192.0.2.89"], json!({}))
+        .await;
+    site.cluster("edge", false).await;
+    let part = edgetest::MACHINE;
+    let labels = json!({foreign::CLUSTER_NAME: "edge"});
+    let of_cluster = json!({"metadata": {"labels": labels}, "spec": {}});
+    site.create(part, "worker", of_cluster).await;
+    let machine = json!({"metadata": {"labels": labels}, "spec": {
+        "clusterName": "edge", "bootstrap": {"dataSecretName": "none"},
+        "infrastructureRef": {"apiGroup": part.group, "kind": part.kind, "name": "worker"},
+    }});
+    let machine = site.create(foreign::MACHINE, "worker", machine).await;
+    // As providers of machines make them: one for each device, with what is theirs on it.
+    let theirs = "example.com/nic";
+    let pool = json!({"apiGroup": POOL.group, "kind": POOL.kind, "name": "lan"});
+    for device in ["worker-0", "worker-1"] {
+        let claim = json!({
+            "metadata": {"labels": labels, "finalizers": [theirs], "ownerReferences": [{
+                "apiVersion": foreign::MACHINE.api_version(), "kind": foreign::MACHINE.kind,
+                "name": "worker", "uid": machine.metadata.uid, "controller": true,
+                "blockOwnerDeletion": true}]},
+            "spec": {"clusterName": "edge", "poolRef": pool},
+        });
+        site.create(foreign::CLAIM, device, claim).await;
+    }
+    let mut given = Vec::new();
+    for device in ["worker-0", "worker-1"] {
+        given.push(site.served(device).await);
+        let claim = site.get(foreign::CLAIM, device).await.unwrap();
+        assert_eq!(foreign::MACHINE.owner_of(&claim).as_deref(), Some("worker"));
+        assert!(is_held(&claim, theirs) && is_held(&claim, RELEASE));
+    }
+    given.sort();
+    assert_eq!(given, ["192.0.2.80", "192.0.2.81"]);
+    site.delete(foreign::MACHINE, "worker").await;
+    site.gone(foreign::MACHINE, "worker").await;
+    for device in ["worker-0", "worker-1"] {
+        site.until("the claim leaves", async || {
+            let claim = site.get(foreign::CLAIM, device).await.unwrap();
+            claim.metadata.deletion_timestamp.is_some() && !is_held(&claim, RELEASE)
+        })
+        .await;
+        site.gone(foreign::ADDRESS, device).await;
+        let let_go = json!({"metadata": {"finalizers": null}});
+        site.merge(foreign::CLAIM, device, let_go).await;
+        site.gone(foreign::CLAIM, device).await;
+    }
+    site.until("every address is free", async || {
+        site.counts(POOL, "lan").await == [10, 10, 0, 0]
     })
     .await;
 }
