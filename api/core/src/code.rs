@@ -135,6 +135,7 @@ codes! {
     CapiEndpointConflict = CAPI 2, "the cluster already has another endpoint";
     CapiWaiting = CAPI 3, "an endpoint waits for something";
     CapiMode = CAPI 4, "no endpoint mode can be told for a cluster";
+    CapiKindUnseen = CAPI 5, "the manager may not read a kind of objects";
     IpamPoolMissing = IPAM 1, "an address pool does not exist";
     IpamPoolInvalid = IPAM 2, "an address pool is not usable";
     IpamPoolExhausted = IPAM 3, "an address pool has no free address";

@@ -95,54 +95,29 @@ impl Default for Metrics {
 impl Metrics {
     fn registered(&self) -> Registry {
         let mut all = Registry::with_prefix("kedge");
-        all.register(
-            "controller_reconcile_duration_seconds",
-            "From a change to what follows from it, by step: plan, write",
-            self.reconciles.clone(),
-        );
-        all.register(
-            "store_watch_restarts",
-            "Watches of the store that were cut off and begun again",
-            self.watch_restarts.clone(),
-        );
-        all.register("enrolments", "Requests to enrol", self.enrolments.clone());
-        all.register(
-            "renewals",
-            "Requests to renew or recover an identity",
-            self.renewals.clone(),
-        );
-        all.register(
-            "identity_conflicts",
-            "Identities that were seen to be used twice",
-            self.conflicts.clone(),
-        );
-        all.register(
-            "events",
-            "Events that were told about objects",
-            self.events.clone(),
-        );
-        all.register("leader", "Whether this manager writes", self.leader.clone());
-        all.register(
-            "lb_frontends",
-            "Listeners of gateway instances, by whether a member can take traffic",
-            self.frontends.clone(),
-        );
-        all.register(
-            "lb_members",
-            "Members of those listeners, by whether their host is heard of",
-            self.members.clone(),
-        );
-        all.register(
-            "endpoints",
-            "Control-plane endpoints of clusters",
-            self.endpoints.clone(),
-        );
-        all.register("hosts", "Enrolled hosts", self.hosts.clone());
-        all.register(
-            "problems",
-            "Problems the manager shows",
-            self.problems.clone(),
-        );
+        macro_rules! register {
+            ($($metric:ident $name:literal, $help:literal;)*) => {
+                $(all.register($name, $help, self.$metric.clone());)*
+            };
+        }
+        register! {
+            reconciles "controller_reconcile_duration_seconds",
+                "From a change to what follows from it, by step: plan, write";
+            watch_restarts "store_watch_restarts",
+                "Watches of the store that were cut off and begun again";
+            enrolments "enrolments", "Requests to enrol";
+            renewals "renewals", "Requests to renew or recover an identity";
+            conflicts "identity_conflicts", "Identities that were seen to be used twice";
+            events "events", "Events that were told about objects";
+            leader "leader", "Whether this manager writes";
+            frontends "lb_frontends",
+                "Listeners of gateway instances, by whether a member can take traffic";
+            members "lb_members",
+                "Members of those listeners, by whether their host is heard of";
+            endpoints "endpoints", "Control-plane endpoints of clusters";
+            hosts "hosts", "Enrolled hosts";
+            problems "problems", "Problems the manager shows";
+        }
         all
     }
 

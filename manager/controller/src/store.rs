@@ -143,6 +143,11 @@ pub enum Ground {
     Theirs,
 }
 
+/// A time of leading: another one whenever somebody else may have led in between. What is decided in
+/// one is not written in another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reign(pub(super) u64);
+
 /// One write: a layer's new content, or its removal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {

@@ -287,6 +287,8 @@ impl World {
         mut fleet: OwnedMutexGuard<Fleet>,
         names: Vec<String>,
     ) -> OwnedMutexGuard<Fleet> {
+        // Another manager may lead between this look and the writes that follow from it.
+        let reign = self.store.reign().await;
         let mut spaces = Vec::new();
         // What is left alone now is left alone by the plan and by its writes.
         let waiting = {
@@ -331,11 +333,12 @@ impl World {
             .flat_map(|one| std::mem::take(&mut one.plan.writes))
             .collect();
         let (began, writes_something) = (Instant::now(), !writes.is_empty());
-        let outcome = if self.store.leads() {
-            self.store.carry_out(writes, &waiting).await
-        } else {
+        let outcome = match reign {
+            Ok(Some(reign)) => self.store.carry_out(writes, &waiting, reign).await,
             // Another manager writes it; until then it is not there.
-            Outcome::left_to_another(&writes)
+            Ok(None) => Outcome::left_to_another(&writes),
+            Err(problem) if writes_something => Outcome::broken_by(problem),
+            Err(_) => Outcome::default(),
         };
         if writes_something {
             self.metrics.reconciled("write", began);

@@ -36,17 +36,37 @@ pub struct Bare {
 impl Bare {
     /// Starts a server with the definitions and an empty namespace [`SPACE`].
     pub async fn start() -> Option<Self> {
+        let bare = Self::with_ours_alone().await?;
+        bare.install_core("v1beta2").await;
+        bare.install_elemental().await;
+        Some(bare)
+    }
+
+    /// The same with no kinds but ours.
+    pub async fn with_ours_alone() -> Option<Self> {
         let server = Server::start().await?;
         let client = server.client().await;
-        let mut definitions: Vec<Value> = KINDS.iter().map(OurKind::crd).collect();
-        definitions.extend(elemental_crds());
-        definitions.extend(CAPI_KINDS.map(|(group, kind, plural)| open(group, kind, plural)));
+        let definitions: Vec<Value> = KINDS.iter().map(OurKind::crd).collect();
         manifests::apply_definitions(&client, &definitions).await;
         let bare = Self { server, client };
         for space in [SPACE, "kedge-system"] {
             bare.space(space).await;
         }
         Some(bare)
+    }
+
+    /// Installs Cluster API's kinds, those of addresses in that version alone.
+    pub async fn install_core(&self, ipam: &str) {
+        let definitions = CAPI_KINDS.map(|(group, kind, plural)| {
+            let is_ipam = group == foreign::CLAIM.group;
+            open(group, kind, plural, if is_ipam { ipam } else { "v1beta2" })
+        });
+        manifests::apply_definitions(&self.client, &definitions).await;
+    }
+
+    /// Installs Elemental's kinds.
+    pub async fn install_elemental(&self) {
+        manifests::apply_definitions(&self.client, &elemental_crds()).await;
     }
 
     /// Makes a namespace.
@@ -66,12 +86,26 @@ impl Bare {
 
     /// A Cluster whose ElementalCluster is blank and asks for a VIP of the pool `lan`.
     pub async fn ask(&self, space: &str, name: &str) {
-        let annotations = json!({"kedge.dev/endpoint-mode": "VIP", "kedge.dev/vip-pool": "lan"});
+        self.cluster(space, name).await;
+        self.infrastructure(space, name).await;
+    }
+
+    /// A Cluster that refers to an ElementalCluster of its name.
+    pub async fn cluster(&self, space: &str, name: &str) {
         let cluster = json!({"apiVersion": foreign::CLUSTER.api_version(), "kind": "Cluster",
             "metadata": {"name": name, "namespace": space, "finalizers": [CORE]},
             "spec": {"infrastructureRef": {
                 "apiGroup": kinds::GROUP, "kind": "ElementalCluster", "name": name}}});
         manifests::apply(&self.client, &[cluster]).await;
+    }
+
+    /// The blank ElementalCluster of a Cluster.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such Cluster.
+    pub async fn infrastructure(&self, space: &str, name: &str) {
+        let annotations = json!({"kedge.dev/endpoint-mode": "VIP", "kedge.dev/vip-pool": "lan"});
         let clusters = foreign::CLUSTER.of(&self.client, space);
         let owner = clusters.get(name).await.unwrap().metadata.uid;
         let infra = json!({"apiVersion": kinds::CLUSTER.api_version(), "kind": "ElementalCluster",
@@ -226,13 +260,13 @@ impl Bare {
 }
 
 /// A kind of Cluster API's whose schema says nothing.
-fn open(group: &str, kind: &str, plural: &str) -> Value {
+fn open(group: &str, kind: &str, plural: &str, version: &str) -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.{group}"), "annotations":
             {"api-approved.kubernetes.io": "unapproved, a test's"}},
         "spec": {"group": group, "scope": "Namespaced",
             "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
-            "versions": [{"name": "v1beta2", "served": true, "storage": true,
+            "versions": [{"name": version, "served": true, "storage": true,
                 "subresources": {"status": {}},
                 "schema": {"openAPIV3Schema": {"type": "object",
                     "x-kubernetes-preserve-unknown-fields": true}}}]}})

@@ -7,8 +7,9 @@
     reason = "test code"
 )]
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
+use k8s_openapi::api::coordination::v1::Lease;
 use kedge_crd::{
     LoadBalancerSpec,
     kinds::{KINDS, Kind},
@@ -20,7 +21,7 @@ use kedge_manager_controller::{
     snapshot::{Live, Snapshot, key},
     store::{
         Layer, Name, ObjectKey, Store, Write,
-        kubernetes::{Access, Cluster, lease::Terms},
+        kubernetes::{Access, Cluster, LEASE, lease::Terms},
     },
 };
 use kedge_tests_kube::{eventually, manifests, server::Server, stays};
@@ -213,6 +214,45 @@ async fn of_two_managers_one_writes_and_the_other_takes_over() {
     assert!(first.write(vec![write.clone()]).await.is_err(), "it left");
     eventually("the other leads", LIMIT, async || two.leads()).await;
     second.write(vec![write]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_decided_before_somebody_else_led_is_not_carried_out() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let store = site.leader("a").await;
+    let balancers = site.api("kedge.dev", "v1alpha1", "LoadBalancer");
+    let write = Write {
+        key: key::<LoadBalancerSpec>(&Name::new(NS, "lb")),
+        layer: Layer::Owned(managers::ENDPOINT.to_owned()),
+        content: Some(
+            json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "LoadBalancer",
+                "metadata": {"name": "lb", "namespace": NS}, "spec": {"clusterName": "c"}}),
+        ),
+    };
+    let carry = async |reign| {
+        let writes = vec![write.clone()];
+        store.carry_out(writes, &BTreeSet::new(), reign).await
+    };
+    let before = store.reign().await.unwrap().unwrap();
+    let other = json!({"spec": {"holderIdentity": "b", "leaseDurationSeconds": 1}});
+    let leases: Api<Lease> = Api::namespaced(site.client.clone(), "kedge-system");
+    let (how, taken) = (PatchParams::default(), Patch::Merge(other));
+    leases.patch(LEASE, &how, &taken).await.unwrap();
+    eventually("another leads", LIMIT, async || !store.leads()).await;
+    assert_eq!(store.reign().await.unwrap(), None);
+    eventually("it leads again", LIMIT, async || store.leads()).await;
+    let outcome = carry(before).await;
+    assert!(outcome.broken.is_some(), "{outcome:?}");
+    assert!(balancers.get_opt("lb").await.unwrap().is_none());
+    let now = store.reign().await.unwrap().unwrap();
+    let outcome = carry(now).await;
+    assert!(
+        outcome.broken.is_none() && outcome.held.is_empty(),
+        "{outcome:?}"
+    );
+    assert!(balancers.get_opt("lb").await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::{sync::Notify, task::spawn_blocking};
 
 use super::{
-    Layers, ObjectKey, Objects, Write,
+    Layers, ObjectKey, Objects, Reign, Write,
     directory::Directory,
     kubernetes::{Cluster, layers::Seen},
     outcome::Outcome,
@@ -149,7 +149,10 @@ impl Store {
     /// What could not be read.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
-        self.look(|stock| stock.problems().to_vec())
+        match self {
+            Self::Directory(_) => self.look(|stock| stock.problems().to_vec()),
+            Self::Kubernetes(cluster) => cluster.problems(),
+        }
     }
 
     /// What changed since this was last asked, by whomever.
@@ -195,7 +198,13 @@ impl Store {
     ///
     /// Something cannot be written: the first of it.
     pub async fn write(&self, writes: Vec<Write>) -> Result<(), Problem> {
-        let outcome = self.carry_out(writes, &BTreeSet::new()).await;
+        // Who does not lead is refused write by write.
+        let reign = match (self.reign().await?, self) {
+            (Some(reign), _) => reign,
+            (None, Self::Directory(_)) => Reign::default(),
+            (None, Self::Kubernetes(cluster)) => cluster.inner.leader.reign(),
+        };
+        let outcome = self.carry_out(writes, &BTreeSet::new(), reign).await;
         let refused = outcome.refused.into_values().next();
         match outcome.broken.or(refused) {
             Some(problem) => Err(problem),
@@ -203,9 +212,28 @@ impl Store {
         }
     }
 
-    /// Carries out the writes in order. What is refused holds back what depends on it, and nothing
-    /// else; `waiting` are the objects that were refused lately and are not to be tried now.
-    pub async fn carry_out(&self, writes: Vec<Write>, waiting: &BTreeSet<ObjectKey>) -> Outcome {
+    /// The time of leading that begins to be looked at: what a plan decides from here on is carried
+    /// out in it. `None` while another manager leads.
+    ///
+    /// # Errors
+    ///
+    /// What the last leader wrote has not been seen yet.
+    pub async fn reign(&self) -> Result<Option<Reign>, Problem> {
+        match self {
+            Self::Directory(_) => Ok(self.leads().then(Reign::default)),
+            Self::Kubernetes(cluster) => cluster.reign().await,
+        }
+    }
+
+    /// Carries out the writes in order, in the reign they were decided in. What is refused holds
+    /// back what depends on it, and nothing else; `waiting` are the objects that were refused lately
+    /// and are not to be tried now.
+    pub async fn carry_out(
+        &self,
+        writes: Vec<Write>,
+        waiting: &BTreeSet<ObjectKey>,
+        reign: Reign,
+    ) -> Outcome {
         let mut outcome = Outcome::new(waiting);
         if writes.is_empty() {
             return outcome;
@@ -228,7 +256,7 @@ impl Store {
                 });
                 done.await.unwrap_or_else(Outcome::broken_by)
             }
-            Self::Kubernetes(cluster) => cluster.write(writes, outcome).await,
+            Self::Kubernetes(cluster) => cluster.write(writes, outcome, reign).await,
         }
     }
 

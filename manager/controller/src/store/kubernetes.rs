@@ -7,6 +7,7 @@
 //! leader ─► lease: who of several managers writes, and until when
 //! ```
 
+mod blind;
 pub mod cache;
 mod catchup;
 pub mod cluster;

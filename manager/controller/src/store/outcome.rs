@@ -31,6 +31,8 @@ pub struct Outcome {
     /// Why nothing could be written at all.
     pub broken: Option<Problem>,
     waiting: BTreeSet<ObjectKey>,
+    /// The namespaces of which nothing is written.
+    stopped: BTreeSet<String>,
     /// The namespaces where a choice is not written, and where something published is not.
     unchosen: BTreeSet<String>,
     unpublished: BTreeSet<String>,
@@ -68,6 +70,12 @@ impl Outcome {
         }
     }
 
+    /// Nothing of the namespace is written: what was decided of it was decided without seeing all.
+    pub fn stop(&mut self, space: &str) {
+        self.stopped.insert(space.to_owned());
+        self.unchosen.insert(space.to_owned());
+    }
+
     /// Whether the write must wait.
     pub fn holds(&mut self, write: &Write) -> bool {
         let key = &write.key;
@@ -81,6 +89,7 @@ impl Outcome {
         }
         let space = &key.name.namespace;
         let waits = self.refused.contains_key(key)
+            || self.stopped.contains(space)
             || match wave {
                 0 => false,
                 1 | 2 => self.unchosen.contains(space),

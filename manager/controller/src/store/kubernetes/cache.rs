@@ -62,6 +62,16 @@ pub struct Realm {
 }
 
 impl Realm {
+    /// Every object of a kind.
+    #[must_use]
+    pub fn of(group: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+        }
+    }
+
     /// Whether the object is in it.
     #[must_use]
     pub fn holds(&self, key: &ObjectKey) -> bool {

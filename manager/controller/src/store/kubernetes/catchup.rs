@@ -2,8 +2,9 @@
 //!
 //! Addresses are given by whoever leads, and an API server knows no rule against giving one twice.
 //! The watches of a manager that takes over may be moments behind what the last leader wrote. So
-//! before its first write it lists, past every cache, the objects that say who has which address,
-//! and writes nothing until it has seen each of them.
+//! before its first plan it lists, past every cache, the objects that say who has which address,
+//! and writes nothing that was decided before it had seen each of them. A plan is carried out in the
+//! reign it was made in, or not at all: the time between the two may be long.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,36 +14,45 @@ use kube::{Api, api::ListParams, core::DynamicObject};
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
+    cache::Realm,
     cluster::{Cluster, lock},
     kinds::Kind,
     problems::behind,
 };
-use crate::store::{ADDRESS_KIND, IPAM_GROUP, Name, ObjectKey, Objects};
+use crate::store::{ADDRESS_KIND, IPAM_GROUP, Name, ObjectKey, Objects, Reign};
 
 /// The reign whose beginning has been caught up with.
 #[derive(Debug, Default)]
-pub struct CatchUp(Mutex<Option<u64>>);
+pub struct CatchUp(Mutex<Option<Reign>>);
 
 impl CatchUp {
-    /// Passes once everything that was written before this reign was seen.
+    /// The reign, once everything that was written before it was seen; `None` while another leads.
     ///
     /// # Errors
     ///
-    /// It was not when this was asked: what is to be written was decided without it.
-    pub async fn check(&self, cluster: &Cluster) -> Result<(), Problem> {
+    /// It was not when this was asked: what would be decided is decided without it.
+    pub async fn check(&self, cluster: &Cluster) -> Result<Option<Reign>, Problem> {
         let reign = cluster.inner.leader.reign();
         let mut done = self.0.lock().await;
-        // Who does not lead is refused write by write.
-        if *done == Some(reign) || !cluster.leads() {
-            return Ok(());
+        if !cluster.leads() {
+            return Ok(None);
+        }
+        if *done == Some(reign) {
+            return Ok(Some(reign));
         }
         for (group, kind) in KINDS {
             let name = (group.to_owned(), kind.to_owned());
             let known = lock(&cluster.inner.kinds).get(&name).cloned();
             let Some(known) = known else { continue };
-            let listed = timeout(PATIENCE, list(cluster, &known)).await;
-            let Ok(Ok(there)) = listed else {
-                return Err(behind(cluster.name()));
+            let there = match timeout(PATIENCE, list(cluster, &known)).await {
+                Ok(Ok(there)) => there,
+                // Whoever needs it is left alone: what others wrote of it is not seen.
+                Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                    let realm = Realm::of(group, kind);
+                    cluster.inner.blind.refuse(&realm, &status, true);
+                    continue;
+                }
+                _ => return Err(behind(cluster.name())),
             };
             let objects = cluster.look(|stock| stock.take_kind(group, kind, None));
             if !has_seen(&objects.open(), (group, kind), &there) {
@@ -50,7 +60,7 @@ impl CatchUp {
             }
         }
         *done = Some(reign);
-        Ok(())
+        Ok(Some(reign))
     }
 }
 

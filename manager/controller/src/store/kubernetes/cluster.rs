@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::{StreamExt as _, stream};
@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use super::{
+    blind::Blind,
     cache::Cache,
     catchup::CatchUp,
     events::{Teller, publish},
@@ -31,8 +32,7 @@ use super::{
     layers::{is_secret, with_text},
     leader::Leader,
     lease::Terms,
-    problems::{leaving, not_written, refused, unanswered},
-    send::{Answer, send, verb},
+    problems::{behind, leaving, not_written, refused, unanswered},
     steps::{Step, removal, step},
     watches::Watches,
 };
@@ -41,7 +41,7 @@ use crate::{
     metrics::Metrics,
     snapshot::{Contract, Environment},
     store::{
-        Layer, ObjectKey, Write,
+        Layer, ObjectKey, Reign, Write,
         outcome::{Outcome, wave},
         stock::{Changes, Stock},
     },
@@ -61,6 +61,8 @@ pub(in crate::store) struct Inner {
     cache: Mutex<Cache>,
     pub leader: Leader,
     caught_up: CatchUp,
+    /// The kinds that the API server does not let us see.
+    pub blind: Blind,
     tasks: Mutex<Option<JoinSet<()>>>,
     name: String,
     metrics: Metrics,
@@ -93,6 +95,7 @@ impl Cluster {
             kinds: Mutex::default(),
             cache: Mutex::default(),
             caught_up: CatchUp::default(),
+            blind: Blind::default(),
             leader: Leader::new(access.terms, access.me, LEASE),
             tasks: Mutex::default(),
             name: access.name,
@@ -182,16 +185,32 @@ impl Cluster {
         kind.map_or_else(|| "v1".to_owned(), |kind| kind.resource.api_version.clone())
     }
 
-    /// Whether this manager writes now.
+    /// Whether this manager writes now: it holds the lease, and sees what it decides upon.
     #[must_use]
     pub fn leads(&self) -> bool {
-        self.inner.leader.remaining().is_some()
+        self.inner.leader.remaining().is_some() && self.inner.blind.is_fit()
+    }
+
+    /// The time of leading that a plan is made in, from what it begins with on; `None` while
+    /// another leads.
+    ///
+    /// # Errors
+    ///
+    /// What the last leader wrote has not been seen yet.
+    pub async fn reign(&self) -> Result<Option<Reign>, Problem> {
+        self.inner.caught_up.check(self).await
     }
 
     /// How long this manager may write, if it leads.
     pub(super) fn left(&self) -> Option<Duration> {
         let left = self.inner.leader.remaining();
-        left.filter(|_| !self.is_closed())
+        left.filter(|_| !self.is_closed() && self.inner.blind.is_fit())
+    }
+
+    /// What cannot be seen, and what would change that.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        self.inner.blind.problems()
     }
 
     /// The client.
@@ -205,14 +224,22 @@ impl Cluster {
         &self,
         writes: Vec<Write>,
         mut outcome: Outcome,
+        reign: Reign,
     ) -> Outcome {
         if self.is_closed() {
             outcome.broken = Some(leaving(&self.inner.name));
             return outcome;
         }
-        if let Err(problem) = self.inner.caught_up.check(self).await {
-            outcome.broken = Some(problem);
+        if self.inner.leader.reign() != reign {
+            // Another may have led since: what it wrote was not looked at.
+            outcome.broken = Some(behind(&self.inner.name));
             return outcome;
+        }
+        for write in &writes {
+            let space = &write.key.name.namespace;
+            if self.look(|stock| self.inner.blind.hides(stock, space)) {
+                outcome.stop(space);
+            }
         }
         let mut waves: BTreeMap<u8, BTreeMap<ObjectKey, Vec<Write>>> = BTreeMap::new();
         for write in writes {
@@ -224,7 +251,7 @@ impl Cluster {
                 .into_values()
                 .filter_map(|mut writes| {
                     writes.retain(|write| !outcome.holds(write));
-                    (!writes.is_empty()).then(|| self.clone().write_object(writes))
+                    (!writes.is_empty()).then(|| self.clone().write_object(writes, reign))
                 })
                 .collect();
             let mut done = stream::iter(each).buffer_unordered(AT_ONCE);
@@ -299,19 +326,19 @@ impl Cluster {
         lock(&self.inner.cache)
     }
 
-    async fn write_object(self, writes: Vec<Write>) -> Result<(), (Write, Problem)> {
+    async fn write_object(self, writes: Vec<Write>, reign: Reign) -> Result<(), (Write, Problem)> {
         let Some(first) = writes.first() else {
             return Ok(());
         };
         let seen = self.cache().seen(&first.key);
         if let Some(step) = removal(&writes, seen.as_ref()) {
-            let removed = self.carry_out(first, step).await;
+            let removed = self.carry_out(first, step, reign).await;
             removed.map_err(|problem| (first.clone(), problem))?;
             // Its finalizer may hold it.
             let marks = writes.iter().find(|write| write.layer == Layer::Marks);
             return match marks {
                 Some(marks) => {
-                    let written = self.write_one(marks).await;
+                    let written = self.write_one(marks, reign).await;
                     written.map_err(|problem| (marks.clone(), problem))
                 }
                 None => Ok(()),
@@ -323,56 +350,30 @@ impl Cluster {
             writes.sort_by_key(|write| write.layer == Layer::Marks);
         }
         for write in writes {
-            if let Err(problem) = self.write_one(&write).await {
+            if let Err(problem) = self.write_one(&write, reign).await {
                 return Err((write, problem));
             }
         }
         Ok(())
     }
 
-    async fn write_one(&self, write: &Write) -> Result<(), Problem> {
+    async fn write_one(&self, write: &Write, reign: Reign) -> Result<(), Problem> {
         let seen = self.cache().seen(&write.key);
-        self.carry_out(write, step(write, seen.as_ref())).await
+        let step = step(write, seen.as_ref());
+        self.carry_out(write, step, reign).await
     }
 
-    async fn carry_out(&self, write: &Write, step: Step) -> Result<(), Problem> {
+    async fn carry_out(&self, write: &Write, step: Step, reign: Reign) -> Result<(), Problem> {
         let key = &write.key;
-        let (verb, request) = match step {
+        match step {
             Step::Nothing => {
                 self.cache().agree(write);
-                return Ok(());
-            }
-            Step::Refuse(refusal) => return Err(not_written(key).caused_by(&refusal)),
-            step => (verb(&step), step),
-        };
-        let api = self.api(key)?;
-        // A frozen cluster may hold us for long: no write begins, or is waited for, without the
-        // lease.
-        let left = self.left().ok_or_else(|| {
-            let holder = self.inner.leader.holder();
-            not_written(key).evidence(format!("the lease {LEASE} is held by `{holder}`"))
-        })?;
-        self.cache().begin(key);
-        let answered = timeout(left.min(ANSWER), send(&api, &key.name.name, request)).await;
-        let now = Instant::now();
-        match answered {
-            Ok(Ok(Answer::Object(object))) => {
-                let mut object = serde_json::to_value(object).unwrap_or(Value::Null);
-                self.inner.name_kind(key, &mut object);
-                self.cache().wrote(write, object, now);
                 Ok(())
             }
-            Ok(Ok(Answer::Gone(uid))) => {
-                self.cache().wrote_removal(key, &uid, now);
-                Ok(())
-            }
-            Ok(Err(error)) => {
-                self.cache().gave_up(key);
-                Err(refused(key, verb, &error))
-            }
-            Err(_) => {
-                self.cache().gave_up(key);
-                Err(not_written(key).evidence("the API server did not answer in time"))
+            Step::Refuse(refusal) => Err(not_written(key).caused_by(&refusal)),
+            step => {
+                let sent = self.send(write, step, reign).await;
+                sent.map_err(|failure| failure.problem(key))
             }
         }
     }

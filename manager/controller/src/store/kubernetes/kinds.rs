@@ -21,6 +21,19 @@ pub struct Kind {
     pub contract: Option<Contract>,
 }
 
+impl Kind {
+    fn new(
+        (resource, capabilities): (ApiResource, ApiCapabilities),
+        labelled: Option<Contract>,
+    ) -> Self {
+        Self {
+            namespaced: capabilities.scope == discovery::Scope::Namespaced,
+            contract: labelled.or_else(|| own_contract(&resource)),
+            resource,
+        }
+    }
+}
+
 /// The kind as the cluster prefers it; `None` where it has none.
 ///
 /// # Errors
@@ -34,13 +47,7 @@ pub async fn preferred(
     let Some(found) = served(client, group).await? else {
         return Ok(None);
     };
-    Ok(
-        recommended(&found, kind).map(|(resource, capabilities)| Kind {
-            namespaced: capabilities.scope == discovery::Scope::Namespaced,
-            contract: own_contract(&resource),
-            resource,
-        }),
-    )
+    Ok(recommended(&found, kind).map(|found| Kind::new(found, None)))
 }
 
 /// The kind in the newest version of the newest contract its CRD is labelled with, or as the
@@ -73,13 +80,7 @@ pub async fn by_contract(
     let version = chosen.map_or(preferred.version.as_str(), |(_, version)| version);
     let mut all = found.versioned_resources(version).into_iter();
     let found = all.find(|(resource, _)| resource.kind == kind);
-    Ok(found.map(|(resource, capabilities)| Kind {
-        namespaced: capabilities.scope == discovery::Scope::Namespaced,
-        contract: chosen
-            .map(|(contract, _)| contract)
-            .or_else(|| own_contract(&resource)),
-        resource,
-    }))
+    Ok(found.map(|found| Kind::new(found, chosen.map(|(contract, _)| contract))))
 }
 
 /// The kind as the group prefers it; where the version it prefers does not have the kind, as in a

@@ -24,6 +24,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::lease::{Observed, Record, Terms, Verdict};
+use crate::store::Reign;
 
 /// Whether this manager may write, and until when.
 #[derive(Debug)]
@@ -69,8 +70,8 @@ impl Leader {
 
     /// The time of leading: another number whenever somebody else may have led in between.
     #[must_use]
-    pub fn reign(&self) -> u64 {
-        self.reigns.load(Ordering::Relaxed)
+    pub fn reign(&self) -> Reign {
+        Reign(self.reigns.load(Ordering::Relaxed))
     }
 
     /// How long this manager may still write; `None` while another leads, or nobody.

@@ -1,17 +1,15 @@
 //! Writes over an object as it was just read: of two that read the same, one writes.
 
-use std::time::Instant;
-
 use kedge_core::Problem;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    cluster::{ANSWER, Cluster, LEASE},
+    cluster::{ANSWER, Cluster},
     fields,
     layers::split,
     problems::{leaving, not_written, refused},
-    send::{Answer, send},
+    send::Failure,
     steps::{Step, step},
 };
 use crate::store::{Current, Leadership, ObjectKey, Write};
@@ -75,38 +73,11 @@ impl Cluster {
             }
             Step::Merge { .. } | Step::Delete { .. } => {}
         }
-        let api = self.api(key)?;
-        let left = self.inner.leader.remaining();
-        let left = left.filter(|_| !self.is_closed()).ok_or_else(|| {
-            let holder = self.inner.leader.holder();
-            not_written(key).evidence(format!("the lease {LEASE} is held by `{holder}`"))
-        })?;
-        self.cache().begin(key);
-        let answered = timeout(left.min(ANSWER), send(&api, &key.name.name, step)).await;
-        let now = Instant::now();
-        match answered {
-            Ok(Ok(Answer::Object(object))) => {
-                let mut object = serde_json::to_value(object).unwrap_or(Value::Null);
-                self.inner.name_kind(key, &mut object);
-                self.cache().wrote(write, object, now);
-                Ok(true)
-            }
-            Ok(Ok(Answer::Gone(uid))) => {
-                self.cache().wrote_removal(key, &uid, now);
-                Ok(true)
-            }
-            Ok(Err(error)) => {
-                self.cache().gave_up(key);
-                match &error {
-                    // Somebody wrote meanwhile, or the object is gone.
-                    kube::Error::Api(status) if status.code == 409 => Ok(false),
-                    error => Err(refused(key, "patch", error)),
-                }
-            }
-            Err(_) => {
-                self.cache().gave_up(key);
-                Err(not_written(key).evidence("the API server did not answer in time"))
-            }
+        match self.send(write, step, self.inner.leader.reign()).await {
+            Ok(()) => Ok(true),
+            // Somebody wrote meanwhile, or the object is gone.
+            Err(Failure::Refused(_, kube::Error::Api(status))) if status.code == 409 => Ok(false),
+            Err(failure) => Err(failure.problem(key)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a cluster refuses or does not answer, for people.
 
 use kedge_core::{Code, Fix, Problem};
+use kube::core::Status;
 
 use crate::store::ObjectKey;
 
@@ -45,17 +46,66 @@ pub(super) fn refused(key: &ObjectKey, verb: &str, error: &kube::Error) -> Probl
     let kube::Error::Api(status) = error else {
         return problem;
     };
-    if status.code != 403 {
-        return problem;
+    match missing_rule(status, (&key.group, &key.kind), &[verb]) {
+        Some(rule) => problem.fix(Fix::text(format!(
+            "give the manager's role this rule: {rule}"
+        ))),
+        None => problem,
     }
-    let resource = status.details.as_ref().map(|details| details.kind.as_str());
-    let resource = resource.filter(|resource| !resource.is_empty());
-    let resource = resource.map_or_else(|| key.kind.to_lowercase(), str::to_owned);
-    let rule = format!(
-        "{{apiGroups: [\"{}\"], resources: [\"{resource}\"], verbs: [\"{verb}\"]}}",
-        key.group
-    );
-    problem.fix(Fix::text(format!(
-        "give the manager's role this rule: {rule}"
-    )))
+}
+
+/// The rule that would let us; `None` where something else is in the way: an admission policy, a
+/// quota or the end of a namespace answer 403 as well.
+pub(super) fn missing_rule(
+    status: &Status,
+    (group, kind): (&str, &str),
+    verbs: &[&str],
+) -> Option<String> {
+    // As every API server says it: `User "x" cannot patch resource "y/status" in API group "z"`.
+    let (_, said) = status.message.split_once(" cannot ")?;
+    if status.code != 403 {
+        return None;
+    }
+    let named = said.split_once(" resource \"");
+    let named = named.and_then(|(verb, rest)| Some((verb, rest.split('"').next()?)));
+    let kind = kind.to_lowercase();
+    let (verb, resource) = named.unwrap_or(("", &kind));
+    let verbs = match verbs {
+        // Who makes an object by applying it may be refused to create it.
+        [_] if !verb.is_empty() => &[verb],
+        verbs => verbs,
+    };
+    let verbs = verbs.join("\", \"");
+    Some(format!(
+        "{{apiGroups: [\"{group}\"], resources: [\"{resource}\"], verbs: [\"{verbs}\"]}}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Name;
+
+    #[test]
+    fn a_missing_right_is_told_with_its_rule_and_another_refusal_is_not() {
+        let key = ObjectKey::new("i.example", "Cluster", Name::new("ns", "c"));
+        let told = |code: u16, message: &str| {
+            let status = Status {
+                code,
+                message: message.to_owned(),
+                ..Status::default()
+            };
+            let problem = refused(&key, "patch", &kube::Error::Api(Box::new(status)));
+            problem.fix.map(|fix| fix.text)
+        };
+        let text = "clusters.i.example \"c\" is forbidden: User \"u\" cannot patch resource \
+                    \"clusters/status\" in API group \"i.example\" in the namespace \"ns\"";
+        let rule = "give the manager's role this rule: {apiGroups: [\"i.example\"], \
+                    resources: [\"clusters/status\"], verbs: [\"patch\"]}";
+        assert_eq!(told(403, text).as_deref(), Some(rule));
+        assert_eq!(told(409, text), None);
+        let text = "clusters.i.example \"c\" is forbidden: unable to create new content in \
+                    namespace ns because it is being terminated";
+        assert_eq!(told(403, text), None);
+    }
 }

@@ -1,28 +1,99 @@
-//! One request to an API server.
+//! One request to an API server, made by whoever leads and remembered as it was answered.
 
+use std::time::Instant;
+
+use kedge_core::Problem;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
     core::DynamicObject,
 };
+use serde_json::Value;
+use tokio::time::timeout;
 
-use super::steps::{Apply, Step};
-use crate::managers;
+use super::{
+    cluster::{ANSWER, Cluster, LEASE},
+    problems::{not_written, refused},
+    steps::{Apply, Step},
+};
+use crate::{
+    managers,
+    store::{ObjectKey, Reign, Write},
+};
+
+/// Why a request came to nothing.
+pub(super) enum Failure {
+    /// The API server refused it.
+    Refused(&'static str, kube::Error),
+    /// It was not made or not answered.
+    Unsent(Problem),
+}
 
 /// What a request was answered with.
-pub(super) enum Answer {
+enum Answer {
     /// The object as it is since then.
     Object(Box<DynamicObject>),
     /// It is gone, with this uid.
     Gone(String),
 }
 
-/// Sends what a step asks for.
-pub(super) async fn send(
-    api: &Api<DynamicObject>,
-    name: &str,
-    step: Step,
-) -> Result<Answer, kube::Error> {
+impl Failure {
+    /// The same for people.
+    pub fn problem(self, key: &ObjectKey) -> Problem {
+        match self {
+            Self::Refused(verb, error) => refused(key, verb, &error),
+            Self::Unsent(problem) => problem,
+        }
+    }
+}
+
+impl Cluster {
+    /// Sends what a step asks for, and keeps what it is answered with. A frozen cluster may hold us
+    /// for long: no write begins, or is waited for, without the lease, or under a lease that was
+    /// another's since the write was decided.
+    pub(super) async fn send(
+        &self,
+        write: &Write,
+        step: Step,
+        reign: Reign,
+    ) -> Result<(), Failure> {
+        let key = &write.key;
+        let verb = verb(&step);
+        let api = self.api(key).map_err(Failure::Unsent)?;
+        let left = self.left().filter(|_| self.inner.leader.reign() == reign);
+        let left = left.ok_or_else(|| {
+            let holder = self.inner.leader.holder();
+            let held = format!("the lease {LEASE} is held by `{holder}`");
+            Failure::Unsent(not_written(key).evidence(held))
+        })?;
+        self.cache().begin(key);
+        let answered = timeout(left.min(ANSWER), send(&api, &key.name.name, step)).await;
+        let now = Instant::now();
+        match answered {
+            Ok(Ok(Answer::Object(object))) => {
+                let mut object = serde_json::to_value(object).unwrap_or(Value::Null);
+                self.inner.name_kind(key, &mut object);
+                self.cache().wrote(write, object, now);
+                Ok(())
+            }
+            Ok(Ok(Answer::Gone(uid))) => {
+                self.cache().wrote_removal(key, &uid, now);
+                Ok(())
+            }
+            Ok(Err(error)) => {
+                self.cache().gave_up(key);
+                Err(Failure::Refused(verb, error))
+            }
+            Err(_) => {
+                self.cache().gave_up(key);
+                let late = "the API server did not answer in time";
+                Err(Failure::Unsent(not_written(key).evidence(late)))
+            }
+        }
+    }
+}
+
+async fn send(api: &Api<DynamicObject>, name: &str, step: Step) -> Result<Answer, kube::Error> {
     let object = match step {
         Step::Apply(Apply {
             manager,
@@ -81,7 +152,7 @@ pub(super) async fn send(
 }
 
 /// What permission a step needs.
-pub(super) fn verb(step: &Step) -> &'static str {
+fn verb(step: &Step) -> &'static str {
     match step {
         Step::Delete { .. } => "delete",
         _ => "patch",

@@ -12,10 +12,11 @@ use kedge_core::{Fix, Problem};
 use kedge_crd::{capi, elemental, meta};
 use kube::{
     Api,
-    core::DynamicObject,
+    core::{DynamicObject, Status},
     runtime::{
         WatchStreamExt as _,
-        watcher::{self, Config, Event, watcher},
+        utils::Backoff,
+        watcher::{self, Config, DefaultBackoff, Event, watcher},
     },
 };
 use serde_json::Value;
@@ -39,7 +40,8 @@ use crate::store::{Name, ObjectKey};
 pub(super) struct Watches {
     running: BTreeMap<Realm, Running>,
     tasks: JoinSet<()>,
-    streaming: bool,
+    /// Whether the server streams lists, once that is known.
+    streaming: Option<bool>,
     /// What was looked at, and when.
     looked: Option<(u64, Instant)>,
     /// What was asked for and is not served, and when.
@@ -71,7 +73,7 @@ impl Watches {
         let mut watches = Self {
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
-            streaming: false,
+            streaming: None,
             looked: None,
             asked: None,
             asked_at: Instant::now(),
@@ -159,6 +161,7 @@ impl Watches {
                 running.task.abort();
             }
             cluster.cache().forget(&realm);
+            cluster.inner.blind.clear(&realm);
         }
         is_settled
     }
@@ -232,23 +235,18 @@ impl Watches {
 
     async fn keep(&mut self, cluster: &Cluster, group: &str, kind: &str, found: Kind) {
         let api: Api<DynamicObject> = Api::all_with(cluster.inner.client.clone(), &found.resource);
-        if self.running.is_empty() {
+        if self.streaming.is_none() {
             self.streaming = streams(&api).await;
         }
         let name = (group.to_owned(), kind.to_owned());
         lock(&cluster.inner.kinds).insert(name, found);
         // Plans look at the contracts of kinds.
         cluster.cache().stock_mut().touch_all();
-        let realm = Realm {
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            namespace: None,
-        };
-        self.watch(cluster, realm, api, Config::default());
+        self.watch(cluster, Realm::of(group, kind), api, Config::default());
     }
 
     fn watch(&mut self, cluster: &Cluster, realm: Realm, api: Api<DynamicObject>, config: Config) {
-        let how = if self.streaming {
+        let how = if self.streaming == Some(true) {
             config.clone().streaming_lists()
         } else {
             config.clone()
@@ -289,8 +287,9 @@ impl Drop for Expected {
 
 async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, config: Config) {
     let cluster = expected.cluster.clone();
-    let mut events = std::pin::pin!(watcher(api, config).default_backoff());
+    let mut events = std::pin::pin!(watcher(api, config).backoff(Pauses::default()));
     let mut listed = BTreeSet::new();
+    let mut is_seen = false;
     let mut is_cut_off = false;
     while let Some(event) = events.next().await {
         let now = Instant::now();
@@ -316,6 +315,12 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
                 let there = std::mem::take(&mut listed);
                 let mut cache = cluster.cache();
                 cache.has_shown(&realm, &there);
+                is_seen = true;
+                if cluster.inner.blind.clear(&realm) {
+                    info!(kind = realm.kind, "a kind can be read");
+                    // What was left undone without it is due.
+                    cache.stock_mut().touch_all();
+                }
                 if !expected.is_heard {
                     expected.is_heard = true;
                     cache.heard();
@@ -331,14 +336,17 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
                 cluster.cache().gone(&key, &uid);
             }
             Err(error) => {
-                if !expected.is_heard && is_forbidden(&error) && is_optional(&realm) {
-                    // Nothing is known of it, and the rest need not wait for that.
-                    expected.is_heard = true;
-                    cluster.cache().heard();
+                let refused = forbidden(&error);
+                if let Some(status) = refused {
+                    cluster.inner.blind.refuse(&realm, status, !is_seen);
+                    if !std::mem::replace(&mut expected.is_heard, true) {
+                        // Who needs it waits for it; the others need not.
+                        cluster.cache().heard();
+                    }
                 }
                 cluster.metrics().watch_restarted(&realm.kind);
                 // An API server that is away is told once, not at every try.
-                if !std::mem::replace(&mut is_cut_off, true) {
+                if !std::mem::replace(&mut is_cut_off, true) && refused.is_none() {
                     let error = &error as &dyn std::error::Error;
                     warn!(
                         error,
@@ -352,19 +360,38 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
     }
 }
 
-/// Whether the server does not let us.
-const fn is_forbidden(error: &watcher::Error) -> bool {
-    matches!(
-        error,
+/// Why the server does not let us, if that is it.
+fn forbidden(error: &watcher::Error) -> Option<&Status> {
+    match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
-            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-            | watcher::Error::WatchFailed(kube::Error::Api(status)) if status.code == 403
-    )
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+            if status.code == 403 =>
+        {
+            Some(status)
+        }
+        _ => None,
+    }
 }
 
-/// Whether we can do without objects of that kind.
-fn is_optional(realm: &Realm) -> bool {
-    realm.group != meta::GROUP && realm.group != capi::GROUP && !realm.group.is_empty()
+/// How long a watch that was cut off waits before it is begun again: as kube's own back-off, which
+/// spares API servers of whole fleets of clients, but never for half a minute. There is one manager
+/// or a few, each with a dozen watches, and a blank endpoint waits for them.
+#[derive(Default)]
+struct Pauses(DefaultBackoff);
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next().map(|pause| pause.min(LONGEST))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.0.reset();
+    }
 }
 
 fn read(cluster: &Cluster, realm: &Realm, object: DynamicObject) -> (ObjectKey, Value) {
@@ -382,33 +409,34 @@ fn read(cluster: &Cluster, realm: &Realm, object: DynamicObject) -> (ObjectKey, 
 }
 
 /// Whether the server streams lists: older stores refuse for ever, and the watch does not notice.
-async fn streams(api: &Api<DynamicObject>) -> bool {
+/// `None` where the kind that was asked for is not ours to see.
+async fn streams(api: &Api<DynamicObject>) -> Option<bool> {
     let first = async {
         let config = Config::default().streaming_lists();
         let mut events = std::pin::pin!(watcher(api.clone(), config));
         loop {
             match events.next().await {
-                Some(Ok(Event::InitDone)) => return true,
+                Some(Ok(Event::InitDone)) => return Some(true),
                 Some(Ok(_)) => {}
-                Some(Err(_)) | None => return false,
+                Some(Err(error)) if forbidden(&error).is_some() => return None,
+                Some(Err(_)) | None => return Some(false),
             }
         }
     };
-    let streams = timeout(PROBE, first).await.unwrap_or(false);
+    let streams = timeout(PROBE, first).await.unwrap_or(Some(false))?;
     if !streams {
         info!(
             because = "the server does not stream them",
             "objects are listed in pages"
         );
     }
-    streams
+    Some(streams)
 }
 
 fn secrets_of(namespace: &str) -> Realm {
     Realm {
-        group: String::new(),
-        kind: "Secret".to_owned(),
         namespace: Some(namespace.to_owned()),
+        ..Realm::of("", "Secret")
     }
 }
 
@@ -430,3 +458,21 @@ const TOKENS: &str = "type=kedge.dev/enrollment-token";
 const LOOK: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_secs(10);
 const PROBE: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_begun_again_within_seconds_however_long_the_server_was_away() {
+        let pauses: Vec<Duration> = Pauses::default().take(50).collect();
+        assert_eq!(pauses.len(), 50, "it never gives up");
+        assert!(
+            pauses
+                .first()
+                .is_some_and(|first| *first < Duration::from_secs(2))
+        );
+        assert!(pauses.iter().all(|pause| *pause <= LONGEST), "{pauses:?}");
+    }
+}
