@@ -11,6 +11,8 @@
 
 pub mod access;
 pub mod api;
+#[cfg(test)]
+mod cases;
 pub mod clock;
 pub mod events;
 pub mod fleet;

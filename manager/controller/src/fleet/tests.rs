@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    managers,
+    cases, managers,
     snapshot::{GatewayLive, Hearing, HostLive, Live, key},
     store::{Layer, ObjectKey, Objects, Write, document, stock::Stock},
 };
@@ -303,7 +303,7 @@ fn who_changes_to_another_gateway_takes_nobodys_port_there() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(cases::usually(24))]
 
     #[test]
     fn the_plans_of_namespaces_together_are_the_plan_of_everything(

@@ -4,7 +4,7 @@ use kedge_core::vip::RouterState;
 use proptest::prelude::*;
 
 use super::world::{NS, VIP, World, cluster, demo};
-use crate::snapshot::Hearing;
+use crate::{cases, snapshot::Hearing};
 
 /// Something that happens to a site.
 #[derive(Clone, Debug)]
@@ -204,7 +204,7 @@ fn delete(world: &mut World, key: &crate::store::ObjectKey) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(cases::usually(32))]
 
     #[test]
     fn apply_the_plan_and_the_next_plan_is_empty(events in events(), kubernetes in any::<bool>()) {

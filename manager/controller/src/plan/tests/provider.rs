@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::world::{NS, World, cluster, site, world};
 use crate::{
+    cases,
     plan::marks::ADDRESS,
     store::{ADDRESS_KIND, CLAIM_KIND, IPAM_GROUP, Name, ObjectKey},
 };
@@ -364,7 +365,7 @@ fn happen(world: &mut World, event: &Event, range: &mut (String, String)) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(cases::usually(48))]
 
     #[test]
     fn an_address_never_belongs_to_two_and_the_lowest_is_given_after_its_rest(events in events()) {
