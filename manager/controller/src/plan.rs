@@ -23,6 +23,7 @@ pub mod gateway;
 mod given;
 mod handed;
 mod health;
+mod lead;
 mod leave;
 pub mod ledger;
 pub mod marks;
@@ -49,10 +50,9 @@ use kedge_control::{
     local::FleetEndpoint,
 };
 use kedge_core::Problem;
-use kedge_crd::{Condition, Endpoint, balancer::Mode};
+use kedge_crd::{Condition, balancer::Mode};
 
 use crate::{
-    managers,
     snapshot::Snapshot,
     store::{Name, Write},
 };
@@ -166,26 +166,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Which LoadBalancer of each cluster fills its endpoint: who does already goes first.
-fn leading(snapshot: &Snapshot, cases: &[Case]) -> BTreeMap<Name, Name> {
-    let mut asked = Vec::new();
-    for case in cases {
-        if let Ok(balancer) = &case.asked {
-            let order = balancer::order(&balancer.name, &case.cluster.name);
-            asked.push((!publishes(snapshot, case), order, &case.cluster));
-        }
-    }
-    // The first is the last to be put in.
-    asked.sort_by(|one, other| other.cmp(one));
-    let leading = asked.into_iter();
-    leading
-        .map(|(_, (_, name), cluster)| (cluster.clone(), name.clone()))
-        .collect()
-}
-
 fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Decided>, Ledger) {
     let mut ledger = Ledger::new(snapshot, cases);
-    let leading = leading(snapshot, cases);
+    let leading = lead::leading(snapshot, cases);
     for case in cases.iter_mut() {
         let leads = leading.get(&case.cluster);
         if let Ok(balancer) = &mut case.asked {
@@ -206,31 +189,6 @@ fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Deci
         }
     }
     (decided.into_values().collect(), ledger)
-}
-
-/// Whether the cluster has the endpoint of this LoadBalancer. Of several the one whose endpoint it
-/// has fills it, else the one that is named as the cluster, else the first by name.
-fn publishes(snapshot: &Snapshot, case: &Case) -> bool {
-    let Ok(balancer) = &case.asked else {
-        return false;
-    };
-    let kept = balancer.kept.endpoint.as_ref();
-    let fill = case.infra.as_ref().and_then(|infra| {
-        let fill = snapshot.objects.owned(&infra.key, managers::ENDPOINT)?;
-        let endpoint = fill.pointer("/spec/controlPlaneEndpoint")?;
-        serde_json::from_value(endpoint.clone()).ok()
-    });
-    let cluster = snapshot.clusters.get(&case.cluster);
-    let copied = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.clone());
-    let written = case.infra.as_ref().map(|infra| infra.written.clone());
-    let published = [fill, copied, written];
-    let ours = kept.or(balancer.given.endpoint.as_ref());
-    ours.is_some_and(|ours| {
-        published
-            .iter()
-            .flatten()
-            .any(|other: &Endpoint| other == ours)
-    })
 }
 
 fn services(snapshot: &Snapshot, cases: &[Case], decided: &[Decided]) -> Vec<Service> {

@@ -13,7 +13,7 @@ use kedge_crd::{
 };
 use serde_json::Value;
 
-use super::because::Because;
+use super::{because::Because, lead};
 use crate::{
     snapshot::{Infra, Snapshot},
     store::{Name, merge},
@@ -225,9 +225,9 @@ fn balancer(snapshot: &Snapshot, name: &Name, source: Source, given: LoadBalance
 }
 
 /// The endpoint Kedge filled in: known even if the record of the LoadBalancer it came from is lost.
-/// Of those that ask for the cluster the one that comes first in [`order`] takes it up.
+/// Of those that ask for the cluster the one that comes first ([`lead::order`]) takes it up.
 fn published(snapshot: &Snapshot, name: &Name, cluster: &str) -> Option<kedge_crd::Endpoint> {
-    let comes_first = |other: &Name| order(other, cluster) < order(name, cluster);
+    let comes_first = |other: &Name| lead::order(other, cluster) < lead::order(name, cluster);
     let by_another = snapshot.balancers.iter().any(|(other, layers)| {
         let serves = |spec: &Option<LoadBalancerSpec>| {
             spec.as_ref()
@@ -251,12 +251,6 @@ fn published(snapshot: &Snapshot, name: &Name, cluster: &str) -> Option<kedge_cr
         .owned(&infra.key, crate::managers::ENDPOINT)?;
     let endpoint = fill.pointer("/spec/controlPlaneEndpoint")?;
     serde_json::from_value(endpoint.clone()).ok()
-}
-
-/// Of several LoadBalancers of a cluster the one of its name comes first, then the others by name.
-#[must_use]
-pub fn order<'a>(balancer: &'a Name, cluster: &str) -> (bool, &'a Name) {
-    (balancer.name != cluster, balancer)
 }
 
 /// What was decided, with what is asked for above it.

@@ -16,6 +16,9 @@ pub enum Because {
     Paused {
         by: String,
     },
+    Vanished {
+        balancer: Name,
+    },
     Deleting {
         what: String,
     },
@@ -190,6 +193,7 @@ impl Because {
         match self {
             Self::NotAsked => "NotAsked",
             Self::Paused { .. } => "Paused",
+            Self::Vanished { .. } => "Vanished",
             Self::NameUnresolved { .. } => "WaitingForDNS",
             Self::SanMissing { .. } => "SANMissing",
             Self::Beside { .. } => "Beside",
@@ -247,6 +251,7 @@ impl Because {
         match self {
             Self::NotAsked
             | Self::Paused { .. }
+            | Self::Vanished { .. }
             | Self::Deleting { .. }
             | Self::Beside { .. }
             | Self::HandedOver { .. }
@@ -307,6 +312,11 @@ impl fmt::Display for Because {
                 "nobody asked: no LoadBalancer names the cluster and neither it nor its infrastructure cluster has the annotation kedge.dev/endpoint-mode",
             ),
             Self::Paused { by } => write!(f, "{by} is paused: nothing is changed"),
+            Self::Vanished { balancer } => write!(
+                f,
+                "LoadBalancer {balancer} is gone without having been deleted, as when it is moved: \
+                 nothing is changed"
+            ),
             Self::NameUnresolved { name } => write!(
                 f,
                 "{name} does not resolve yet, and the first host asks for it at once; add its record"

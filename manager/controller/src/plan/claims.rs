@@ -132,8 +132,6 @@ pub fn claims(snapshot: &Snapshot, services: &[Service], wake: &mut Wake, wanted
         }
         let uid = uid(snapshot, &balancer.name);
         let uid = uid.filter(|_| snapshot.clusters.contains_key(&service.cluster));
-        // What a move took from here is frozen, and so are its claims.
-        let uid = uid.filter(|_| !has_vanished(snapshot, &balancer.name));
         for claim in wants(snapshot, &balancer.name, &balancer.spec) {
             let claim_key = claim_key(&claim.name);
             let known = snapshot.objects.get(&claim_key).is_some();
@@ -392,12 +390,6 @@ fn free(snapshot: &Snapshot, balancer: &Name, pool: &PoolRef) -> Option<(u64, u6
 fn uid(snapshot: &Snapshot, balancer: &Name) -> Option<String> {
     let uid = &snapshot.balancers.get(balancer)?.meta.uid;
     (!uid.is_empty()).then(|| uid.clone())
-}
-
-fn has_vanished(snapshot: &Snapshot, balancer: &Name) -> bool {
-    let layers = snapshot.objects.get(&key::<LoadBalancerSpec>(balancer));
-    let server = layers.and_then(|layers| layers.server.as_ref());
-    server.is_some_and(|server| server.vanished)
 }
 
 /// The name of the claim of a LoadBalancer's address of a family.

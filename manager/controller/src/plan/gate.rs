@@ -1,13 +1,13 @@
 //! What must hold before anything is done about a cluster's endpoint.
 
 use kedge_crd::{
-    Cluster, ObjectMeta,
+    Cluster, LoadBalancerSpec, ObjectMeta,
     capi::{self, MANAGED_BY_ANNOTATION, PAUSED_ANNOTATION},
 };
 
 use super::{because::Because, endpoint::EndpointPlan};
 use crate::{
-    snapshot::{Infra, Snapshot},
+    snapshot::{Infra, Snapshot, key},
     store::{Name, ObjectKey},
 };
 
@@ -65,6 +65,17 @@ pub fn at_rest(cluster: &Cluster, infra: Option<&Infra>) -> Option<Because> {
     let deleted = infra.filter(|infra| infra.meta.deletion_timestamp.is_some());
     deleted.map(|infra| Because::Deleting {
         what: infra.key.to_string(),
+    })
+}
+
+/// Why nothing is changed: the LoadBalancer is not there any more without having been deleted, so
+/// nothing that is chosen for it can be written down.
+#[must_use]
+pub fn vanished(snapshot: &Snapshot, balancer: &Name) -> Option<Because> {
+    let layers = snapshot.objects.get(&key::<LoadBalancerSpec>(balancer))?;
+    let vanished = layers.server.as_ref()?.vanished;
+    vanished.then(|| Because::Vanished {
+        balancer: balancer.clone(),
     })
 }
 

@@ -69,10 +69,10 @@ pub fn annotations(snapshot: &Snapshot, services: &[Service], wanted: &mut Desir
     }
 }
 
-/// Whether nothing about a cluster may be changed, because somebody paused it.
+/// Whether nothing about a cluster may be changed: somebody paused it, or moved it away.
 #[must_use]
 pub fn is_at_rest(because: &Because) -> bool {
-    matches!(because, Because::Paused { .. })
+    matches!(because, Because::Paused { .. } | Because::Vanished { .. })
 }
 
 fn state(snapshot: &Snapshot, service: &Service, target: &Target, wake: &mut Wake) -> TargetState {

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kedge_crd::{LoadBalancerSpec, Status, balancer::Refill, condition::find};
+use kedge_crd::{Status, balancer::Refill, condition::find};
 use serde_json::Value;
 
 use super::{because::Because, wake::Wake};
 use crate::{
     managers,
-    snapshot::{Infra, Snapshot, key},
+    snapshot::{Infra, Snapshot},
     store::Name,
 };
 
@@ -33,15 +33,6 @@ pub fn check(
     refill: &mut Option<Refill>,
     wake: &mut Wake,
 ) -> Fill {
-    let object = key::<LoadBalancerSpec>(balancer);
-    let server = snapshot
-        .objects
-        .get(&object)
-        .and_then(|of| of.server.as_ref());
-    if server.is_some_and(|server| server.vanished) {
-        // Nothing can be counted where nothing is written.
-        return Fill::Stands;
-    }
     let last = snapshot.balancers.get(balancer);
     *refill = last.and_then(|layers| layers.status.refill.clone());
     let now: Option<Timestamp> = snapshot.now.parse().ok();
