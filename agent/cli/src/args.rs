@@ -261,7 +261,40 @@ pub enum FleetCommand {
     /// What is approved is a key, not a name: compare the hash with the one that `kedge status`
     /// shows on the host. Without --key it is shown and asked for.
     Approve(ApproveArgs),
+    /// Put another certificate authority in force, with the last one trusted beside it for a while
+    ///
+    /// Hosts go on, learn of the new one at once and renew onto it; tokens that were made before
+    /// stay good. Whoever was away for the whole overlap has to enrol again.
+    RotateCa(RotateArgs),
 }
+
+/// How the authority is rotated.
+#[derive(Clone, Debug, Args)]
+pub struct RotateArgs {
+    /// How long both are trusted: 60s to 365d. Shorter than 31d, some may be locked out
+    #[arg(long, value_name = "DURATION", default_value = "31d", value_parser = overlap)]
+    pub overlap: Span,
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// How long two authorities may overlap; whole seconds, because that is how the manager counts.
+fn overlap(text: &str) -> Result<Span, String> {
+    let span = text.parse::<Span>().map_err(|error| error.to_string())?;
+    let length = span.duration();
+    if OVERLAP.contains(&length) && length.subsec_nanos() == 0 {
+        Ok(span)
+    } else {
+        Err("authorities overlap 60s to 365d, in whole seconds".to_owned())
+    }
+}
+
+const OVERLAP: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(365 * 86_400);
 
 /// Whom to let in.
 #[derive(Clone, Debug, Args)]
@@ -344,7 +377,7 @@ pub enum ConfigCommand {
 #[derive(Clone, Debug, Subcommand)]
 pub enum TokenCommand {
     /// Make a token and write it to stdout; it is shown once
-    Create(TokenArgs),
+    Create(Box<TokenArgs>),
     /// List the tokens the manager knows
     List,
 }

@@ -1,6 +1,7 @@
 //! Commands that ask a running role.
 
 mod approve;
+mod rotate;
 mod wait;
 
 use kedge_control::{
@@ -103,6 +104,7 @@ pub fn fleet(app: &App, command: &FleetCommand) -> Result<Exit, Failure> {
         }
         FleetCommand::Hosts => get::<FleetHostList>(app, Role::Manager, "/v1/fleet/hosts"),
         FleetCommand::Approve(args) => approve::host(app, args),
+        FleetCommand::RotateCa(args) => rotate::authority(app, args),
     }
 }
 

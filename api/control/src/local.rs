@@ -15,6 +15,7 @@
 //! | manager | `GET /v1/fleet/endpoints` | [`FleetEndpointList`] |
 //! | manager | `GET /v1/fleet/hosts` | [`FleetHostList`] |
 //! | manager | `POST /v1/fleet/approvals` (root) | [`ApprovalRequest`] → [`HostApproval`] |
+//! | manager | `POST /v1/fleet/authority` (root) | [`RotationRequest`] → [`AuthorityRotation`] |
 //! | manager | `GET /v1/tokens` (root) | [`TokenList`] |
 //! | manager | `POST /v1/tokens` (root) | [`TokenRequest`] → [`TokenCreated`] |
 //!
@@ -22,6 +23,7 @@
 //! matching HTTP status.
 
 mod approval;
+mod authority;
 mod config;
 mod fleet;
 mod status;
@@ -31,6 +33,7 @@ mod uninstall;
 mod vip;
 
 pub use approval::{ApprovalRequest, HostApproval};
+pub use authority::{AuthorityRotation, RotationRequest};
 pub use config::{ConfigInForce, Origin, Reloaded};
 pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
@@ -52,6 +55,7 @@ crate::document::kinds! {
     FleetEndpointList => "FleetEndpointList",
     FleetHostList => "FleetHostList",
     HostApproval => "HostApproval",
+    AuthorityRotation => "AuthorityRotation",
     TokenCreated => "Token",
     TokenList => "TokenList",
     TunnelList => "TunnelList",

@@ -25,7 +25,7 @@ pub const PROBE: Duration = Duration::from_secs(2);
 /// How long a host has to speak before another machine with its identity takes its place.
 pub const CONTEST: Duration = Duration::from_secs(5);
 /// How long an identity counts as used twice after that was seen last: a certificate's life.
-const CALM: Duration = Duration::from_secs(86_400);
+pub const CALM: Duration = Duration::from_secs(86_400);
 
 /// What was heard since the manager started.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 pub mod authority;
 pub mod peer;
 pub mod request;
+pub mod server;
+pub mod trust;
 pub mod verdict;
 
 use std::fmt::Write as _;

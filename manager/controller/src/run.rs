@@ -25,7 +25,7 @@ use crate::{
     api::{self, serve::House},
     clock::Clock,
     health,
-    pki::Authority,
+    pki::{self, Authority},
     socket,
     store::{
         Store,
@@ -152,7 +152,7 @@ impl Manager {
         let started = (Instant::now(), options.clock.text());
         let (store, root) = open(options).await?;
         let authority = Arc::new(Authority::load_or_create(&store, &options.clock).await?);
-        let tls = authority.server(&options.clock)?;
+        let tls = pki::server::config(&authority)?;
         let listener = api::serve::listen(options.listen).await?;
         let address = listener.local_addr().unwrap_or(options.listen);
         let health = observe(options.observed).await?;
@@ -181,6 +181,7 @@ impl Manager {
         tasks.spawn(async move { planner.run(rescan).await });
         world.access.allow(&options.kubeconfig_namespaces);
         tasks.spawn(Arc::clone(&world).look_around());
+        tasks.spawn(Arc::clone(&world).mind_authority());
         let routes = api::routes(Arc::clone(&world));
         let advertised = options.advertise.or_else(|| advertised(address));
         if let Some(advertised) = advertised {
@@ -197,8 +198,7 @@ impl Manager {
             }
         });
         let house = House {
-            seal: world.authority.seal().clone(),
-            clock: options.clock.clone(),
+            authority: Arc::clone(&world.authority),
             store: world.store.clone(),
             leadership,
         };

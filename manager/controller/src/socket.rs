@@ -2,6 +2,7 @@
 //! approvals are for root.
 
 mod approvals;
+mod authority;
 mod fleet;
 mod tokens;
 
@@ -47,6 +48,7 @@ where
         .route("/v1/config", get(config))
         .route("/v1/fleet/endpoints", get(endpoints))
         .route("/v1/fleet/hosts", get(fleet::hosts))
+        .route("/v1/fleet/authority", post(authority::rotate::<Root>))
         .route("/v1/fleet/approvals", post(approvals::approve::<Root>))
         .route("/v1/tokens", tokens)
         .with_state(context)
@@ -143,7 +145,7 @@ async fn status(State(context): State<Arc<Context>>) -> Answer<ManagerStatus> {
         },
         store: world.store.name(),
         agent_api: context.agent_api.clone(),
-        ca_pin: world.authority.pin().to_owned(),
+        ca_pin: world.authority.pin(),
         clusters: count(state.endpoints().count()),
         endpoints: count(filled.count()),
         hosts_alive: count(alive),

@@ -19,13 +19,14 @@
 //! of two racers for the last use of a token one is refused. The order of locks is fleet, change,
 //! state.
 
+mod mind;
 mod part;
 mod state;
 mod tell;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -83,6 +84,8 @@ pub struct World {
     /// The store.
     pub store: Store,
     dirty: Notify,
+    /// Whether it was told that the clock is behind.
+    is_late: AtomicBool,
     version: watch::Sender<u64>,
     changes: Mutex<()>,
     state: Mutex<State>,
@@ -127,6 +130,7 @@ impl World {
             access: Access::default(),
             limits: Limits::default(),
             dirty: Notify::new(),
+            is_late: AtomicBool::new(false),
             version: watch::Sender::new(0),
             changes: Mutex::new(()),
             state: Mutex::new(State::new(store.clone())),
@@ -140,6 +144,7 @@ impl World {
             }
         }
         world.settle().await;
+        world.learn_time().await;
         world
     }
 
@@ -364,6 +369,7 @@ impl World {
 
     fn plan(&self, fleet: &mut Fleet, spaces: Vec<Space>) -> Vec<Planned> {
         let (now, bundle) = (self.clock.text(), self.authority.bundle());
+        let bundle = bundle.as_str();
         let (names, kubeconfigs) = (self.resolver.answers(), self.access.known());
         for space in fleet.unknown() {
             let objects = Arc::new(self.store.space(&space).open());

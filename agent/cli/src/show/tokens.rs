@@ -1,6 +1,8 @@
-//! Enrolment tokens, and hosts that wait for a word.
+//! Enrolment: tokens, hosts that wait for a word, and the authority behind it all.
 
-use kedge_control::local::{Approval, HostApproval, TokenCreated, TokenList, TokenSummary};
+use kedge_control::local::{
+    Approval, AuthorityRotation, HostApproval, TokenCreated, TokenList, TokenSummary,
+};
 
 use super::{Show, View};
 use crate::table::Table;
@@ -87,5 +89,25 @@ impl Show for HostApproval {
 
     fn names(&self) -> Vec<String> {
         vec![format!("{}/{}", self.namespace, self.name)]
+    }
+}
+
+impl Show for AuthorityRotation {
+    fn text(&self, view: &View) -> String {
+        let mut table = Table::new(&["FROM", "TO", "BOTH-TRUSTED-FOR"]);
+        table.row([
+            self.from.clone(),
+            self.to.clone().unwrap_or_default(),
+            view.until(&self.until).unwrap_or_default(),
+        ]);
+        let next = match &self.to {
+            Some(_) => "kedge fleet hosts",
+            None => "kedge fleet rotate-ca --yes",
+        };
+        table.render() + &view.next(&[next.to_owned()])
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.to.iter().cloned().collect()
     }
 }

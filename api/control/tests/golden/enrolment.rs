@@ -8,8 +8,8 @@ use kedge_control::{
     },
     identity::Role,
     local::{
-        Approval, ApprovalRequest, BoundTo, HostApproval, TokenCreated, TokenList, TokenRequest,
-        TokenSummary,
+        Approval, ApprovalRequest, AuthorityRotation, BoundTo, HostApproval, RotationRequest,
+        TokenCreated, TokenList, TokenRequest, TokenSummary,
     },
 };
 
@@ -143,6 +143,21 @@ fn enrolment() {
             key_hash: text("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
             since: text("2026-01-01T00:00:00Z"),
             approved: true,
+        }),
+    );
+    golden(
+        "rotation-request",
+        &RotationRequest {
+            overlap_seconds: Some(3600),
+            dry_run: true,
+        },
+    );
+    golden(
+        "authority-rotation",
+        &Document::new(AuthorityRotation {
+            from: text("pin"),
+            to: Some(text("nip")),
+            until: text("2026-02-01T00:00:00Z"),
         }),
     );
 }

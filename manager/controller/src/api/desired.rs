@@ -143,7 +143,7 @@ fn generation(state: &world::State, party: &Party) -> Option<u64> {
 fn answer(world: &World, state: &world::State, party: &Party) -> Option<Response> {
     match party {
         Party::Host(name) => {
-            let config = state.host_config(name, world.authority.bundle())?;
+            let config = state.host_config(name, &world.authority.bundle())?;
             Some(Json(config).into_response())
         }
         Party::Instance(gateway, name) => {

@@ -247,7 +247,7 @@ pub fn certificate(
         name: name.clone(),
         path,
         certificate,
-        ca_bundle: world.authority.bundle().to_owned(),
+        ca_bundle: world.authority.bundle(),
         generation: member.identity.generation,
     })
 }

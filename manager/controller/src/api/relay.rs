@@ -18,6 +18,7 @@ use std::{
 };
 
 use aws_lc_rs::{hkdf, hmac};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional_with_sizes},
     net::TcpStream,
@@ -29,7 +30,15 @@ use crate::store::Leadership;
 
 /// Signs and checks letters.
 #[derive(Clone)]
-pub struct Seal(hmac::Key);
+pub struct Seal {
+    key: hmac::Key,
+    /// That of managers that have not heard of the last rotation of the authority.
+    last: Option<hmac::Key>,
+}
+
+/// What a seal is made with.
+#[derive(Clone)]
+pub struct SealKey([u8; 32]);
 
 /// Where a connection came from that another manager passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,16 +56,42 @@ pub enum Opening {
     PassedOn(Letter),
 }
 
-impl Seal {
-    /// The seal of everybody who holds the authority's key.
+impl SealKey {
+    /// The key of everybody who holds the authority's key.
     #[must_use]
-    pub fn new(authority_key: &[u8]) -> Option<Self> {
+    pub fn derive(authority_key: &[u8]) -> Option<Self> {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]);
         let mut key = [0; 32];
         let output = salt.extract(authority_key);
         let output = output.expand(&[KEY_INFO], hkdf::HKDF_SHA256).ok()?;
         output.fill(&mut key).ok()?;
-        Some(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))
+        Some(Self(key))
+    }
+
+    /// Reads what [`SealKey::text`] wrote.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut key = [0; 32];
+        let length = URL_SAFE_NO_PAD.decode_slice(text, &mut key).ok()?;
+        (length == key.len()).then_some(Self(key))
+    }
+
+    /// The key as it is kept beside the next authority's; no other place is for it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+}
+
+impl Seal {
+    /// A seal that signs with one key and knows the last one, too.
+    #[must_use]
+    pub fn new(key: &SealKey, last: Option<&SealKey>) -> Self {
+        let of = |key: &SealKey| hmac::Key::new(hmac::HMAC_SHA256, &key.0);
+        Self {
+            key: of(key),
+            last: last.map(of),
+        }
     }
 
     fn write(&self, client: SocketAddr, now: SystemTime) -> Vec<u8> {
@@ -69,14 +104,15 @@ impl Seal {
         letter.extend_from_slice(&address.octets());
         letter.extend_from_slice(&client.port().to_be_bytes());
         letter.extend_from_slice(&seconds(now).to_be_bytes());
-        let tag = hmac::sign(&self.0, &letter);
+        let tag = hmac::sign(&self.key, &letter);
         letter.extend_from_slice(tag.as_ref());
         letter
     }
 
     fn read(&self, letter: &[u8; LETTER], now: SystemTime) -> Option<Letter> {
         let (signed, tag) = letter.split_last_chunk::<TAG>()?;
-        hmac::verify(&self.0, signed, tag).ok()?;
+        let mut keys = [Some(&self.key), self.last.as_ref()].into_iter().flatten();
+        keys.find(|key| hmac::verify(key, signed, tag).is_ok())?;
         let rest = signed.strip_prefix(MAGIC)?;
         let (address, rest) = rest.split_first_chunk::<16>()?;
         let (port, rest) = rest.split_first_chunk::<2>()?;
@@ -185,15 +221,20 @@ mod tests {
     #[test]
     fn only_a_fresh_letter_of_a_manager_is_read() {
         let now = SystemTime::now();
-        let seal = Seal::new(b"the authority's key").unwrap();
+        let key = |text: &[u8]| SealKey::derive(text).unwrap();
+        let seal = Seal::new(&key(b"the authority's key"), None);
         for client in ["192.0.2.7:4711", "[2001:db8::7]:4711"] {
             let client: SocketAddr = client.parse().unwrap();
             let letter: [u8; LETTER] = seal.write(client, now).try_into().unwrap();
             assert_eq!(seal.read(&letter, now), Some(Letter { client }));
             let later = now + FRESH + Duration::from_secs(2);
             assert_eq!(seal.read(&letter, later), None, "an old one");
-            let stranger = Seal::new(b"another key").unwrap();
+            let stranger = Seal::new(&key(b"another key"), None);
             assert_eq!(stranger.read(&letter, now), None);
+            // The authority was rotated, and whoever wrote the letter has not heard of it.
+            let kept = SealKey::parse(&key(b"the authority's key").text()).unwrap();
+            let next = Seal::new(&key(b"the next one's"), Some(&kept));
+            assert_eq!(next.read(&letter, now), Some(Letter { client }));
             for at in 0..LETTER {
                 let mut changed = letter;
                 changed[at] ^= 1;

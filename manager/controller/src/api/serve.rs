@@ -18,11 +18,11 @@ use tower_service::Service as _;
 use tracing::debug;
 
 use super::{
-    relay::{self, Opening, Seal},
+    relay::{self, Opening},
     seats::Seats,
 };
 use crate::{
-    clock::Clock,
+    pki::Authority,
     store::{Leadership, Store},
 };
 
@@ -40,10 +40,8 @@ pub struct Connection {
 /// What serving needs beside the routes.
 #[derive(Clone, Debug)]
 pub struct House {
-    /// What managers know each other by.
-    pub seal: Seal,
-    /// The time.
-    pub clock: Clock,
+    /// What managers know each other by, and the time.
+    pub authority: Arc<Authority>,
     /// Who leads is asked here.
     pub store: Store,
     /// Told, a moment later, when that changes.
@@ -125,8 +123,8 @@ async fn receive(
     carried: Arc<Semaphore>,
 ) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     stream.set_nodelay(true)?;
-    let now = house.clock.now();
-    let opening = timeout(HANDSHAKE, house.seal.open(&mut stream, now));
+    let (seal, now) = (house.authority.seal(), house.authority.clock().now());
+    let opening = timeout(HANDSHAKE, seal.open(&mut stream, now));
     let opening = opening
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
@@ -142,7 +140,7 @@ async fn receive(
             "every place for other managers' members is taken",
         ));
     };
-    match relay::dial(leader, address, &house.seal, now).await {
+    match relay::dial(leader, address, &seal, now).await {
         Ok(mut upstream) => {
             let leadership = house.leadership.clone();
             relay::carry(&mut stream, &mut upstream, leader, leadership).await?;

@@ -1,43 +1,50 @@
-//! The certificate authority: made once, kept in a Secret, and shown to everybody who connects.
+//! The certificate authority: made once, kept in a Secret, shown to everybody who connects, and
+//! replaced by the next one without anybody being locked out ([`trust`](super::trust)).
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime},
 };
 
 use kedge_control::identity::{MANAGER_NAME, SpiffeId};
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::meta::SYSTEM_NAMESPACE;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _, SanType, SerialNumber,
-};
-use rustls::{
-    ServerConfig,
-    crypto::aws_lc_rs,
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
-    sign::CertifiedKey,
-    version::TLS13,
-};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
-use serde_json::{Value, json};
+use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SanType};
+use rustls::{crypto::aws_lc_rs, sign::CertifiedKey};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tracing::info;
 
-use super::{SigningRequest, hash, serial};
+use super::{
+    SigningRequest, serial,
+    trust::{self, BACKDATED, NAME, Trust, params},
+};
 use crate::{
     api::relay::Seal,
     clock::Clock,
     managers,
-    store::{Name, ObjectKey, Store},
+    store::{Layer, Name, ObjectKey, Store, Write},
 };
+
+/// How long the last authority is trusted beside the next one. Whoever it let in has come back by
+/// then or never will: a token lives 30 days, and so long an expired certificate is recovered.
+pub const OVERLAP: Duration = Duration::from_secs(31 * 86_400);
 
 /// The certificate authority.
 pub struct Authority {
-    certificate: String,
-    der: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
-    pin: String,
-    seal: Seal,
+    trust: RwLock<Arc<Trust>>,
+    clock: Clock,
+}
+
+/// What a rotation did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// The pin of the authority that was in force.
+    pub from: String,
+    /// The pin of the one that is.
+    pub to: String,
+    /// Until when both are trusted.
+    pub until: SystemTime,
 }
 
 impl Authority {
@@ -48,58 +55,121 @@ impl Authority {
     ///
     /// The Secret cannot be written or is corrupt. It is never replaced: every host trusts it.
     pub async fn load_or_create(store: &Store, clock: &Clock) -> Result<Self, Problem> {
-        let name = Name::new(SYSTEM_NAMESPACE, NAME);
-        let key = ObjectKey::new("", "Secret", name);
-        let kept = store.owned(&key, managers::CA);
+        let kept = store.owned(&key(), managers::CA);
         let secret = match kept {
             Some(secret) => secret,
-            None => store.create(key, managers::CA, make(clock)?).await?,
+            None => {
+                store
+                    .create(key(), managers::CA, trust::first(clock.now())?)
+                    .await?
+            }
         };
-        let text = |field: &str| {
-            let value = secret.pointer(&format!("/stringData/{field}"));
-            value.and_then(Value::as_str).ok_or_else(corrupt)
-        };
-        Self::read(text("tls.crt")?, text("tls.key")?)
+        let trust = Trust::read(&secret)?;
+        // It was made with a clock: no time before is true.
+        clock.raise(trust.begins + BACKDATED);
+        Ok(Self {
+            trust: RwLock::new(Arc::new(trust)),
+            clock: clock.clone(),
+        })
     }
 
-    fn read(certificate: &str, key: &str) -> Result<Self, Problem> {
-        let key = KeyPair::from_pem(key).map_err(|error| corrupt().caused_by(&error))?;
-        let der = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|_| corrupt())?;
-        let pin = hash(&key.subject_public_key_info());
-        let shown = x509_parser::parse_x509_certificate(&der)
-            .map_err(|_| corrupt())?
-            .1;
-        if hash(shown.public_key().raw) != pin || !shown.is_ca() {
-            return Err(corrupt().evidence("key and certificate do not belong together"));
+    /// Reads the Secret again; says whether another manager rotated it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or holds no authority: the one that is known stays in force.
+    pub async fn refresh(&self, store: &Store) -> Result<bool, Problem> {
+        let current = store.current(&key()).await?;
+        let secret = current.layers.effective();
+        if secret.is_null() {
+            return Ok(false);
         }
-        let seal = Seal::new(&key.serialize_der()).ok_or_else(corrupt)?;
-        let issuer =
-            Issuer::from_ca_cert_der(&der, key).map_err(|error| corrupt().caused_by(&error))?;
-        Ok(Self {
-            certificate: certificate.to_owned(),
-            issuer,
-            pin,
-            der,
-            seal,
-        })
+        let trust = Trust::read(&secret)?;
+        let differs = trust.pin != self.pin();
+        if differs {
+            self.adopt(trust);
+        }
+        Ok(differs)
+    }
+
+    /// Puts another authority in force; this one is trusted for `overlap` beside it.
+    ///
+    /// # Errors
+    ///
+    /// The last rotation is not over, or the Secret cannot be written.
+    pub async fn rotate(&self, store: &Store, overlap: Duration) -> Result<Rotation, Problem> {
+        for _ in 0..TRIES {
+            let current = store.current(&key()).await?;
+            let trust = Trust::read(&current.layers.effective())?;
+            let now = self.clock.now();
+            if let Some(last) = trust.previous(now) {
+                return Err(unfinished(last.until));
+            }
+            let until = now + overlap;
+            let secret = trust.next(now, until)?;
+            let next = Trust::read(&secret)?;
+            let write = Write {
+                key: key(),
+                layer: Layer::Owned(managers::CA.to_owned()),
+                content: Some(secret),
+            };
+            if store.write_over(write, &current).await? {
+                let rotation = Rotation {
+                    from: trust.pin,
+                    to: next.pin.clone(),
+                    until,
+                };
+                self.adopt(next);
+                return Ok(rotation);
+            }
+        }
+        let what =
+            format!("the Secret {SYSTEM_NAMESPACE}/{NAME} changes faster than it is written");
+        Err(Problem::new(Code::HostStateNotPersisted, what).consequence("nothing was changed"))
+    }
+
+    /// Whether its own certificate ends so soon that the next one is due.
+    #[must_use]
+    pub fn is_aging(&self) -> bool {
+        let (trust, now) = (self.trust(), self.clock.now());
+        trust.previous(now).is_none() && now + RENEW_BEFORE > trust.ends
+    }
+
+    fn adopt(&self, trust: Trust) {
+        let (from, to) = (self.pin(), trust.pin.clone());
+        info!(from, to, "the certificate authority was rotated");
+        let mut known = self.trust.write().unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::new(trust);
+    }
+
+    /// What is trusted now.
+    #[must_use]
+    pub fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The time certificates are judged by.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// What hosts shall trust, PEM.
     #[must_use]
-    pub fn bundle(&self) -> &str {
-        &self.certificate
+    pub fn bundle(&self) -> String {
+        self.trust().bundle(self.clock.now())
     }
 
     /// The pin as it stands in tokens: SHA-256 of the public key, base64url.
     #[must_use]
-    pub fn pin(&self) -> &str {
-        &self.pin
+    pub fn pin(&self) -> String {
+        self.trust().pin.clone()
     }
 
     /// What managers with this authority know each other by.
     #[must_use]
-    pub const fn seal(&self) -> &Seal {
-        &self.seal
+    pub fn seal(&self) -> Seal {
+        self.trust().seal(self.clock.now())
     }
 
     /// Signs a certificate for a request's key. Nothing else is taken from the request.
@@ -118,71 +188,44 @@ impl Authority {
         let mut params = params(&identity.uid, serial, (from, life));
         params.subject_alt_names = vec![SanType::URI(uri)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        Ok(params.signed_by(&request.public_key, &self.issuer)?.pem())
+        let trust = self.trust();
+        Ok(params.signed_by(&request.public_key, &trust.issuer)?.pem())
     }
 
-    /// Whether the authority signed the certificate, whatever its dates say.
+    /// Whether an authority that is trusted signed the certificate, whatever its dates say.
     #[must_use]
     pub fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
-        let parsed = x509_parser::parse_x509_certificate(certificate);
-        let own = x509_parser::parse_x509_certificate(&self.der);
-        match (parsed, own) {
-            (Ok((_, certificate)), Ok((_, own))) => {
-                certificate.verify_signature(Some(own.public_key())).is_ok()
-            }
-            _ => false,
-        }
+        let Ok((_, certificate)) = x509_parser::parse_x509_certificate(certificate) else {
+            return false;
+        };
+        let trust = self.trust();
+        trust.roots(self.clock.now()).any(|root| {
+            let root = x509_parser::parse_x509_certificate(root);
+            root.is_ok_and(|(_, root)| {
+                certificate
+                    .verify_signature(Some(root.public_key()))
+                    .is_ok()
+            })
+        })
     }
 
-    /// The configuration of the TLS server: 1.3 only, the CA in the chain, client certificates
-    /// verified but not demanded, nothing resumed.
-    ///
-    /// # Errors
-    ///
-    /// The library refuses.
-    pub fn server(self: &Arc<Self>, clock: &Clock) -> Result<ServerConfig, Problem> {
-        let failed = |error: &dyn std::error::Error| {
-            Problem::new(Code::SysUnexpected, "the agent API cannot set up TLS").caused_by(error)
-        };
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut roots = rustls::RootCertStore::empty();
-        roots
-            .add(self.der.clone())
-            .map_err(|error| failed(&error))?;
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-                .allow_unauthenticated()
-                .build()
-                .map_err(|error| failed(&error))?;
-        let resolver = ServerCertificate {
-            authority: Arc::clone(self),
-            clock: clock.clone(),
-            current: Mutex::new(None),
-        };
-        if resolver.current().is_none() {
-            return Err(failed(&super::NoRandomness));
-        }
-        let mut config = ServerConfig::builder_with_details(provider, Arc::new(clock.clone()))
-            .with_protocol_versions(&[&TLS13])
-            .map_err(|error| failed(&error))?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::new(resolver));
-        // A resumed session restores the client's certificate without verifying it again.
-        config.send_tls13_tickets = 0;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.max_early_data_size = 0;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
-    }
-
-    fn server_certificate(&self, now: SystemTime) -> Option<CertifiedKey> {
+    /// A certificate of the server, with the chain that leads whoever knows one authority to it.
+    #[must_use]
+    pub fn server_certificate(
+        trust: &Trust,
+        now: SystemTime,
+        life: Duration,
+    ) -> Option<CertifiedKey> {
         let key = KeyPair::generate().ok()?;
-        let mut params = params(MANAGER_NAME, &serial(0).ok()?, (now, SERVER_LIFE));
+        let mut params = params(MANAGER_NAME, &serial(0).ok()?, (now, life));
         params.subject_alt_names = vec![SanType::DnsName(MANAGER_NAME.try_into().ok()?)];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let certificate = params.signed_by(&key, &self.issuer).ok()?;
-        // The CA stands in the chain: a client that only has a pin finds its root there.
-        let chain = vec![certificate.der().clone(), self.der.clone()];
+        let certificate = params.signed_by(&key, &trust.issuer).ok()?;
+        // The CAs stand in the chain: a client that only has a pin finds its root there.
+        let mut chain = vec![certificate.der().clone(), trust.der.clone()];
+        if let Some(last) = trust.previous(now) {
+            chain.extend([last.cross.clone(), last.der.clone()]);
+        }
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = aws_lc_rs::default_provider();
         CertifiedKey::from_der(chain, key, &provider).ok()
@@ -192,107 +235,27 @@ impl Authority {
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority")
-            .field("pin", &self.pin)
+            .field("pin", &self.pin())
             .finish_non_exhaustive()
     }
 }
 
-/// The server's certificate, made anew in time. Its key is never written down.
-struct ServerCertificate {
-    authority: Arc<Authority>,
-    clock: Clock,
-    current: Mutex<Option<(SystemTime, Arc<CertifiedKey>)>>,
+fn key() -> ObjectKey {
+    ObjectKey::new("", "Secret", Name::new(SYSTEM_NAMESPACE, NAME))
 }
 
-impl ServerCertificate {
-    fn current(&self) -> Option<Arc<CertifiedKey>> {
-        let now = self.clock.now();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((made, key)) = &*current
-            && now
-                .duration_since(*made)
-                .is_ok_and(|age| age < SERVER_LIFE / 2)
-        {
-            return Some(Arc::clone(key));
-        }
-        let key = Arc::new(self.authority.server_certificate(now)?);
-        *current = Some((now, Arc::clone(&key)));
-        Some(key)
-    }
-}
-
-impl ResolvesServerCert for ServerCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.current()
-    }
-}
-
-impl fmt::Debug for ServerCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServerCertificate")
-    }
-}
-
-/// A new authority as a Secret.
-fn make(clock: &Clock) -> Result<Value, Problem> {
-    let failed = |error: &dyn std::error::Error| {
-        Problem::new(Code::SysUnexpected, "no certificate authority can be made").caused_by(error)
-    };
-    let key = KeyPair::generate().map_err(|error| failed(&error))?;
-    let serial = serial(0).map_err(|error| failed(&error))?;
-    let now = clock.now();
-    let mut params = params("Kedge manager CA", &serial, (now, CA_LIFE));
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params.use_authority_key_identifier_extension = false;
-    let certificate = params.self_signed(&key).map_err(|error| failed(&error))?;
-    Ok(json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {
-            "name": NAME,
-            "namespace": SYSTEM_NAMESPACE,
-            "labels": {"clusterctl.cluster.x-k8s.io/move": ""},
-        },
-        "stringData": {"tls.crt": certificate.pem(), "tls.key": key.serialize_pem()},
-    }))
-}
-
-/// What every certificate has; an end entity's unless changed.
-fn params(name: &str, serial: &str, (from, life): (SystemTime, Duration)) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    // Hosts' clocks run behind at times.
-    params.not_before = (from - BACKDATED).into();
-    params.not_after = (from + life).into();
-    params.serial_number = Some(SerialNumber::from_slice(&bytes(serial)));
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::ExplicitNoCa;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.use_authority_key_identifier_extension = true;
-    params
-}
-
-/// The bytes of a hexadecimal serial, as DER wants them: without leading zeros, positive.
-fn bytes(serial: &str) -> Vec<u8> {
-    let number = u128::from_str_radix(serial, 16).unwrap_or(1);
-    let all = number.to_be_bytes();
-    all.into_iter().skip_while(|byte| *byte == 0).collect()
-}
-
-fn corrupt() -> Problem {
+fn unfinished(until: SystemTime) -> Problem {
+    let until = jiff::Timestamp::try_from(until).unwrap_or_default();
+    let until = crate::clock::to_text(until);
     Problem::new(
-        Code::HostStateCorrupt,
-        format!("the Secret {SYSTEM_NAMESPACE}/{NAME} does not hold the certificate authority"),
+        Code::ApiConflict,
+        "the last rotation of the certificate authority is not over",
     )
-    .consequence("the manager does not start: a new authority would lock every host out")
-    .fix(Fix::text(
-        "restore the Secret from a backup; only without any host enrolled may it be removed",
-    ))
+    .evidence(format!("the authority before is trusted until {until}"))
+    .consequence("nothing was changed: hosts that trust the one before would be locked out")
+    .fix(Fix::text("rotate again after that"))
 }
 
-const NAME: &str = "kedge-manager-ca";
-const BACKDATED: Duration = Duration::from_secs(300);
-const SERVER_LIFE: Duration = Duration::from_secs(90 * 86_400);
-const CA_LIFE: Duration = Duration::from_secs(3650 * 86_400);
+const TRIES: usize = 8;
+/// A tenth of its life.
+const RENEW_BEFORE: Duration = Duration::from_secs(365 * 86_400);

@@ -10,7 +10,7 @@ use kedge_core::vip::RouterState;
 use kedge_crd::{
     Condition, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus,
     Resource, TenantSpec, TenantStatus,
-    condition::merge,
+    condition::{find, merge},
     host::{HostAddress, HostVip},
     tenant,
 };
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::{Decisions, Plan, Service, desired::Desired, health, ledger::Ledger, usable::refusal};
 use crate::{
+    live::CALM,
     snapshot::{Hearing, Snapshot, key},
     store::Name,
 };
@@ -99,7 +100,14 @@ fn hosts(snapshot: &Snapshot, plan: &mut Plan, wanted: &mut Desired) {
         let became = became.get(name);
         status.machine_ref = became.map_or_else(String::new, |became| became.machine.clone());
         status.node = became.and_then(|became| became.node.clone());
-        let conditions = host_conditions(snapshot, name, host);
+        // Who saw it may lead no more: what was told stands for as long as it would have.
+        let told = find(&host.status.conditions, IDENTITY_UNIQUE);
+        let told = told.filter(|condition| condition.status == kedge_crd::Status::False);
+        let was_contested = told.is_some_and(|condition| {
+            let since = &condition.last_transition_time;
+            plan.wake.waits(&snapshot.now, since, CALM)
+        });
+        let conditions = host_conditions(snapshot, name, host, was_contested);
         status.conditions = merge(&host.status.conditions, conditions, &snapshot.now);
         plan.host_conditions
             .insert(name.clone(), status.conditions.clone());
@@ -107,7 +115,12 @@ fn hosts(snapshot: &Snapshot, plan: &mut Plan, wanted: &mut Desired) {
     }
 }
 
-fn host_conditions(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Vec<Condition> {
+fn host_conditions(
+    snapshot: &Snapshot,
+    name: &Name,
+    host: &EdgeHost,
+    was_contested: bool,
+) -> Vec<Condition> {
     let enrolled = if let (None, Some(waits)) = (&host.spec.identity, &host.spec.request) {
         let text = format!(
             "a host waits: compare its key's hash and set spec.approved to {}",
@@ -168,16 +181,16 @@ fn host_conditions(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Vec<Con
         .hosts
         .get(name)
         .is_some_and(|live| live.is_contested);
-    let unique = if contested {
+    let unique = if contested || was_contested {
         Condition::new(
-            "IdentityUnique",
+            IDENTITY_UNIQUE,
             false,
             "IdentityConflict",
             "two machines were seen with this identity; the one that held it keeps it",
         )
     } else {
         Condition::new(
-            "IdentityUnique",
+            IDENTITY_UNIQUE,
             true,
             "Unique",
             "one machine uses this identity",
@@ -387,3 +400,5 @@ fn last_conditions<S: Resource>(snapshot: &Snapshot, name: &Name) -> Vec<Conditi
         .and_then(|conditions| serde_json::from_value(conditions.clone()).ok())
         .unwrap_or_default()
 }
+
+const IDENTITY_UNIQUE: &str = "IdentityUnique";

@@ -97,7 +97,7 @@ pub async fn create<Root>(
         (&namespace, &scope),
         request.host_ref,
         (expires, uses),
-        pin,
+        &pin,
     );
     let (token, record) = made.map_err(|error| {
         let problem = Problem::new(Code::SysUnexpected, "no token can be made").caused_by(&error);

@@ -16,13 +16,13 @@ use crate::{
 async fn an_expired_token_is_told_for_a_while_and_then_removed() {
     let root = tempfile::tempdir().unwrap();
     let store = Store::from(Directory::open(root.path()).unwrap());
-    let now: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
+    let now: Timestamp = "2027-06-01T00:00:00Z".parse().unwrap();
     let clock = Clock::new(move || now.into());
     let authority = Arc::new(Authority::load_or_create(&store, &clock).await.unwrap());
     let second = jiff::SignedDuration::from_secs(1);
     let record = |expires| {
         let scope = ("ns", "t");
-        let made = Record::create(Role::Host, scope, None, (expires, 1), authority.pin());
+        let made = Record::create(Role::Host, scope, None, (expires, 1), &authority.pin());
         made.unwrap().1
     };
     let usable = record(now + second);

@@ -1,6 +1,6 @@
 //! What a tenant's cluster offers: told by the hosts that may, fenced, and never lost by accident.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use hyper::{Method, StatusCode};
 use kedge_manager_controller::store::{Name, ObjectKey};
@@ -189,7 +189,7 @@ async fn exposures_are_written_for_those_who_may_speak_and_fenced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_living_host_is_refused() {
-    let site = Site::start().await;
+    let mut site = Site::start().await;
     let host = Host::enrol(&site, "edge-a").await;
     let path = |machine: &str, wait: u32| {
         format!("/kedge/v1/tenants/{NS}/hosts/edge-a/config?wait={wait}&boot=b1&machine={machine}")
@@ -233,4 +233,19 @@ async fn a_copy_of_a_living_host_is_refused() {
         .ask(&site, Method::GET, &path("m2", 0), Value::Null)
         .await;
     assert_eq!(heir.0, 200, "{}", heir.1);
+    // Who did not see it does not forget it: another manager, or the same after a restart.
+    let told = async |site: &Site| {
+        let hosts = site.get("/v1/fleet/hosts").await;
+        let all = hosts["items"][0]["conditions"].as_array().unwrap().clone();
+        let unique = all.into_iter().find(|one| one["type"] == "IdentityUnique");
+        unique.unwrap()["status"].clone()
+    };
+    site.boot().await;
+    assert_eq!(told(&site).await, "False");
+    // For a certificate's life; what it is then is told without anything else happening.
+    site.pass(Duration::from_secs(86_400));
+    eventually("it is calm again", async || {
+        (told(&site).await == "True").then_some(())
+    })
+    .await;
 }

@@ -14,6 +14,8 @@ mod exposures;
 mod flow;
 mod identity;
 mod matrix;
+mod race;
+mod rotation;
 mod site;
 mod start;
 mod takeover;

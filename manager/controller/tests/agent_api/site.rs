@@ -39,6 +39,8 @@ pub struct Site {
     serving: Option<Serving>,
     /// Seconds by which the manager's clock is ahead.
     pub ahead: Arc<AtomicU64>,
+    /// Seconds by which it is behind.
+    pub behind: Arc<AtomicU64>,
     pub certificate_life: Duration,
 }
 
@@ -61,6 +63,7 @@ impl Site {
             manager: None,
             serving: None,
             ahead: Arc::default(),
+            behind: Arc::default(),
             certificate_life,
         };
         site.boot().await;
@@ -72,9 +75,10 @@ impl Site {
         self.halt().await;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut options = ManagerOptions::new(&self.objects(), any);
-        let ahead = Arc::clone(&self.ahead);
+        let (ahead, behind) = (Arc::clone(&self.ahead), Arc::clone(&self.behind));
         options.clock = Clock::new(move || {
-            SystemTime::now() + Duration::from_secs(ahead.load(Ordering::SeqCst))
+            let seconds = |of: &AtomicU64| Duration::from_secs(of.load(Ordering::SeqCst));
+            SystemTime::now() + seconds(&ahead) - seconds(&behind)
         });
         options.certificate_life = self.certificate_life;
         let socket = Socket::bind(&self.socket()).unwrap();

@@ -1,6 +1,6 @@
 //! A client that sends what it is told, right or wrong.
 
-use std::sync::Arc;
+use std::{net::Ipv4Addr, sync::Arc};
 
 use aws_lc_rs::{hkdf, signature::Ed25519KeyPair};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -22,7 +22,7 @@ use rustls_pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, pem::PemObject as _,
 };
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 
 use crate::site::{Site, wireguard_key};
@@ -37,21 +37,47 @@ pub type Identity<'a> = (&'a str, &'a KeyPair);
 
 impl Wire {
     pub async fn open(site: &Site, identity: Option<Identity<'_>>) -> std::io::Result<Self> {
-        let bundle = site
-            .manager
-            .as_ref()
-            .unwrap()
-            .world
-            .authority
-            .bundle()
-            .to_owned();
+        let manager = site.manager.as_ref().unwrap();
+        let bundle = manager.world.authority.bundle();
+        Self::open_trusting(site, identity, &bundle).await
+    }
+
+    /// A client at another address of this machine's loopback.
+    pub async fn open_from(
+        site: &Site,
+        identity: Option<Identity<'_>>,
+        source: Ipv4Addr,
+    ) -> std::io::Result<Self> {
+        let manager = site.manager.as_ref().unwrap();
+        let bundle = manager.world.authority.bundle();
+        Self::dial(site, identity, &bundle, source).await
+    }
+
+    /// A client that trusts these authorities alone.
+    pub async fn open_trusting(
+        site: &Site,
+        identity: Option<Identity<'_>>,
+        bundle: &str,
+    ) -> std::io::Result<Self> {
+        Self::dial(site, identity, bundle, Ipv4Addr::LOCALHOST).await
+    }
+
+    async fn dial(
+        site: &Site,
+        identity: Option<Identity<'_>>,
+        bundle: &str,
+        source: Ipv4Addr,
+    ) -> std::io::Result<Self> {
         let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(bundle.as_bytes()).unwrap())
-            .unwrap();
-        let builder = ClientConfig::builder_with_provider(Arc::new(
-            rustls::crypto::aws_lc_rs::default_provider(),
-        ))
+        for root in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+            roots.add(root.unwrap()).unwrap();
+        }
+        // The manager's time, which tests move.
+        let clock = site.manager.as_ref().unwrap().world.clock.clone();
+        let builder = ClientConfig::builder_with_details(
+            Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            Arc::new(clock),
+        )
         .with_protocol_versions(&[&TLS13])
         .unwrap()
         .with_root_certificates(roots);
@@ -63,7 +89,11 @@ impl Wire {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
-        let tcp = TcpStream::connect(("127.0.0.1", site.port())).await?;
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((source, 0).into())?;
+        let tcp = socket.connect((Ipv4Addr::LOCALHOST, site.port()).into());
+        let tcp = tcp.await?;
+        tcp.set_nodelay(true)?;
         let name = ServerName::try_from(MANAGER_NAME).unwrap();
         let tls = TlsConnector::from(Arc::new(config))
             .connect(name, tcp)

@@ -1,34 +1,21 @@
-//! An API server with our kinds and Elemental's, managers on it, and hosts with the real client.
+//! An API server with our kinds and Elemental's, and managers on it.
 
 use std::{
-    fs,
     net::{Ipv4Addr, SocketAddr},
     ops::Deref,
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
+    sync::Mutex,
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use kedge_control::{
-    agent::HostConfig,
-    enrol::Facts,
-    identity::Role,
-    report::{AddressType, HostReport, ReportAnswer, ReportedAddress, ReportedTunnel},
-    token::Token,
-};
+use kedge_control::{identity::Role, token::Token};
 use kedge_crd::{
     kinds::{KINDS, Kind},
     testing::elemental_crds,
 };
-use kedge_host::{
-    Root,
-    enrol::{ByElemental, Client, ClientError, Settings},
-    identity::IdentityKey,
-    link::{Link, Patience},
-    state::Store,
-};
+use kedge_host::local::{RequireRoot, Serving, Socket, call};
 use kedge_manager_controller::{
     Manager, ManagerOptions, Place,
     store::{Leadership, kubernetes::lease::Terms},
@@ -40,14 +27,13 @@ use kube::{
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
     core::GroupVersionKind,
 };
-use rcgen::{KeyPair, PKCS_ED25519};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 pub const NS: &str = "edge";
 pub const LIMIT: Duration = Duration::from_secs(60);
-const INFRA: &str = "infrastructure.cluster.x-k8s.io";
+pub const INFRA: &str = "infrastructure.cluster.x-k8s.io";
 const CAPI: &str = "cluster.x-k8s.io";
 
 pub struct Fleet {
@@ -118,10 +104,45 @@ impl Fleet {
         let store = &leader.world.store;
         let expires = Timestamp::now() + SignedDuration::from_hours(1);
         let pin = leader.world.authority.pin();
-        let made = Record::create(Role::Host, (NS, "t"), None, (expires, uses), pin);
+        let made = Record::create(Role::Host, (NS, "t"), None, (expires, uses), &pin);
         let (token, record) = made.unwrap();
         store.write(vec![record.write()]).await.unwrap();
         token
+    }
+
+    /// A manager's control socket.
+    pub fn console(&self, manager: &Manager) -> Console {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("manager.sock");
+        let serving = Socket::bind(&path)
+            .unwrap()
+            .serve(manager.routes::<RequireRoot>());
+        Console {
+            path,
+            _serving: serving,
+            _folder: folder,
+        }
+    }
+
+    /// A gateway `gw` for the tenant's hosts.
+    pub async fn gateway(&self) {
+        let gateway = json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "EdgeGateway",
+            "metadata": {"name": "gw", "namespace": "kedge-system"},
+            "spec": {"tunnel": {"publicEndpoints": [{"host": "203.0.113.7", "port": 51820}]},
+                "ports": {"range": {"from": 30000, "to": 30099}}}});
+        manifests::apply(&self.client, &[gateway]).await;
+        self.tenant(
+            json!({"namespace": NS, "gatewayRef": {"name": "gw", "namespace": "kedge-system"}}),
+        )
+        .await;
+    }
+
+    /// The tenant as it is.
+    pub async fn the_tenant(&self) -> Value {
+        let resource =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("kedge.dev", "v1alpha1", "Tenant"));
+        let tenants: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        serde_json::to_value(tenants.get("t").await.unwrap()).unwrap()
     }
 
     pub async fn uses(&self, token: &Token) -> usize {
@@ -233,156 +254,33 @@ impl Drop for Running {
     }
 }
 
-/// A host on this machine.
-pub struct Host {
-    pub client: Client,
-    pub elemental: KeyPair,
-    folder: TempDir,
-    tunnel_key: String,
+/// A manager's control socket.
+pub struct Console {
+    path: PathBuf,
+    _serving: Serving,
+    _folder: TempDir,
 }
 
-impl Host {
-    pub fn with_token(manager: &Manager, name: &str, token: &Token) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("token");
-        fs::write(&path, token.expose()).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        Self::open(
-            manager,
-            name,
-            folder,
-            KeyPair::generate_for(&PKCS_ED25519).unwrap(),
-            false,
-        )
+impl Console {
+    /// Asks for something to be done.
+    pub async fn ask(&self, path: &str, body: Value) -> (u16, Value) {
+        let body = serde_json::to_vec(&body).unwrap();
+        let reply = call(&self.path, Method::POST, path, body).await.unwrap();
+        (reply.status.as_u16(), reply.json().unwrap())
     }
 
-    /// A host with the files of Elemental's agent, and no token.
-    pub fn with_elemental_key(manager: &Manager, name: &str, namespace: &str) -> Self {
-        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-        Self::registered(manager, name, namespace, key)
+    /// A token, once what it is for is known.
+    pub async fn token(&self, request: Value) -> Token {
+        let made = Mutex::new(Value::Null);
+        eventually("a token is made", LIMIT, async || {
+            let (status, answer) = self.ask("/v1/tokens", request.clone()).await;
+            *made.lock().unwrap() = answer;
+            status == 201
+        })
+        .await;
+        let made = made.into_inner().unwrap();
+        made["token"].as_str().unwrap().parse().unwrap()
     }
-
-    /// The same at Elemental, another one for us.
-    pub fn with_another_identity(&self, manager: &Manager, name: &str) -> Self {
-        let key = KeyPair::from_pem(&self.elemental.serialize_pem()).unwrap();
-        Self::registered(manager, name, NS, key)
-    }
-
-    fn registered(manager: &Manager, name: &str, namespace: &str, key: KeyPair) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let agent = folder.path().join("oem/elemental/agent");
-        fs::create_dir_all(&agent).unwrap();
-        let uri = format!("https://m/elemental/v1/namespaces/{namespace}/registrations/r");
-        let config = format!(
-            "registration: {{uri: '{uri}', token: x}}\nagent: {{workDir: /oem/elemental/agent}}\n"
-        );
-        fs::write(agent.join("config.yaml"), config).unwrap();
-        let path = agent.join("private.key");
-        fs::write(&path, key.serialize_pem()).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        Self::open(manager, name, folder, key, true)
-    }
-
-    fn open(manager: &Manager, name: &str, folder: TempDir, elemental: KeyPair, by: bool) -> Self {
-        let root = Root::new(folder.path());
-        let own = kedge_host::Role::Agent;
-        let key = IdentityKey::load_or_create(&root, own).unwrap();
-        let tunnel_key = wireguard_key();
-        let settings = Settings {
-            url: format!("https://{}", manager.address).parse().unwrap(),
-            token_file: Some(folder.path().join("token")),
-            name: name.to_owned(),
-            role: Role::Host,
-            host_ref: None,
-            facts: Facts {
-                hostname: name.to_owned(),
-                ..Facts::default()
-            },
-            tunnel_key: tunnel_key.clone(),
-        };
-        let by = by.then(|| ByElemental {
-            root: root.clone(),
-            ca_pin: manager.world.authority.pin().to_owned(),
-        });
-        let store = Store::new(root.state_dir(own));
-        let (client, problems) = Client::open_with(settings, by, key, store);
-        assert_eq!(problems, []);
-        Self {
-            client,
-            elemental,
-            folder,
-            tunnel_key,
-        }
-    }
-
-    /// The link a real agent keeps.
-    pub fn link(&self) -> Link<HostReport, HostConfig> {
-        let store = Store::new(self.folder.path().join("link"));
-        let patience = Patience {
-            retry: Duration::from_secs(2),
-            ..Patience::default()
-        };
-        Link::start(self.client.clone(), &store, patience)
-    }
-
-    pub async fn report(&self, address: &str) -> Result<ReportAnswer, ClientError> {
-        self.reports(address, 0).await
-    }
-
-    pub async fn reports(&self, address: &str, applied: u64) -> Result<ReportAnswer, ClientError> {
-        self.say(address, applied, &self.tunnel_key).await
-    }
-
-    /// Reports another tunnel key each time.
-    pub async fn rotates(&self, address: &str) -> Result<ReportAnswer, ClientError> {
-        self.say(address, 0, &wireguard_key()).await
-    }
-
-    async fn say(
-        &self,
-        address: &str,
-        applied: u64,
-        key: &str,
-    ) -> Result<ReportAnswer, ClientError> {
-        let report = HostReport {
-            boot_id: "boot".to_owned(),
-            machine_id: "machine".to_owned(),
-            version: "0.1.0".to_owned(),
-            applied_generation: applied,
-            addresses: vec![ReportedAddress {
-                kind: AddressType::InternalIP,
-                address: address.to_owned(),
-                interface: Some("eth0".to_owned()),
-                primary: true,
-                because: "default route".to_owned(),
-            }],
-            tunnel: Some(ReportedTunnel {
-                public_key: key.to_owned(),
-                ..ReportedTunnel::default()
-            }),
-            ..HostReport::default()
-        };
-        self.client.report(&report).await
-    }
-}
-
-/// A record of Elemental's; `registered` as one that a registration made.
-pub fn elemental_host(name: &str, key: &KeyPair, registered: bool) -> Value {
-    let mut record = json!({"apiVersion": format!("{INFRA}/v1beta1"), "kind": "ElementalHost",
-        "metadata": {"name": name, "namespace": NS,
-            "labels": {"cluster.x-k8s.io/cluster-name": "a-lie"}},
-        "spec": {"pubKey": key.public_key_pem()}});
-    if registered {
-        record["metadata"]["ownerReferences"] = json!([{"apiVersion": format!("{INFRA}/v1beta1"),
-            "kind": "ElementalRegistration", "name": "r", "controller": true,
-            "uid": "6f1b1a52-1f0c-4b0c-8a8a-1c1f5d3f0a11"}]);
-    }
-    record
-}
-
-fn wireguard_key() -> String {
-    let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-    STANDARD.encode(key.public_key_raw())
 }
 
 /// A kind of Cluster API's whose schema says nothing.

@@ -7,13 +7,15 @@
     reason = "test code"
 )]
 
-#[path = "hosts/fleet.rs"]
+mod access;
 mod fleet;
+mod host;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use fleet::{Fleet, Host, LIMIT, NS, elemental_host};
+use fleet::{Fleet, LIMIT, NS};
 use futures_util::future::join_all;
+use host::{Host, elemental_host};
 use kedge_control::agent::HostConfig;
 use kedge_core::{Code, Coded as _};
 use kedge_host::enrol::ClientError;
@@ -54,6 +56,37 @@ async fn agents_of_any_manager_stay_served_when_the_leader_goes() {
     }
     let token_before = fleet.uses(&token).await;
     assert_eq!(token_before, 5);
+
+    // Another authority, and only one of them has been told.
+    let was = two.world.authority.pin();
+    let day = json!({"overlapSeconds": 86_400});
+    let asked = fleet
+        .console(&two)
+        .ask("/v1/fleet/authority", day.clone())
+        .await;
+    assert_eq!(
+        (asked.0, &asked.1["code"]),
+        (503, &json!("KEDGE-API-0008")),
+        "it does not lead"
+    );
+    let (status, done) = fleet.console(&one).ask("/v1/fleet/authority", day).await;
+    assert_eq!((status, &done["from"]), (200, &json!(was)), "{done}");
+    for host in &hosts {
+        host.report("10.20.14.11").await.unwrap();
+    }
+    eventually("the other hears of it", LIMIT, async || {
+        json!(two.world.authority.pin()) == done["to"]
+    })
+    .await;
+    let both = two.world.authority.bundle();
+    let desired: Vec<_> = links.iter().map(kedge_host::link::Link::desired).collect();
+    eventually("every host is told", LIMIT, async || {
+        desired.iter().all(|desired| {
+            let told = desired.borrow().clone();
+            told.is_some_and(|told| told.ca_bundle == both)
+        })
+    })
+    .await;
 
     // It dies without a word: its lease has to run out.
     drop(one);
@@ -119,8 +152,32 @@ async fn a_token_for_one_admits_one_and_idle_hosts_cause_no_writes() {
             .count();
         assert_eq!((winners, fleet.uses(&token).await), (1, 1));
     }
+    // A hundred for a token of five, made by the one that does not lead.
+    let wanted = json!({"role": "Host", "tenant": "t", "maxUses": 5});
+    let token = fleet.console(&two).token(wanted).await;
+    let name = format!("kedge-token-{}", token.id());
+    eventually("the leader hears of it", LIMIT, async || {
+        let known = one.world.store.named("", "Secret", &name);
+        !known.by_key.is_empty()
+    })
+    .await;
+    let racers = (0..100).map(async |number: usize| {
+        let manager = if number.is_multiple_of(2) { &one } else { &two };
+        let host = Host::with_token(manager, &format!("crowd-{number}"), &token);
+        match host.client.ensure().await {
+            Ok(()) => true,
+            Err(ClientError::Refused { status: 403, .. }) => false,
+            Err(error) => panic!("{error:?}"),
+        }
+    });
+    let won = join_all(racers)
+        .await
+        .into_iter()
+        .filter(|won| *won)
+        .count();
+    assert_eq!((won, fleet.uses(&token).await), (5, 5));
     let records = fleet.identities().await;
-    assert_eq!(records.len(), 4, "nobody else left a record: {records:?}");
+    assert_eq!(records.len(), 9, "nobody else left a record: {records:?}");
 
     // A host that says the same again and again is not written down again.
     let token = fleet.token(&one, 1).await;
@@ -282,9 +339,36 @@ async fn an_elemental_key_and_a_persons_word_let_hosts_in() {
     let squatter = Host::with_token(&manager, "manual", &token);
     let refused = squatter.client.ensure().await.unwrap_err().problem().code;
     assert_eq!(refused, Code::EnrolNameTaken);
-    fleet
-        .patch_host("manual", json!({"spec": {"approved": key}}))
+    // The word is the leader's to take; another says who that is.
+    let other = fleet.manager("two").await;
+    fleet.knows_the_leader(&other).await;
+    let word = json!({"name": "manual", "keyHash": key});
+    let console = fleet.console(&other);
+    let ask = async || console.ask("/v1/fleet/approvals", word.clone()).await;
+    eventually("the other knows who waits", LIMIT, async || {
+        ask().await.0 != 404
+    })
+    .await;
+    let said = ask().await;
+    assert_eq!(
+        (said.0, &said.1["code"]),
+        (503, &json!("KEDGE-API-0008")),
+        "{}",
+        said.1
+    );
+    let told = said.1.to_string();
+    assert!(told.contains("kubectl -n kedge-system exec"), "{told}");
+    assert!(
+        told.contains(&format!("approve {NS}/manual --key {key}")),
+        "{told}"
+    );
+    let (status, said) = fleet
+        .console(&manager)
+        .ask("/v1/fleet/approvals", word)
         .await;
+    assert_eq!((status, &said["approved"]), (200, &json!(true)), "{said}");
+    let owners = fleet.host("manual").await["metadata"]["managedFields"].to_string();
+    assert!(owners.contains("kedge-approve"), "{owners}");
     eventually("it is let in", LIMIT, async || {
         waits.client.ensure().await.is_ok()
     })
@@ -300,5 +384,6 @@ async fn an_elemental_key_and_a_persons_word_let_hosts_in() {
         names,
         BTreeSet::from(["elem-a".to_owned(), "manual".to_owned()])
     );
+    other.stop().await;
     manager.stop().await;
 }
