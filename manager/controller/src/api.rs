@@ -22,9 +22,10 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::{Request, State},
+    http::Method,
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
-    routing::{get, patch, post, put},
+    routing::{MethodRouter, delete, get, patch, post, put},
 };
 
 use crate::{store::Leadership, world::World};
@@ -33,39 +34,77 @@ use error::ApiError;
 
 /// The routes.
 pub fn routes(world: Arc<World>) -> Router {
-    let host = "/kedge/v1/tenants/{scope}/hosts/{name}";
-    let instance = "/kedge/v1/gateways/{scope}/instances/{name}";
-    let mut router = Router::new()
-        .route("/kedge/v1/enrol", post(enrol::by_token))
-        .route("/kedge/v1/tenants/{scope}/hosts", post(enrol::host))
-        .route(
-            "/kedge/v1/gateways/{scope}/instances",
-            post(enrol::instance),
-        );
-    for path in [host, instance] {
-        router = router
-            .route(path, patch(report::report).delete(record::leave))
-            .route(&format!("{path}/config"), get(desired::config))
-            .route(&format!("{path}/certificate"), post(renew::renew))
-            .route(&format!("{path}/recover"), post(renew::recover));
+    let mut router = Router::new();
+    for Way { path, handler, .. } in ways() {
+        router = router.route(&path, handler);
     }
     router
-        .route(
-            "/kedge/v1/tenants/{scope}/exposures",
-            get(exposures::list).put(exposures::replace),
-        )
-        .route(
-            "/kedge/v1/tenants/{scope}/exposures/epoch",
-            post(exposures::speak),
-        )
-        .route(
-            "/kedge/v1/tenants/{scope}/exposures/{kind}/{name}",
-            put(exposures::put).delete(exposures::delete),
-        )
         .fallback(|| async { ApiError::not_found() })
         .method_not_allowed_fallback(|| async { ApiError::not_found() })
         .layer(from_fn_with_state(Arc::clone(&world), led))
         .with_state(world)
+}
+
+/// Every method and path there is, with `{scope}`, `{name}` and `{kind}` for what varies.
+#[must_use]
+pub fn paths() -> Vec<(Method, String)> {
+    ways()
+        .into_iter()
+        .map(|way| (way.method, way.path))
+        .collect()
+}
+
+/// One way in: routes and [`paths`] are made of these alone, so that no path is one that nobody
+/// counted.
+struct Way {
+    method: Method,
+    path: String,
+    handler: MethodRouter<Arc<World>>,
+}
+
+impl Way {
+    fn new(method: Method, path: String, handler: MethodRouter<Arc<World>>) -> Self {
+        Self {
+            method,
+            path,
+            handler,
+        }
+    }
+}
+
+fn ways() -> Vec<Way> {
+    let below = |path: &str| format!("/kedge/v1/{path}");
+    let read = |path: String, handler| Way::new(Method::GET, path, handler);
+    let ask = |path: String, handler| Way::new(Method::POST, path, handler);
+    let put_at = |path: String, handler| Way::new(Method::PUT, path, handler);
+    let mut all = vec![
+        ask(below("enrol"), post(enrol::by_token)),
+        ask(below("tenants/{scope}/hosts"), post(enrol::host)),
+        ask(below("gateways/{scope}/instances"), post(enrol::instance)),
+    ];
+    for own in [
+        "tenants/{scope}/hosts/{name}",
+        "gateways/{scope}/instances/{name}",
+    ] {
+        let own = below(own);
+        all.extend([
+            Way::new(Method::PATCH, own.clone(), patch(report::report)),
+            Way::new(Method::DELETE, own.clone(), delete(record::leave)),
+            read(format!("{own}/config"), get(desired::config)),
+            ask(format!("{own}/certificate"), post(renew::renew)),
+            ask(format!("{own}/recover"), post(renew::recover)),
+        ]);
+    }
+    let exposures = below("tenants/{scope}/exposures");
+    let one = format!("{exposures}/{{kind}}/{{name}}");
+    all.extend([
+        read(exposures.clone(), get(exposures::list)),
+        put_at(exposures.clone(), put(exposures::replace)),
+        ask(format!("{exposures}/epoch"), post(exposures::speak)),
+        put_at(one.clone(), put(exposures::put)),
+        Way::new(Method::DELETE, one, delete(exposures::delete)),
+    ]);
+    all
 }
 
 /// Lets requests through while this manager leads: who is alive and who is a clone is seen in one
