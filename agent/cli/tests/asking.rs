@@ -246,7 +246,7 @@ fn a_key_is_approved_by_its_hash_and_never_unseen() {
     assert!(exit == 0 && out.contains("waiting"), "{out}");
     let json = ["--key", "HASH", "-o", "json"];
     let (exit, out, _) = served.kedge(&[&approve[..], &json].concat());
-    let said: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let said: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (exit, &said["approved"], &said["kind"]),
         (0, &true.into(), &"HostApproval".into())
