@@ -1,6 +1,8 @@
-//! One frame for measurements: Kedge and a peer, interleaved in the same run, beside the goals.
+//! One frame for measurements, beside the goals: Kedge and a peer interleaved in the same run, or
+//! Kedge against the real thing it works on.
 
 mod host;
+mod manager;
 mod stats;
 mod vip;
 
@@ -11,7 +13,7 @@ use kedge_control::document::{Document, Kind};
 use kedge_core::{Coded, Problem};
 use serde::{Deserialize, Serialize};
 
-use crate::{columns::columns, output::Output, preflight, stage::Stage};
+use crate::{columns::columns, kube::Programs, output::Output, preflight, stage::Stage};
 
 pub use self::stats::Samples;
 
@@ -20,10 +22,19 @@ pub use self::stats::Samples;
 pub struct BenchArgs {
     /// What to measure
     pub name: BenchName,
-    /// How often each fault is repeated
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub runs: u32,
-    /// The executable whose agents are measured; this one when left out
+    /// How often each fault is repeated (vip: 20), or a blank endpoint filled (manager: 50)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: Option<u32>,
+    /// How many hosts the manager's fleet has
+    #[arg(long, default_value_t = HOSTS, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub hosts: u32,
+    /// How many clusters the manager's fleet has
+    #[arg(long, default_value_t = CLUSTERS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub clusters: u32,
+    /// How many seconds the manager is watched for writes while nothing changes
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub idle: u32,
+    /// The executable whose roles are measured; this one when left out
     #[arg(long, value_name = "PATH")]
     pub kedge: Option<std::path::PathBuf>,
     /// Keep the logs of every process in this directory
@@ -36,6 +47,8 @@ pub struct BenchArgs {
 pub enum BenchName {
     /// A floating address: host death, graceful stop, agent kill, beside keepalived
     Vip,
+    /// The manager with a fleet, against a real API server: start, memory, rates, enrolment
+    Manager,
 }
 
 /// What a bench measured.
@@ -74,7 +87,7 @@ impl Kind for BenchResult {
 pub struct Row {
     /// What was measured.
     pub metric: String,
-    /// Its unit; smaller is better.
+    /// Its unit; smaller is better, except for rates.
     pub unit: String,
     /// How many samples.
     pub n: usize,
@@ -101,14 +114,27 @@ pub struct Row {
     pub met_excellent: bool,
 }
 
+impl BenchArgs {
+    fn runs(&self) -> u32 {
+        self.runs.unwrap_or(match self.name {
+            BenchName::Vip => 20,
+            BenchName::Manager => 50,
+        })
+    }
+}
+
 /// Runs a bench and returns its result as text in the wanted form.
 pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Problem> {
+    let stage = || Stage::new(output).map_err(|err| err.problem());
     match args.name {
-        BenchName::Vip => preflight::check(&preflight::BENCH_VIP)?,
-    }
-    let stage = Stage::new(output).map_err(|err| err.problem())?;
-    match args.name {
-        BenchName::Vip => vip::run(args, &stage).map_err(|err| err.problem()),
+        BenchName::Vip => {
+            preflight::check(&preflight::BENCH_VIP)?;
+            vip::run(args, &stage()?).map_err(|err| err.problem())
+        }
+        BenchName::Manager => {
+            preflight::check(&preflight::BENCH_MANAGER)?;
+            manager::run(args, Programs::find()?, &stage()?)
+        }
     }
 }
 
@@ -153,7 +179,11 @@ impl BenchResult {
                 number(row.max),
                 row.peer.clone(),
                 number(row.peer_p50),
-                format!("{:.2}", row.ratio),
+                if row.peer.is_empty() {
+                    "-".to_owned()
+                } else {
+                    format!("{:.2}", row.ratio)
+                },
                 row.must.clone(),
                 row.excellent.clone(),
                 met.to_owned(),
@@ -205,6 +235,10 @@ fn number(value: f64) -> String {
         format!("{value:.4}")
     }
 }
+
+/// The fleet that the goals of the manager speak of.
+const HOSTS: u32 = 10_000;
+const CLUSTERS: u32 = 1_000;
 
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,7 @@ pub enum LabCommand {
     Heal(NodeArgs),
     /// Open a shell on a node, or run a program there
     Shell(ShellArgs),
-    /// Measure Kedge beside a peer, interleaved in the same run
+    /// Measure Kedge beside a peer in the same run, or its manager on a real API server
     Bench(BenchArgs),
 }
 

@@ -27,6 +27,9 @@ pub(crate) const DEMO: [Need; 2] = [
 /// What the VIP bench needs.
 pub(crate) const BENCH_VIP: [Need; 1] = [Need::Program("keepalived", "keepalived")];
 
+/// What the manager's bench needs, beside an API server.
+pub(crate) const BENCH_MANAGER: [Need; 1] = [Need::Program("setpriv", "util-linux")];
+
 /// Says everything that is missing, and what to type.
 pub(crate) fn check(needs: &[Need]) -> Result<(), Problem> {
     let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).collect();

@@ -77,6 +77,12 @@ impl Fleet {
         self.due.is_empty()
     }
 
+    /// How many namespaces must be planned.
+    #[must_use]
+    pub fn due(&self) -> usize {
+        self.due.len()
+    }
+
     /// Touches the namespaces whose moment has come; the time is asked for where one is awaited.
     pub fn wake(&mut self, clock: impl FnOnce() -> Timestamp) {
         let mut all = self.spaces.values().map(|known| &known.wake);
@@ -132,6 +138,12 @@ impl Fleet {
             ..Known::default()
         };
         self.spaces.insert(snapshot.space.clone(), known);
+    }
+
+    /// As [`Self::seed`] where there is no gateway to have anything of: it was never planned, that is
+    /// all there is to know.
+    pub fn meet(&mut self, space: &str) {
+        self.spaces.entry(space.to_owned()).or_default();
     }
 
     /// Plans a namespace. Nothing comes of it while it has gateways and others were not planned

@@ -38,6 +38,9 @@ pub struct Metrics {
     endpoints: Family<State, Gauge>,
     hosts: Family<State, Gauge>,
     problems: Gauge,
+    objects: Gauge,
+    looked_at: Counter,
+    due: Gauge,
 }
 
 /// How a request ended.
@@ -86,6 +89,9 @@ impl Default for Metrics {
             endpoints: Family::default(),
             hosts: Family::default(),
             problems: Gauge::default(),
+            objects: Gauge::default(),
+            looked_at: Counter::default(),
+            due: Gauge::default(),
         };
         metrics.registry = Arc::new(metrics.registered());
         metrics
@@ -117,6 +123,9 @@ impl Metrics {
             endpoints "endpoints", "Control-plane endpoints of clusters";
             hosts "hosts", "Enrolled hosts";
             problems "problems", "Problems the manager shows";
+            objects "objects", "Objects of the store";
+            looked_at "reconciled_objects", "Objects that plans looked at, again and again";
+            due "namespaces_due", "Namespaces that wait for their plan";
         }
         all
     }
@@ -125,6 +134,17 @@ impl Metrics {
     pub fn reconciled(&self, controller: &'static str, began: Instant) {
         let step = self.reconciles.get_or_create(&Controller { controller });
         step.observe(began.elapsed().as_secs_f64());
+    }
+
+    /// A plan looked at so many objects.
+    pub fn looked_at(&self, objects: usize) {
+        self.looked_at
+            .inc_by(u64::try_from(objects).unwrap_or(u64::MAX));
+    }
+
+    /// So many namespaces wait for their plan.
+    pub fn due(&self, namespaces: usize) {
+        self.due.set(count(namespaces));
     }
 
     /// A watch was cut off.
@@ -160,6 +180,7 @@ impl Metrics {
     /// It cannot be written.
     pub async fn text(&self, world: &World) -> Result<String, Problem> {
         self.leader.set(i64::from(world.store.leads()));
+        self.objects.set(count(world.store.len()));
         {
             let state = world.state().await;
             self.problems.set(count(state.problems().len()));

@@ -13,7 +13,7 @@ use kedge_crd::{
     LoadBalancerSpec, LoadBalancerStatus, Machine, ObjectMeta, Resource, Tenant, VipPool, balancer,
     capi, elemental, meta, tenant,
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize as _, de::DeserializeOwned};
 
 use crate::{
     managers,
@@ -399,7 +399,7 @@ fn in_force<T: DeserializeOwned>(
 fn balancer_layers(layers: &Layers) -> BalancerLayers {
     let owned = |manager: &str| {
         let spec = layers.owned.get(manager)?.get("spec")?;
-        serde_json::from_value(spec.clone()).ok()
+        LoadBalancerSpec::deserialize(spec).ok()
     };
     let status = layers
         .status
@@ -413,11 +413,11 @@ fn balancer_layers(layers: &Layers) -> BalancerLayers {
         meta: layers
             .effective()
             .get("metadata")
-            .and_then(|meta| serde_json::from_value(meta.clone()).ok())
+            .and_then(|meta| ObjectMeta::deserialize(meta).ok())
             .unwrap_or_default(),
         kept: owned(managers::ENDPOINT),
         status: status
-            .and_then(|status| serde_json::from_value(status.clone()).ok())
+            .and_then(|status| LoadBalancerStatus::deserialize(status).ok())
             .unwrap_or_default(),
     }
 }

@@ -306,7 +306,7 @@ impl Layers {
     #[must_use]
     pub fn as_written<T: DeserializeOwned>(&self) -> Option<T> {
         let user = self.user.as_ref()?;
-        serde_json::from_value(user.value.clone()).ok()
+        T::deserialize(&user.value).ok()
     }
 
     /// The object as it is in force, typed.

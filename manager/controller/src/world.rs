@@ -26,12 +26,13 @@ mod tell;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool, mpsc::sync_channel},
+    thread::scope,
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
-use kedge_crd::{LoadBalancerSpec, Resource as _, meta};
+use kedge_crd::{EdgeGatewaySpec, LoadBalancerSpec, Resource as _, meta};
 use tokio::{
     sync::{Mutex, MutexGuard, Notify, OwnedMutexGuard, watch},
     task::spawn_blocking,
@@ -262,6 +263,7 @@ impl World {
             fleet.touch(space);
         }
         fleet.wake(|| self.clock.timestamp());
+        self.metrics.due(fleet.due());
     }
 
     async fn settle_all(self: &Arc<Self>, mut fleet: OwnedMutexGuard<Fleet>) {
@@ -294,7 +296,7 @@ impl World {
     ) -> OwnedMutexGuard<Fleet> {
         // Another manager may lead between this look and the writes that follow from it.
         let reign = self.store.reign().await;
-        let mut spaces = Vec::new();
+        let (mut spaces, began) = (Vec::new(), Instant::now());
         // What is left alone now is left alone by the plan and by its writes.
         let waiting = {
             let mut state = self.state().await;
@@ -314,7 +316,8 @@ impl World {
             state.waiting(now)
         };
         // A plan of a large namespace takes its time on a thread of its own.
-        let (world, began) = (Arc::clone(self), Instant::now());
+        let world = Arc::clone(self);
+        let objects = spaces.iter().map(|space| space.taken.len()).sum();
         let planning = spawn_blocking(move || {
             let planned = world.plan(&mut fleet, spaces);
             (fleet, planned)
@@ -328,6 +331,7 @@ impl World {
             },
         };
         self.metrics.reconciled("plan", began);
+        self.metrics.looked_at(objects);
         let mut state = self.state().await;
         for one in &mut planned {
             state.know(&one.name, std::mem::take(&mut one.members));
@@ -364,6 +368,7 @@ impl World {
             state.publish(&name, plan, &outcome, is_empty);
         }
         drop(state);
+        self.metrics.due(fleet.due());
         fleet
     }
 
@@ -371,18 +376,27 @@ impl World {
         let (now, bundle) = (self.clock.text(), self.authority.bundle());
         let bundle = bundle.as_str();
         let (names, kubeconfigs) = (self.resolver.answers(), self.access.known());
-        for space in fleet.unknown() {
+        // Of the namespaces that are planned now as well as of those that come later, and one at a
+        // time: unpacked they are many times as large.
+        let fresh = spaces.iter().map(|space| space.name.clone());
+        let fresh: Vec<String> = fresh.filter(|space| !fleet.knows(space)).collect();
+        let is_shared = self.store.has_kind(meta::GROUP, EdgeGatewaySpec::KIND);
+        for space in fleet.unknown().into_iter().chain(fresh) {
+            if !is_shared {
+                fleet.meet(&space);
+                continue;
+            }
             let objects = Arc::new(self.store.space(&space).open());
             let mut snapshot = Snapshot::of(objects, Live::default(), bundle, &now);
             snapshot.space = space;
             fleet.seed(&snapshot);
         }
-        let mut snapshots = Vec::new();
-        for space in spaces {
+        let environment = self.store.environment();
+        let open = |space: Space| {
             let is_empty = space.taken.is_empty();
             let objects = Arc::new(space.taken.open());
             let mut snapshot =
-                Snapshot::of(objects, space.live.0, bundle, &now).within(self.store.environment());
+                Snapshot::of(objects, space.live.0, bundle, &now).within(environment.clone());
             snapshot.space.clone_from(&space.name);
             snapshot.refused = space.refused;
             snapshot.names = Some(BTreeMap::clone(&names));
@@ -390,13 +404,10 @@ impl World {
             let here = here.filter(|(cluster, _)| cluster.namespace == space.name);
             snapshot.kubeconfigs = here.map(|(name, to)| (name.clone(), to.clone())).collect();
             listen(&mut snapshot, space.live.1);
-            if !fleet.knows(&space.name) {
-                fleet.seed(&snapshot);
-            }
-            snapshots.push((snapshot, is_empty));
-        }
+            (snapshot, is_empty)
+        };
         let mut planned = Vec::new();
-        for (mut snapshot, is_empty) in snapshots {
+        let mut settle = |(mut snapshot, is_empty): (Snapshot, bool)| {
             if let Some(plan) = fleet.plan(&mut snapshot) {
                 planned.push(Planned {
                     members: state::members(&snapshot),
@@ -406,6 +417,22 @@ impl World {
                     is_empty,
                 });
             }
+        };
+        if spaces.len() < SEVERAL {
+            spaces.into_iter().map(open).for_each(settle);
+        } else {
+            // To unpack and type the next one takes as long as to plan this one.
+            let (opened, next) = sync_channel(1);
+            scope(|scope| {
+                scope.spawn(move || {
+                    for space in spaces {
+                        if opened.send(open(space)).is_err() {
+                            return;
+                        }
+                    }
+                });
+                next.into_iter().for_each(&mut settle);
+            });
         }
         for one in planned.iter().filter(|one| one.is_empty) {
             fleet.forget(&one.name);
@@ -464,7 +491,9 @@ fn listen(snapshot: &mut Snapshot, unheard: Hearing) {
 const LOOK: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(500);
 /// How many namespaces are planned before their plans are written.
-const BATCH: usize = 64;
+const BATCH: usize = 16;
+/// From how many on they are unpacked beside the one that is planned.
+const SEVERAL: usize = 3;
 /// How often what follows from what was just written is planned before anything else is looked at.
 const ROUNDS: usize = 4;
 const TOKENS_EVERY: Duration = Duration::from_secs(60);

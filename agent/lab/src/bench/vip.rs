@@ -27,7 +27,7 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
     stage.heading("kedge lab bench vip");
     stage.tell(&format!(
         "{} runs of each fault, interleaved with {peer}",
-        args.runs
+        args.runs()
     ));
 
     let ours = Lan::start(System::Kedge, kedge.clone(), stage)?;
@@ -77,7 +77,7 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         kernel: super::kernel(),
         cpu: super::cpu(),
         peer,
-        command: format!("sudo kedge lab bench vip --runs {}", args.runs),
+        command: format!("sudo kedge lab bench vip --runs {}", args.runs()),
         seconds: stage.seconds(),
         ok: left.is_empty() && rows.iter().all(|row| row.met || row.must.is_empty()),
         rows,
@@ -95,7 +95,7 @@ fn measure(
     let faults = [Fault::HostDeath, Fault::Stop, Fault::DaemonKill];
     for (fault, pair) in faults.into_iter().zip(&mut all) {
         stage.heading(fault.name());
-        for run in 0..args.runs {
+        for run in 0..args.runs() {
             let mut seen = [None; 2];
             let order = if run % 2 == 0 { [0, 1] } else { [1, 0] };
             for index in order {
@@ -139,7 +139,7 @@ fn at_one_second(args: &BenchArgs, kedge: PathBuf, stage: &Stage) -> Result<Seri
         stage,
     )?;
     let mut series = Series::default();
-    for run in 0..args.runs.min(DEFAULT_RUNS) {
+    for run in 0..args.runs().min(DEFAULT_RUNS) {
         let sample = lan.suffer(Fault::HostDeath, run, stage)?;
         stage.tell(&format!(
             "{:>3}  keepalived {:>6.1} ms",

@@ -7,6 +7,8 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+use tracing::{instrument::WithSubscriber as _, subscriber::NoSubscriber};
+
 use crate::error::LabError;
 
 /// Writes what every server of a cluster shares: the identities, and what signs their tokens.
@@ -86,7 +88,9 @@ pub async fn is_ready(client: &Client) -> bool {
     let Ok(request) = http::Request::get("/readyz").body(Vec::new()) else {
         return false;
     };
-    let answer = client.request_text(request).await;
+    // One that is not ready yet is no news.
+    let answer = client.request_text(request);
+    let answer = answer.with_subscriber(NoSubscriber::default()).await;
     answer.is_ok_and(|text| text == "ok")
 }
 

@@ -140,6 +140,24 @@ impl Store {
         self.look(|stock| stock.take(space))
     }
 
+    /// Whether it holds an object of a kind.
+    #[must_use]
+    pub fn has_kind(&self, group: &str, kind: &str) -> bool {
+        self.look(|stock| stock.has_kind(group, kind))
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.look(Stock::len)
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Grows with every change.
     #[must_use]
     pub fn version(&self) -> u64 {

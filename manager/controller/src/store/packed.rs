@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, LazyLock, PoisonError, RwLock},
+    sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -173,9 +173,8 @@ impl Words {
         Some(number)
     }
 
-    fn word(number: u64) -> Option<String> {
-        let words = WORDS.read().unwrap_or_else(PoisonError::into_inner);
-        let word = words.all.get(usize::try_from(number).ok()?)?;
+    fn word(&self, number: u64) -> Option<String> {
+        let word = self.all.get(usize::try_from(number).ok()?)?;
         Some(word.to_string())
     }
 }
@@ -270,11 +269,16 @@ impl Writer {
 
 struct Reader<'a> {
     rest: &'a [u8],
+    /// Held while one object is read, and not taken for each word of it.
+    words: RwLockReadGuard<'static, Words>,
 }
 
 impl<'a> Reader<'a> {
-    const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+    fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            rest: bytes,
+            words: WORDS.read().unwrap_or_else(PoisonError::into_inner),
+        }
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -310,7 +314,7 @@ impl<'a> Reader<'a> {
     fn word(&mut self) -> Option<String> {
         match self.number()? {
             0 => self.text(),
-            number => Words::word(number - 1),
+            number => self.words.word(number - 1),
         }
     }
 

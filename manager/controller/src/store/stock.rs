@@ -182,6 +182,18 @@ impl Stock {
         &self.problems
     }
 
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.spaces.values().map(BTreeMap::len).sum()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spaces.is_empty()
+    }
+
     /// Every key.
     pub fn keys(&self) -> impl Iterator<Item = ObjectKey> + '_ {
         self.spaces.iter().flat_map(|(space, objects)| {
@@ -235,6 +247,15 @@ impl Stock {
         }
     }
 
+    /// Whether there is an object of a kind.
+    #[must_use]
+    pub fn has_kind(&self, group: &str, kind: &str) -> bool {
+        let mut all = self.spaces.values().flat_map(BTreeMap::keys);
+        let mut kinds = self.kinds.iter();
+        kinds.any(|known| known.group == group && known.kind == kind)
+            && all.any(|spot| spot.kind.group == group && spot.kind.kind == kind)
+    }
+
     /// The objects of a kind, in one namespace or in all.
     #[must_use]
     pub fn take_kind(&self, group: &str, kind: &str, space: Option<&str>) -> Taken {
@@ -269,7 +290,12 @@ impl Stock {
     /// was last asked.
     pub fn referring(&mut self) -> Vec<Taken> {
         let spaces = std::mem::take(&mut self.referring);
-        spaces.iter().map(|space| self.take(space)).collect()
+        let taken = spaces.iter().map(|space| {
+            let mut taken = self.take(space);
+            taken.items.retain(|(key, _)| refers(key));
+            taken
+        });
+        taken.collect()
     }
 
     /// The namespaces of Tenants.
@@ -301,8 +327,7 @@ impl Stock {
     fn touched(&mut self, key: &ObjectKey, layers: Option<&Layers>) {
         self.version += 1;
         let ObjectKey { group, kind, name } = key;
-        // Hosts and Machines are many, and refer to nothing that others do not.
-        if !group.is_empty() && kind != EdgeHostSpec::KIND && kind != "Machine" {
+        if refers(key) {
             self.referring.insert(name.namespace.as_str().into());
         }
         if !name.namespace.is_empty() {
@@ -339,27 +364,34 @@ impl Stock {
     }
 
     fn kind(&mut self, key: &ObjectKey) -> Arc<KindName> {
-        let kind = KindName {
-            group: key.group.clone(),
-            kind: key.kind.clone(),
-        };
-        if let Some(known) = self.kinds.get(&kind) {
+        if let Some(known) = self.known(key) {
             return Arc::clone(known);
         }
-        let kind = Arc::new(kind);
+        let kind = Arc::new(KindName {
+            group: key.group.clone(),
+            kind: key.kind.clone(),
+        });
         self.kinds.insert(Arc::clone(&kind));
         kind
     }
 
+    /// Its kind, if there is such an object. There are few, and a name to look it up by costs more.
+    fn known(&self, key: &ObjectKey) -> Option<&Arc<KindName>> {
+        let mut kinds = self.kinds.iter();
+        kinds.find(|known| known.kind == key.kind && known.group == key.group)
+    }
+
     fn spot(&self, key: &ObjectKey) -> Option<Spot> {
-        let kind = KindName {
-            group: key.group.clone(),
-            kind: key.kind.clone(),
-        };
-        let kind = Arc::clone(self.kinds.get(&kind)?);
+        let kind = Arc::clone(self.known(key)?);
         let name = key.name.name.as_str().into();
         Some(Spot { kind, name })
     }
+}
+
+/// Whether the object may refer to kinds. Hosts and Machines are many, and refer to nothing that
+/// others do not.
+fn refers(key: &ObjectKey) -> bool {
+    !key.group.is_empty() && key.kind != EdgeHostSpec::KIND && key.kind != "Machine"
 }
 
 impl KindName {

@@ -112,6 +112,8 @@ impl Cluster {
         timeout(PATIENCE, heard).await.map_err(|_| {
             unanswered(&cluster.inner.name).evidence("not every kind could be listed in time")
         })?;
+        let leases = Api::namespaced(cluster.inner.client.clone(), SYSTEM_NAMESPACE);
+        cluster.inner.leader.begin(&leases).await;
         let mut tasks = JoinSet::new();
         let watcher = cluster.clone();
         tasks.spawn(async move { watches.run(&watcher).await });
@@ -119,7 +121,6 @@ impl Cluster {
         tasks.spawn(publish(cluster.clone(), client, me, to_tell));
         let inner = Arc::clone(&cluster.inner);
         tasks.spawn(async move {
-            let leases = Api::namespaced(inner.client.clone(), SYSTEM_NAMESPACE);
             inner.leader.run(leases, Arc::clone(&inner.changed)).await;
         });
         *lock(&cluster.inner.tasks) = Some(tasks);

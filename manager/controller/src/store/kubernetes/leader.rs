@@ -41,6 +41,8 @@ pub struct Leader {
     reigns: AtomicU64,
     /// Where this manager serves the agent API.
     address: Mutex<Option<SocketAddr>>,
+    /// Told when that changed.
+    published: Notify,
 }
 
 impl Leader {
@@ -57,6 +59,7 @@ impl Leader {
             returns: AtomicU64::new(0),
             reigns: AtomicU64::new(0),
             address: Mutex::default(),
+            published: Notify::new(),
         }
     }
 
@@ -91,10 +94,10 @@ impl Leader {
         holder.unwrap_or_default()
     }
 
-    /// Tells others where this manager serves the agent API: it stands in the lease from the next
-    /// renewal on.
+    /// Tells others where this manager serves the agent API: it stands in the lease from here on.
     pub fn publish(&self, address: SocketAddr) {
         *self.address() = Some(address);
+        self.published.notify_one();
     }
 
     /// Where the holder of the lease serves the agent API, while another holds it.
@@ -106,6 +109,20 @@ impl Leader {
             Verdict::Follow { .. } => observed.record()?.address.parse().ok(),
             Verdict::Lead { .. } | Verdict::Acquire => None,
         }
+    }
+
+    /// Looks at the lease once and takes it where it is free, before anything is planned: what is
+    /// planned as a follower is planned again as the leader. Whoever is not answered at once goes
+    /// on without.
+    pub async fn begin(&self, leases: &Api<Lease>) {
+        let begun = async {
+            self.look(leases).await;
+            let verdict = self.observed().evaluate(self.terms, &self.me, self.now());
+            if matches!(verdict, Verdict::Acquire) {
+                self.take(leases).await;
+            }
+        };
+        _ = timeout(self.terms.retry, begun).await;
     }
 
     /// Takes part in the election for good; `changed` is told when it leads.
@@ -122,7 +139,12 @@ impl Leader {
             }
             match verdict {
                 Verdict::Lead { renew_at, .. } if now < renew_at => {
-                    sleep(renew_at.since(now)).await;
+                    tokio::select! {
+                        () = sleep(renew_at.since(now)) => {}
+                        () = self.published.notified() => {
+                            self.take(&leases).await;
+                        }
+                    }
                 }
                 Verdict::Follow { retry_at } => {
                     self.look(&leases).await;
