@@ -27,6 +27,8 @@ pub const SPACE: &str = "store-014";
 /// The cluster.
 pub const CLUSTER: &str = "edge";
 
+const EDGE_HOST: Kind = Kind::new("kedge.dev", "v1alpha1", "EdgeHost");
+
 /// A running management cluster.
 pub struct Management {
     // In the order in which they end: the server last.
@@ -98,7 +100,7 @@ impl Management {
         named.collect()
     }
 
-    /// Whether every host is a machine with a node.
+    /// Whether every host is a machine with a node, and its record says which.
     ///
     /// # Errors
     ///
@@ -106,8 +108,21 @@ impl Management {
     pub fn is_whole(&self) -> Result<(), String> {
         let machines = self.machines();
         let nodes = machines.iter().filter(|(_, node)| node.is_string()).count();
-        let text = format!("{nodes} nodes of {machines:?}");
-        (nodes == HOSTS.len()).then_some(()).ok_or(text)
+        let found = format!("{nodes} nodes of {machines:?}");
+        (nodes == HOSTS.len()).then_some(()).ok_or(found)?;
+        let records = EDGE_HOST.of(&self.client, SPACE);
+        for name in HOSTS {
+            let record = self.runtime.block_on(records.get(name)).map_err(told)?;
+            let (machine, node) = (
+                text(&record, "/status/machineRef"),
+                at(&record, "/status/node"),
+            );
+            let is_known = machines.iter().any(|(known, _)| known == machine);
+            if !is_known || node["name"] != name || node["ready"] != true {
+                return Err(format!("{name} says it is {node} of `{machine}`"));
+            }
+        }
+        Ok(())
     }
 
     /// The authority that the control-plane provider made.
