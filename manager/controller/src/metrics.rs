@@ -3,12 +3,15 @@
 //! Gauges say what the plan in force says and are set when somebody asks; counters and durations
 //! grow where things happen. Nothing here is looked at by a decision.
 
+mod described;
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use kedge_core::{Code, Problem};
+use kedge_crd::balancer::TargetState;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -20,7 +23,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::world::{self, Part, World};
+pub use described::Described;
+use described::described;
+
+use crate::world::{Part, World};
 
 /// Everything that is counted. Clones count together.
 #[derive(Clone, Debug)]
@@ -33,6 +39,8 @@ pub struct Metrics {
     conflicts: Counter,
     events: Counter,
     leader: Gauge,
+    events_lost: Family<Because, Counter>,
+    queue: Gauge,
     frontends: Family<State, Gauge>,
     members: Family<State, Gauge>,
     endpoints: Family<State, Gauge>,
@@ -52,6 +60,17 @@ pub enum Ended {
     Refused,
 }
 
+/// Why an event was not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Too many waited.
+    Full,
+    /// The API server refused it.
+    Refused,
+    /// The API server did not answer in time.
+    Unanswered,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Controller {
     controller: &'static str,
@@ -65,6 +84,11 @@ struct OfKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Because {
+    because: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -83,6 +107,8 @@ impl Default for Metrics {
             renewals: Family::default(),
             conflicts: Counter::default(),
             events: Counter::default(),
+            events_lost: Family::default(),
+            queue: Gauge::default(),
             leader: Gauge::default(),
             frontends: Family::default(),
             members: Family::default(),
@@ -94,11 +120,26 @@ impl Default for Metrics {
             due: Gauge::default(),
         };
         metrics.registry = Arc::new(metrics.registered());
+        metrics.begin();
         metrics
     }
 }
 
 impl Metrics {
+    /// Whatever can be counted is there from the start, so that its first increase is seen.
+    fn begin(&self) {
+        for controller in ["plan", "write"] {
+            _ = self.reconciles.get_or_create(&Controller { controller });
+        }
+        for ended in [Ended::Granted, Ended::Refused] {
+            _ = self.enrolments.get_or_create(&ended.label());
+            _ = self.renewals.get_or_create(&ended.label());
+        }
+        for lost in [Lost::Full, Lost::Refused, Lost::Unanswered] {
+            _ = self.events_lost.get_or_create(&lost.label());
+        }
+    }
+
     fn registered(&self) -> Registry {
         let mut all = Registry::with_prefix("kedge");
         macro_rules! register {
@@ -115,11 +156,14 @@ impl Metrics {
             renewals "renewals", "Requests to renew or recover an identity";
             conflicts "identity_conflicts", "Identities that were seen to be used twice";
             events "events", "Events that were told about objects";
+            events_lost "events_lost",
+                "Events that were not told: too many waited, or the API server refused or did not answer";
+            queue "controller_queue_depth",
+                "Namespaces that wait to be planned, or are planned right now";
             leader "leader", "Whether this manager writes";
             frontends "lb_frontends",
                 "Listeners of gateway instances, by whether a member can take traffic";
-            members "lb_members",
-                "Members of those listeners, by whether their host is heard of";
+            members "lb_members", "Targets of LoadBalancers, by state";
             endpoints "endpoints", "Control-plane endpoints of clusters";
             hosts "hosts", "Enrolled hosts";
             problems "problems", "Problems the manager shows";
@@ -173,6 +217,16 @@ impl Metrics {
         self.events.inc();
     }
 
+    /// An event was not told.
+    pub fn lost(&self, because: Lost) {
+        self.events_lost.get_or_create(&because.label()).inc();
+    }
+
+    /// So many namespaces wait to be planned.
+    pub fn waiting(&self, spaces: usize) {
+        self.queue.set(count(spaces));
+    }
+
     /// Everything, as scrapers read it.
     ///
     /// # Errors
@@ -184,7 +238,8 @@ impl Metrics {
         {
             let state = world.state().await;
             self.problems.set(count(state.problems().len()));
-            self.take(&state);
+            let parts: Vec<&Part> = state.parts().map(|(_, part)| part).collect();
+            self.take(&parts);
         }
         let mut text = String::new();
         encode(&mut text, &self.registry).map_err(|error| {
@@ -193,14 +248,31 @@ impl Metrics {
         Ok(text)
     }
 
-    fn take(&self, state: &world::State) {
-        let parts = || state.parts().map(|(_, part)| part);
+    /// What there is to read, each with its labels, by the registry itself.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn reference() -> Result<Vec<Described>, std::fmt::Error> {
+        let metrics = Self::default();
+        // As a manager that has seen nothing yet.
+        let kind = "Cluster".to_owned();
+        _ = metrics.watch_restarts.get_or_create(&OfKind { kind });
+        metrics.take(&[]);
+        let mut text = String::new();
+        encode(&mut text, &metrics.registry)?;
+        Ok(described(&text))
+    }
+
+    fn take(&self, parts: &[&Part]) {
+        let parts = || parts.iter().copied();
         let hosts: usize = parts().map(Part::hosts).sum();
         let alive: usize = parts().map(Part::alive).sum();
         set(&self.hosts, "alive", alive);
         set(&self.hosts, "silent", hosts.saturating_sub(alive));
-        let all = state.endpoints().count();
-        let filled = state.endpoints().filter(|it| it.endpoint.is_some());
+        let endpoints = || parts().flat_map(Part::endpoints);
+        let all = endpoints().count();
+        let filled = endpoints().filter(|it| it.endpoint.is_some());
         let filled = filled.count();
         set(&self.endpoints, "filled", filled);
         set(&self.endpoints, "blank", all - filled);
@@ -211,8 +283,21 @@ impl Metrics {
         let served = served.count();
         set(&self.frontends, "served", served);
         set(&self.frontends, "empty", all - served);
-        let members = listeners().map(|listener| listener.members.len()).sum();
-        set(&self.members, "active", members);
+        for state in TargetState::ALL {
+            let of_state = parts().filter_map(|part| part.targets().get(&state));
+            set(&self.members, state.as_str(), of_state.sum());
+        }
+    }
+}
+
+impl Lost {
+    const fn label(self) -> Because {
+        let because = match self {
+            Self::Full => "full",
+            Self::Refused => "refused",
+            Self::Unanswered => "unanswered",
+        };
+        Because { because }
     }
 }
 

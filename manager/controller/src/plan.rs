@@ -50,7 +50,10 @@ use kedge_control::{
     local::FleetEndpoint,
 };
 use kedge_core::Problem;
-use kedge_crd::{Condition, balancer::Mode};
+use kedge_crd::{
+    Condition,
+    balancer::{Mode, TargetState},
+};
 
 use crate::{
     snapshot::Snapshot,
@@ -79,6 +82,8 @@ pub struct Plan {
     pub gateways: BTreeMap<(Name, String), GatewayConfig>,
     /// Every cluster's endpoint, for people.
     pub endpoints: Vec<FleetEndpoint>,
+    /// How many targets of its LoadBalancers are in which state.
+    pub targets: BTreeMap<TargetState, usize>,
     /// The conditions of every host, for people.
     pub host_conditions: BTreeMap<Name, Vec<Condition>>,
     /// What is wrong.
@@ -135,6 +140,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     configure(&mut next, &services, &mut plan);
     for service in &mut services {
         service.holder = health::holder(&next, service);
+    }
+    for target in services.iter().flat_map(|service| &service.targets) {
+        *plan.targets.entry(target.state).or_default() += 1;
     }
     // The holder of a VIP comes first among a listener's members.
     plan.share = Share::of(&next, &cases, &decided, &services, &ledger);

@@ -272,6 +272,7 @@ impl World {
         for _ in 0..ROUNDS {
             let mut is_first = true;
             loop {
+                self.metrics.waiting(fleet.waiting());
                 let spaces = fleet.next(BATCH);
                 if spaces.is_empty() {
                     break;

@@ -1,10 +1,11 @@
 //! The reference, written by the program about itself: commands from clap, settings from the
-//! schemas of the role files. `cargo xtask docs` puts it into `docs/reference/`.
+//! schemas of the role files, metrics from their registry. `cargo xtask docs` puts it into `docs/reference/`.
 //!
 //! An example and not a command: it is for whoever builds Kedge, and need not be shipped.
 
 mod commands;
 mod defaults;
+mod metrics;
 mod settings;
 
 use std::{env, error::Error, fs, path::PathBuf};
@@ -13,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder: PathBuf = env::args_os().nth(1).ok_or("usage: reference DIR")?.into();
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("cli.md"), commands::page(kedge_cli::command()))?;
+    fs::write(folder.join("metrics-manager.md"), metrics::page()?)?;
     for (role, schema) in kedge_cli::schemas() {
         let defaults = defaults::Defaults::of(role);
         let role = role.as_str();

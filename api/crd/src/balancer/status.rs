@@ -78,7 +78,9 @@ pub struct Target {
 }
 
 /// How far a target is, in the words of the LoadBalancer proposal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum TargetState {
     /// Known, not serving yet.
@@ -97,6 +99,16 @@ pub enum TargetState {
 }
 
 impl TargetState {
+    /// Every state, in the order in which a target goes through them.
+    pub const ALL: [Self; 6] = [
+        Self::Adding,
+        Self::Active,
+        Self::Disabling,
+        Self::Disabled,
+        Self::Removing,
+        Self::Removed,
+    ];
+
     /// The state as it is spelt, also in the annotation on the target.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

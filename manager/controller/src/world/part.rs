@@ -7,7 +7,7 @@ use kedge_control::{
     local::FleetEndpoint,
 };
 use kedge_core::Problem;
-use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, Status, condition};
+use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, Status, balancer::TargetState, condition};
 use tokio::sync::watch;
 
 use crate::{
@@ -25,6 +25,7 @@ pub struct Part {
     problems: Vec<Problem>,
     kubeconfigs: BTreeMap<Name, String>,
     alive: usize,
+    targets: BTreeMap<TargetState, usize>,
     /// The members in it, by uid.
     pub(super) members: Vec<String>,
     version: watch::Sender<u64>,
@@ -71,6 +72,7 @@ impl Part {
             alive.is_some_and(|alive| alive.status == Status::True)
         };
         self.alive = plan.host_conditions.values().filter(is_alive).count();
+        self.targets = plan.targets;
         self.endpoints = plan.endpoints;
         self.problems = plan.problems;
         self.kubeconfigs = plan.kubeconfigs;
@@ -129,6 +131,12 @@ impl Part {
     #[must_use]
     pub const fn alive(&self) -> usize {
         self.alive
+    }
+
+    /// How many targets are in which state.
+    #[must_use]
+    pub const fn targets(&self) -> &BTreeMap<TargetState, usize> {
+        &self.targets
     }
 
     /// Follows it.

@@ -87,7 +87,8 @@ impl Cluster {
     ///
     /// The cluster does not answer, or it does not know our kinds.
     pub async fn connect(client: Client, access: Access) -> Result<Self, Problem> {
-        let (teller, to_tell) = Teller::new();
+        let metrics = Metrics::default();
+        let (teller, to_tell) = Teller::new(metrics.clone());
         let me = access.me.clone();
         let inner = Arc::new(Inner {
             client,
@@ -99,7 +100,7 @@ impl Cluster {
             leader: Leader::new(access.terms, access.me, LEASE),
             tasks: Mutex::default(),
             name: access.name,
-            metrics: Metrics::default(),
+            metrics,
             teller,
         });
         let cluster = Self { inner };

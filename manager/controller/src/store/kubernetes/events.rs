@@ -12,19 +12,23 @@ use tokio::{
 use tracing::debug;
 
 use super::cluster::Cluster;
-use crate::events::Notice;
+use crate::{
+    events::Notice,
+    metrics::{Lost, Metrics},
+};
 
 /// Where what is to be told waits.
 #[derive(Debug)]
 pub(super) struct Teller {
     waiting: Sender<Notice>,
+    metrics: Metrics,
 }
 
 impl Teller {
     /// A place, and what is taken from it.
-    pub fn new() -> (Self, Receiver<Notice>) {
+    pub fn new(metrics: Metrics) -> (Self, Receiver<Notice>) {
         let (waiting, taken) = mpsc::channel(AT_MOST);
-        (Self { waiting }, taken)
+        (Self { waiting, metrics }, taken)
     }
 
     /// Tells, unless too much waits already: a journal has it anyway.
@@ -33,7 +37,7 @@ impl Teller {
             if let Err(error) = self.waiting.try_send(notice) {
                 let error = &error as &dyn std::error::Error;
                 debug!(error, "an event is not told");
-                return;
+                self.metrics.lost(Lost::Full);
             }
         }
     }
@@ -52,7 +56,10 @@ pub(super) async fn publish(
     };
     let recorder = Recorder::new(client, reporter);
     while let Some(notice) = taken.recv().await {
-        let reference = reference(&cluster, &notice);
+        let Some(reference) = reference(&cluster, &notice) else {
+            debug!(object = %notice.key, reason = notice.reason, "there is nobody to tell it about");
+            continue;
+        };
         let event = Event {
             type_: if notice.is_warning {
                 EventType::Warning
@@ -67,29 +74,37 @@ pub(super) async fn publish(
         match timeout(super::cluster::ANSWER, recorder.publish(&event, &reference)).await {
             Ok(Ok(())) => cluster.metrics().told(),
             Ok(Err(error)) => {
+                cluster.metrics().lost(Lost::Refused);
                 let error = &error as &dyn std::error::Error;
                 debug!(error, object = %notice.key, reason = notice.reason, "an event is not told");
             }
-            Err(_) => debug!(object = %notice.key, "an event is not answered"),
+            Err(_) => {
+                cluster.metrics().lost(Lost::Unanswered);
+                debug!(object = %notice.key, "an event is not answered");
+            }
         }
     }
 }
 
-fn reference(cluster: &Cluster, notice: &Notice) -> ObjectReference {
+/// The object a notice is about. What strangers ask for may name objects that were never there.
+fn reference(cluster: &Cluster, notice: &Notice) -> Option<ObjectReference> {
     let key = &notice.key;
     let mut uid = notice.uid.clone();
     if uid.is_empty() {
         let known = cluster.look(|stock| Some(stock.packed(key)?.uid.to_string()));
         uid = known.unwrap_or_default();
     }
-    ObjectReference {
+    if uid.is_empty() {
+        return None;
+    }
+    Some(ObjectReference {
         api_version: Some(cluster.api_version(key)),
         kind: Some(key.kind.clone()),
         namespace: (!key.name.namespace.is_empty()).then(|| key.name.namespace.clone()),
         name: Some(key.name.name.clone()),
-        uid: (!uid.is_empty()).then_some(uid),
+        uid: Some(uid),
         ..ObjectReference::default()
-    }
+    })
 }
 
 const AT_MOST: usize = 512;
