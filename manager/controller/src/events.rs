@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     managers,
-    plan::marks::{PRE_DRAIN_HOOK, PRE_TERMINATE_HOOK},
+    plan::marks::{ELEMENTAL_MACHINE, PRE_DRAIN_HOOK, PRE_TERMINATE_HOOK, RESERVED},
     store::{Layer, ObjectKey, Objects, Write},
 };
 
@@ -58,8 +58,16 @@ impl Notice {
 #[must_use]
 pub fn notices(objects: &Objects, writes: &[Write]) -> Vec<Notice> {
     let of_write = |write: &Write| match &write.layer {
-        Layer::Status => conditions(objects, write),
-        Layer::Marks => hooks(objects, write),
+        Layer::Status => {
+            let mut all = conditions(objects, write);
+            all.extend(moved(objects, write));
+            all
+        }
+        Layer::Marks => {
+            let mut all = hooks(objects, write);
+            all.extend(reserved(objects, write));
+            all
+        }
         Layer::Owned(manager) => filled(objects, write, manager).into_iter().collect(),
     };
     writes.iter().flat_map(of_write).collect()
@@ -127,6 +135,56 @@ fn hooks(objects: &Objects, write: &Write) -> Vec<Notice> {
         .into_iter()
         .filter_map(change)
         .collect()
+}
+
+/// A VIP that another host holds than before.
+fn moved(objects: &Objects, write: &Write) -> Option<Notice> {
+    let vip = |content: Option<&Value>, field: &str| -> Option<String> {
+        let vip = content?.pointer("/status/vip")?;
+        let text = vip.get(field)?.as_str()?;
+        (!text.is_empty()).then(|| text.to_owned())
+    };
+    let before = objects.content(&write.key, &Layer::Status);
+    let from = vip(before, "holder");
+    let to = vip(write.content.as_ref(), "holder");
+    let address = vip(write.content.as_ref(), "address").or_else(|| vip(before, "address"))?;
+    let (reason, note) = match (&from, &to) {
+        (None, Some(to)) => ("VIPAcquired", format!("{to} holds {address}")),
+        (Some(from), None) => (
+            "VIPReleased",
+            format!("{from} does not hold {address} any more, and no other host says that it does"),
+        ),
+        (Some(from), Some(to)) if from != to => {
+            ("VIPMoved", format!("{address} moved from {from} to {to}"))
+        }
+        _ => return None,
+    };
+    Some(Notice {
+        is_warning: to.is_none(),
+        reason: reason.to_owned(),
+        note,
+        ..about(objects, &write.key, "Reconcile")
+    })
+}
+
+/// A host's record that is kept from being taken for a machine. A host can set the labels of its
+/// own record: that it is done again says that somebody undid it.
+fn reserved(objects: &Objects, write: &Write) -> Option<Notice> {
+    let has = |marks: Option<&Value>| {
+        let labels = marks.and_then(|marks| marks.pointer("/metadata/labels"));
+        let machine = labels.and_then(|labels| labels.get(ELEMENTAL_MACHINE));
+        machine.is_some_and(|machine| machine == RESERVED)
+    };
+    if has(objects.content(&write.key, &Layer::Marks)) || !has(write.content.as_ref()) {
+        return None;
+    }
+    Some(Notice {
+        reason: "HostReserved".to_owned(),
+        note: "no machine takes it until a control plane is initialized whose endpoint is the \
+               address of a host"
+            .to_owned(),
+        ..about(objects, &write.key, "Reserve")
+    })
 }
 
 /// A blank endpoint of somebody's infrastructure cluster that is filled.
@@ -244,6 +302,61 @@ mod tests {
             objects.apply(&write);
             assert_eq!(reasons(&objects, &write), [], "{is} {reason} again");
         }
+    }
+
+    #[test]
+    fn a_vip_is_told_when_it_comes_moves_and_goes() {
+        let balancer = key(meta::GROUP, "LoadBalancer");
+        let mut objects = Objects::default();
+        let held =
+            |holder: &str| json!({"status": {"vip": {"address": "10.0.0.1", "holder": holder}}});
+        let steps = [
+            ("", None),
+            ("a", Some(("VIPAcquired", false, "a holds 10.0.0.1"))),
+            ("b", Some(("VIPMoved", false, "10.0.0.1 moved from a to b"))),
+            ("", Some(("VIPReleased", true, "b does not hold 10.0.0.1"))),
+        ];
+        for (holder, told) in steps {
+            let write = write(&balancer, Layer::Status, held(holder));
+            let found = notices(&objects, std::slice::from_ref(&write));
+            match told {
+                None => assert_eq!(found, [], "{holder}"),
+                Some((reason, is_warning, note)) => {
+                    assert_eq!(
+                        (found[0].reason.as_str(), found[0].is_warning),
+                        (reason, is_warning)
+                    );
+                    assert!(found[0].note.starts_with(note), "{}", found[0].note);
+                }
+            }
+            objects.apply(&write);
+            assert_eq!(notices(&objects, &[write]), [], "{holder} again");
+        }
+    }
+
+    #[test]
+    fn a_record_is_told_each_time_it_is_reserved() {
+        let record = key("infrastructure.cluster.x-k8s.io", "ElementalHost");
+        let mut objects = Objects::default();
+        let reserve = write(
+            &record,
+            Layer::Marks,
+            json!({"metadata": {"labels": {ELEMENTAL_MACHINE: RESERVED}}}),
+        );
+        let reasons = |objects: &Objects| -> Vec<String> {
+            let all = notices(objects, std::slice::from_ref(&reserve)).into_iter();
+            all.map(|notice| notice.reason).collect()
+        };
+        assert_eq!(reasons(&objects), ["HostReserved"]);
+        objects.apply(&reserve);
+        assert_eq!(reasons(&objects), [] as [String; 0]);
+        // The host took the label off.
+        objects.apply(&write(
+            &record,
+            Layer::Marks,
+            json!({"metadata": {"labels": {}}}),
+        ));
+        assert_eq!(reasons(&objects), ["HostReserved"]);
     }
 
     #[test]

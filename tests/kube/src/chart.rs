@@ -61,18 +61,18 @@ pub fn lint(values: &Value) {
     said.unwrap_or_else(|said| panic!("{said}"));
 }
 
-/// Installs the chart, or upgrades it.
+/// Installs the chart, or upgrades it; answers with what helm says then.
 ///
 /// # Panics
 ///
 /// When helm refuses.
-pub fn install(server: &Server, values: &Value) {
+pub fn install(server: &Server, values: &Value) -> String {
     let file = write(server.folder(), values);
     let chart = folder();
     let mut args = vec!["upgrade", "--install", "kedge", chart.to_str().unwrap()];
     args.extend(["--namespace", "kedge-system", "--create-namespace"]);
     args.extend(["--values", &file]);
-    run(server, &args);
+    run(server, &args)
 }
 
 /// Removes the chart. Its Job is left out: nothing runs Pods here.
@@ -81,21 +81,13 @@ pub fn install(server: &Server, values: &Value) {
 ///
 /// When helm refuses.
 pub fn remove(server: &Server) {
-    run(
-        server,
-        &[
-            "uninstall",
-            "kedge",
-            "--namespace",
-            "kedge-system",
-            "--no-hooks",
-        ],
-    );
+    let of_kedge = ["uninstall", "kedge", "--namespace", "kedge-system"];
+    _ = run(server, &[&of_kedge[..], &["--no-hooks"]].concat());
 }
 
-fn run(server: &Server, args: &[&str]) {
+fn run(server: &Server, args: &[&str]) -> String {
     let said = helm(server.folder(), Some(server), args);
-    said.unwrap_or_else(|said| panic!("helm {args:?}: {said}"));
+    said.unwrap_or_else(|said| panic!("helm {args:?}: {said}"))
 }
 
 fn write(place: &Path, values: &Value) -> String {

@@ -17,23 +17,32 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use kedge_control::{
-    enrol::{EnrolRequest, Enrolled, Waiting},
+    enrol::{EnrolRequest, Enrolled, ProofKind, Waiting},
     identity::Role,
 };
 use kedge_core::{Code, Fix, Problem};
-use kedge_crd::{EdgeGatewaySpec, TenantSpec, host::Identity};
+use kedge_crd::{
+    EdgeGatewaySpec, TenantSpec,
+    elemental::{self, HOST_KIND},
+    host::Identity,
+};
 use tracing::{info, warn};
 
 use super::{
-    access::gateway_of, body::Bounded, buckets, error::ApiError, record, serve::Connection,
+    access::{gateway_named, gateway_of},
+    body::Bounded,
+    buckets,
+    error::ApiError,
+    record,
+    serve::Connection,
 };
 use crate::{
     events::Notice,
     metrics::Ended,
     pki::{self, SigningRequest},
     snapshot::key,
-    store::{Name, key::is_label},
-    token::Use,
+    store::{Name, ObjectKey, key::is_label},
+    token::{self, Use},
     world::{Member, World},
 };
 use newcomer::{Entry, Newcomer};
@@ -86,10 +95,7 @@ async fn enrol(
     let source = buckets::source(connection.address.ip());
     welcome(world, source)?;
     let name = request.name.clone();
-    let about = scope.as_ref().map(|(role, scope)| match role {
-        Role::Host => key::<TenantSpec>(&Name::new("", scope)),
-        Role::Gateway => key::<EdgeGatewaySpec>(&gateway_of(scope)),
-    });
+    let about = about(world, scope.as_ref(), &request);
     let outcome = admit(world, connection, scope.as_ref(), &request).await;
     world.metrics.enrolled(Ended::of(&outcome));
     match outcome {
@@ -119,6 +125,35 @@ async fn enrol(
             }
             Err(error)
         }
+    }
+}
+
+/// What a request is about: what its path names, else what its proof says it is made with.
+fn about(
+    world: &World,
+    scope: Option<&(Role, String)>,
+    request: &EnrolRequest,
+) -> Option<ObjectKey> {
+    let scoped = |role: Role, scope: &str| match role {
+        Role::Host => key::<TenantSpec>(&Name::new("", scope)),
+        Role::Gateway => key::<EdgeGatewaySpec>(&gateway_named(scope)),
+    };
+    if let Some((role, scope)) = scope {
+        return Some(scoped(*role, scope));
+    }
+    let id = request.proof.id.as_str();
+    match request.proof.kind {
+        ProofKind::Token => {
+            let named = world.store.named("", "Secret", &token::secret_name(id));
+            let record = token::find(&named, id)?;
+            Some(scoped(record.role, &record.scope))
+        }
+        ProofKind::ElementalKey => {
+            let (namespace, name) = id.split_once('/')?;
+            let record = Name::new(namespace, name);
+            Some(ObjectKey::new(elemental::GROUP, HOST_KIND, record))
+        }
+        ProofKind::BoundKey => None,
     }
 }
 

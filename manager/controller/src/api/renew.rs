@@ -45,7 +45,7 @@ pub async fn renew(
         ));
     }
     let enrolled = next(&world, &member, &caller.peer, &csr, &request.renewal_id).await;
-    ended(&world, &member, &enrolled);
+    ended(&world, &member, "CertificateRenewed", &enrolled);
     Ok(Json(enrolled?))
 }
 
@@ -120,19 +120,19 @@ async fn recovered(
         "an expired identity is recovered by its key"
     );
     let enrolled = next(world, &member, &peer, &csr, &request.renewal_id).await;
-    ended(world, &member, &enrolled);
+    ended(world, &member, "IdentityRecovered", &enrolled);
     enrolled
 }
 
-/// Counts and tells how a renewal ended.
-fn ended(world: &World, member: &Member, enrolled: &Result<Enrolled, ApiError>) {
+/// Counts and tells how a renewal ended; `granted` is what it is called when it was granted.
+fn ended(world: &World, member: &Member, granted: &str, enrolled: &Result<Enrolled, ApiError>) {
     world.metrics.renewed(Ended::of(enrolled));
     let about = member.party.key();
     let notice = match enrolled {
         Ok(enrolled) => {
             let generation = enrolled.generation;
             let note = format!("the certificate of generation {generation} was issued");
-            Notice::asked(about, "CertificateRenewed", note)
+            Notice::asked(about, granted, note)
         }
         Err(error) => {
             let problem = error.problem();
@@ -181,6 +181,12 @@ async fn next(
                 shown = peer.generation,
                 "the store is older than a certificate: its generation is taken from there"
             );
+            let note = format!(
+                "the store knows generation {} of its certificate and it has {}: the store is older",
+                member.identity.generation, peer.generation
+            );
+            let notice = Notice::asked(member.party.key(), "IdentityRepaired", note);
+            world.store.tell(vec![notice]);
             let mut member = member.clone();
             member.identity.generation = peer.generation;
             next_generation(world, &member, renewal_id.to_owned()).await?

@@ -35,7 +35,7 @@ pub async fn installed() -> Option<Arc<Ours>> {
         .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
         .collect();
     manifests::apply(&client, &spaces).await;
-    chart::install(server, &values());
+    _ = chart::install(server, &values());
     aggregated(&client).await;
     let account = server
         .kubeconfig_of_account("kedge-system", "kedge-manager")

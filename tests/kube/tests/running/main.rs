@@ -14,7 +14,9 @@ mod fleet;
 #[path = "../endpoint/site.rs"]
 mod site;
 
+mod chart;
 mod columns;
+mod events;
 mod installed;
 mod policies;
 mod rights;

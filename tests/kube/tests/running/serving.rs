@@ -1,7 +1,7 @@
 //! What probes, scrapers and operators see of a running manager.
 
 use k8s_openapi::api::{coordination::v1::Lease, events::v1::Event};
-use kedge_tests_kube::{eventually, foreign};
+use kedge_tests_kube::{bare::Bare, eventually, foreign};
 use kube::{Api, api::ListParams};
 use serde_json::json;
 use tokio::{
@@ -71,27 +71,29 @@ async fn probes_and_scrapers_are_answered_and_events_say_what_happened() {
 
 #[tokio::test]
 async fn a_manager_that_leaves_gives_its_lease_back() {
-    let Some(ours) = installed().await else {
+    // A server of its own: other tests go on with the manager they share.
+    let Some(bare) = Bare::start().await else {
         return;
     };
-    let client = ours.stack().server().client().await;
-    let leases: Api<Lease> = Api::namespaced(client, "kedge-system");
+    let leases: Api<Lease> = Api::namespaced(bare.client.clone(), "kedge-system");
     let holder = async || {
         let lease = leases.get_opt("kedge-manager").await.unwrap();
         let spec = lease.and_then(|lease| lease.spec);
         spec.and_then(|spec| spec.holder_identity)
             .unwrap_or_default()
     };
+    let manager = bare.manager().await;
     eventually("it leads", LIMIT, async || !holder().await.is_empty()).await;
     let first = holder().await;
-    ours.halt().await;
+    manager.stop().await;
     assert_eq!(holder().await, "", "another need not wait");
-    ours.boot().await;
+    let manager = bare.manager().await;
     eventually("it leads again", LIMIT, async || {
         let now = holder().await;
         !now.is_empty() && now != first
     })
     .await;
+    manager.stop().await;
 }
 
 /// The status and the body of a plain request.

@@ -62,7 +62,11 @@ fn found(
     };
     let full = used >= total;
     let exhausted = if full { "NoneFree" } else { "SomeFree" };
-    let mut conditions = vec![ready, Condition::new("Exhausted", full, exhausted, "")];
+    let text = match full {
+        true => format!("none of its {total} addresses is free"),
+        false => String::new(),
+    };
+    let mut conditions = vec![ready, Condition::new("Exhausted", full, exhausted, text)];
     conditions.push(match outside.as_slice() {
         [] => Condition::new("AddressesInRange", true, "InRange", ""),
         [first, ..] => {
