@@ -115,6 +115,47 @@ fn an_infrastructure_cluster_managed_by_kedge_is_made_ready_in_its_contract() {
 }
 
 #[test]
+fn an_infrastructure_cluster_managed_by_kedge_says_what_is_waited_for() {
+    for (kind, ready) in [
+        ("ElementalCluster", Some(&json!(false))),
+        ("NewCluster", None),
+    ] {
+        let mut world = site().on_kubernetes();
+        let annotations = VIP.replace("edge-lan", "nowhere");
+        let annotations = format!("{annotations}, cluster.x-k8s.io/managed-by: kedge");
+        world.write(&cluster("c", &annotations, "").replace("ElementalCluster", kind));
+        world.settle();
+        assert_eq!(infra_status(&world, kind), None, "{kind}: not owned yet");
+        world.core();
+        world.settle();
+        let status = infra_status(&world, kind).unwrap();
+        let condition = |status: &serde_json::Value, field: &str| {
+            status["conditions"][0][field].as_str().unwrap().to_owned()
+        };
+        assert_eq!(condition(&status, "status"), "False");
+        assert_eq!(condition(&status, "reason"), "WaitingForPool");
+        assert!(
+            condition(&status, "message").contains("nowhere"),
+            "{status}"
+        );
+        assert_eq!(status.get("ready"), ready, "{kind}");
+        assert_eq!(status.get("initialization"), None);
+        // Nothing is written twice, and what is said since when is kept.
+        world.later(100);
+        world.settle();
+        assert_eq!(infra_status(&world, kind), Some(status.clone()));
+        let pool = world.document("kedge.dev", "VIPPool", "edge-lan").clone();
+        let text = pool.to_string().replace("\"edge-lan\"", "\"nowhere\"");
+        world.write(&text);
+        world.settle();
+        let served = infra_status(&world, kind).unwrap();
+        assert_eq!(condition(&served, "status"), "True");
+        let since = |status: &serde_json::Value| condition(status, "lastTransitionTime");
+        assert_ne!(since(&served), since(&status));
+    }
+}
+
+#[test]
 fn a_provider_that_is_there_keeps_its_status_and_another_manager_keeps_everything() {
     let world = filled();
     assert_eq!(
