@@ -44,15 +44,27 @@ impl Bare {
 
     /// The same with no kinds but ours.
     pub async fn with_ours_alone() -> Option<Self> {
-        let server = Server::start().await?;
-        let client = server.client().await;
+        let bare = Self::empty(Server::start().await?).await;
         let definitions: Vec<Value> = KINDS.iter().map(OurKind::crd).collect();
-        manifests::apply_definitions(&client, &definitions).await;
+        manifests::apply_definitions(&bare.client, &definitions).await;
+        Some(bare)
+    }
+
+    /// A server with the kinds of others alone: ours come with the chart.
+    pub async fn without_ours(server: Server) -> Self {
+        let bare = Self::empty(server).await;
+        bare.install_core("v1beta2").await;
+        bare.install_elemental().await;
+        bare
+    }
+
+    async fn empty(server: Server) -> Self {
+        let client = server.client().await;
         let bare = Self { server, client };
         for space in [SPACE, "kedge-system"] {
             bare.space(space).await;
         }
-        Some(bare)
+        bare
     }
 
     /// Installs Cluster API's kinds, those of addresses in that version alone.

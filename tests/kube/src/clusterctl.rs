@@ -38,10 +38,12 @@ impl Repository {
         write(&release);
         let components = release.join(COMPONENTS);
         let core = core(folder.path());
+        let elemental = elemental(folder.path());
         let config = json!({
             "providers": [
                 {"name": "kedge", "type": "AddonProvider", "url": components},
                 {"name": "cluster-api", "type": "CoreProvider", "url": core},
+                {"name": "elemental", "type": "InfrastructureProvider", "url": elemental},
             ],
             // It needs its definitions, and nobody to serve them: no component asks for a certificate.
             "cert-manager": {"externallyProvisioned": "true"},
@@ -103,6 +105,26 @@ fn core(folder: &Path) -> PathBuf {
     let components = release.join("core-components.yaml");
     let space = json!({"apiVersion": "v1", "kind": "Namespace",
         "metadata": {"name": "capi-system"}});
+    fs::write(&components, space.to_string()).unwrap();
+    components
+}
+
+/// A repository of Elemental with our templates beside its own, as the guide says: clusterctl looks
+/// for flavors and for classes at providers of infrastructure alone.
+fn elemental(folder: &Path) -> PathBuf {
+    let release = folder
+        .join("infrastructure-elemental")
+        .join(ELEMENTAL_VERSION);
+    fs::create_dir_all(&release).unwrap();
+    let metadata = json!({"apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Metadata",
+        "releaseSeries": [{"major": 0, "minor": 7, "contract": "v1beta1"}]});
+    fs::write(release.join("metadata.yaml"), metadata.to_string()).unwrap();
+    for (ours, there) in FLAVORS {
+        fs::copy(source().join(ours), release.join(there)).unwrap();
+    }
+    let components = release.join("infrastructure-components.yaml");
+    let space = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "elemental-system"}});
     fs::write(&components, space.to_string()).unwrap();
     components
 }
@@ -191,5 +213,23 @@ fn source() -> PathBuf {
 
 /// The version of Kedge, as clusterctl writes versions.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+/// The version of Elemental's provider.
+pub const ELEMENTAL_VERSION: &str = "v0.7.0";
+/// Our templates, and what they are called as flavors of Elemental's.
+const FLAVORS: [(&str, &str); 4] = [
+    ("cluster-template.yaml", "cluster-template-kedge.yaml"),
+    (
+        "cluster-template-rke2.yaml",
+        "cluster-template-kedge-rke2.yaml",
+    ),
+    (
+        "cluster-template-topology.yaml",
+        "cluster-template-kedge-topology.yaml",
+    ),
+    (
+        "clusterclass-kedge-elemental.yaml",
+        "clusterclass-kedge-elemental.yaml",
+    ),
+];
 const CORE_VERSION: &str = "v1.14.2";
 const COMPONENTS: &str = "addon-components.yaml";

@@ -44,9 +44,11 @@ impl Server {
         Self::begin(flags, false).await
     }
 
-    /// Starts a server that writes down who asked it for what ([`Self::audit`]).
+    /// Starts a server that writes down who asked it for what ([`Self::audit`]), and whose admission
+    /// asks whether who names an owner may hold it up, as OpenShift's does.
     pub async fn start_audited() -> Option<Self> {
-        Self::begin(&[], true).await
+        let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+        Self::begin(&[plugin], true).await
     }
 
     async fn begin(flags: &[&str], audited: bool) -> Option<Self> {
@@ -198,17 +200,32 @@ impl Server {
     ///
     /// When there is no such account.
     pub async fn kubeconfig_of_account(&self, space: &str, name: &str) -> PathBuf {
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await, space);
-        let request = TokenRequest::default();
-        let how = PostParams::default();
-        let made = accounts.create_token_request(name, &how, &request).await;
-        let token = made.unwrap().status.unwrap().token;
+        let token = self.token_of_account(space, name).await;
         let path = self
             .folder
             .path()
             .join(format!("{space}-{name}.kubeconfig"));
         fs::write(&path, self.inner.kubeconfig_text(&token)).unwrap();
         path
+    }
+
+    /// A token of a ServiceAccount, as its Pods have.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such account.
+    pub async fn token_of_account(&self, space: &str, name: &str) -> String {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await, space);
+        let request = TokenRequest::default();
+        let how = PostParams::default();
+        let made = accounts.create_token_request(name, &how, &request).await;
+        made.unwrap().status.unwrap().token
+    }
+
+    /// The certificate its clients know it by.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.path().join("certs/apiserver.crt")
     }
 
     /// A client of the admin.
@@ -263,7 +280,12 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Ports of loopback that nobody has right now.
-pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
+///
+/// # Panics
+///
+/// When there are none.
+#[must_use]
+pub fn free_ports<const N: usize>() -> [u16; N] {
     kedge_agent_lab::kube::free_ports().unwrap()
 }
 

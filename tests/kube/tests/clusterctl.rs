@@ -12,6 +12,8 @@
 mod fleet;
 #[path = "endpoint/site.rs"]
 mod site;
+#[path = "clusterctl/templates.rs"]
+mod templates;
 
 use std::{
     collections::BTreeMap,
@@ -19,13 +21,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kedge_tests_kube::{
     assets::{Program, ready},
     clusterctl::{Repository, prepare},
     clusters::endpoint,
-    eventually, foreign, manifests,
-    objects::{Kind, at, text},
+    eventually, foreign,
+    objects::{Kind, at},
     ours::Ours,
     stack::Stack,
 };
@@ -37,90 +39,8 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::Fleet,
-    site::{BALANCER, GATEWAY, HOST, LIMIT, POOL, Site, TENANT},
+    site::{BALANCER, GATEWAY, HOST, LIMIT, POOL, TENANT},
 };
-
-#[tokio::test]
-async fn a_first_cluster_comes_from_the_template_and_is_described_with_its_load_balancer() {
-    if !ready(&[Program::Helm, Program::Clusterctl]) {
-        return;
-    }
-    let Some(ours) = Ours::shared().await else {
-        return;
-    };
-    let server = ours.stack().server();
-    prepare(&server.client().await).await;
-    let repository = Repository::new();
-    let said = repository.run(server, &["init", "--addon", "kedge"], IMAGE);
-    println!("{said}");
-    let client = server.client().await;
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "kedge-system");
-    let manager = deployments.get("kedge-manager").await.unwrap();
-    let pod = manager.spec.unwrap().template.spec.unwrap();
-    assert_eq!(pod.containers[0].name, "manager");
-    assert_eq!(
-        pod.containers[0].image.as_deref(),
-        Some("registry.example.org/kedge/manager:0.1.0")
-    );
-
-    let site = Site::new().await.unwrap();
-    let space = site.space.as_str();
-    let release = release(&repository);
-    let generated = repository.run(
-        server,
-        &[
-            "generate",
-            "cluster",
-            "first",
-            "--from",
-            &release,
-            "--target-namespace",
-            space,
-            "--kubernetes-version",
-            "v1.36.3",
-            "--control-plane-machine-count",
-            "1",
-        ],
-        &[("VIP_POOL", "lan")],
-    );
-    let objects = documents(&generated);
-    assert!(!generated.contains("kube-vip"));
-    apply_each(&client, space, &objects).await;
-    let clusters = foreign::CLUSTER.of(&client, space);
-    eventually("the first cluster is provisioned", LIMIT, async || {
-        let cluster = clusters.get("first").await.unwrap();
-        endpoint(&cluster).is_some() && text(&cluster, "/status/phase") == "Provisioned"
-    })
-    .await;
-    eventually("its control plane makes a machine", LIMIT, async || {
-        let machines = foreign::MACHINE.of(&client, space);
-        !machines
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    })
-    .await;
-    let described = repository.run(
-        server,
-        &[
-            "describe",
-            "cluster",
-            "first",
-            "--namespace",
-            space,
-            "--show-conditions",
-            "all",
-        ],
-        &[],
-    );
-    println!("{described}");
-    assert!(
-        described.contains(&format!("ElementalCluster {space}/first")),
-        "{described}"
-    );
-}
 
 #[tokio::test]
 async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
@@ -251,28 +171,6 @@ impl Moved {
             tokens: tokens.list(&of_tokens).await.unwrap().items.len(),
         }
     }
-}
-
-/// Applies objects of several kinds in the order they stand.
-async fn apply_each(client: &Client, space: &str, objects: &[Value]) {
-    for object in objects {
-        manifests::apply_in(client, space, std::slice::from_ref(object)).await;
-    }
-}
-
-fn documents(text: &str) -> Vec<Value> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("all.yaml");
-    std::fs::write(&file, text).unwrap();
-    manifests::read(&file)
-}
-
-fn release(repository: &Repository) -> String {
-    repository
-        .release()
-        .join("cluster-template.yaml")
-        .display()
-        .to_string()
 }
 
 /// clusterctl wants to know where an image lies.

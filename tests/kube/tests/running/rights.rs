@@ -83,6 +83,9 @@ async fn a_served_cluster_needs_every_right_the_manager_has_and_no_other() {
 /// What tells the manager so is a host of its own.
 const OFFERS: &str = "what a tenant's cluster offers";
 
+/// The plugin asks for it, within the request that names the owner.
+const OWNERS: &str = "owners that hold up their deletion";
+
 /// What this scenario has no use for, and what does.
 const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     ("get", "kedge.dev", "edgegateways", "gateways that enrol"),
@@ -149,6 +152,9 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "loadbalancers/managed",
         "the admission policy",
     ),
+    ("update", "kedge.dev", "loadbalancers/finalizers", OWNERS),
+    ("update", "kedge.dev", "vippools/finalizers", OWNERS),
+    ("update", IPAM, "ipaddressclaims/finalizers", OWNERS),
     ("get", "", "secrets", "kubeconfigs behind gateways"),
     ("patch", "", "secrets", "tokens that are used"),
     ("delete", IPAM, "ipaddressclaims", "clusters that go"),
