@@ -54,7 +54,14 @@ fn read(
         .unwrap_or(0);
     let origin = format!("{file}:{}", line + start + 1);
     let key = key_of(&value).map_err(|what| Box::new(object_problem(&origin, what)))?;
-    typed(&key, text).map_err(|error| wrong(&error))?;
+    typed(&key, text).map_err(|error| {
+        let mut problem = wrong(&error);
+        // The words an API server would refuse it with, beside the place in the file.
+        if let Some(violations) = violations(&value, None) {
+            problem.what = format!("{}; {violations}", problem.what);
+        }
+        problem
+    })?;
     if key.group == meta::GROUP && !is_ours(&key.kind) {
         let what = format!("kedge.dev has no kind `{}`", key.kind);
         return Err(Box::new(object_problem(&origin, &what)));
@@ -172,10 +179,19 @@ fn syntax_problem(place: &str, what: &str) -> Problem {
 #[must_use]
 pub fn refusal(document: &UserDocument, old: Option<&UserDocument>) -> Option<Problem> {
     let old = old.map(|old| &old.value);
-    let violations = kedge_crd::validate::validate(&document.value, old).err()?;
-    let all: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    Some(object_problem(&document.origin, &all.join("; ")))
+    let violations = violations(&document.value, old)?;
+    Some(object_problem(&document.origin, &violations))
 }
+
+fn violations(document: &Value, old: Option<&Value>) -> Option<String> {
+    let violations = kedge_crd::validate::validate(document, old).err()?;
+    let told = violations.iter().take(VIOLATIONS);
+    let all: Vec<String> = told.map(ToString::to_string).collect();
+    Some(all.join("; "))
+}
+
+/// As many as anybody reads at once.
+const VIOLATIONS: usize = 8;
 
 fn object_problem(place: &str, what: &str) -> Problem {
     syntax_problem(place, what)

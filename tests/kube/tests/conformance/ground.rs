@@ -7,6 +7,7 @@ use kedge_control::{
     local::{BoundTo, TokenRequest},
     token::Token,
 };
+use kedge_crd::kinds::KINDS;
 use kedge_host::local::{RequireRoot, Serving, Socket, call};
 use kedge_manager_controller::{
     Manager, ManagerOptions,
@@ -170,6 +171,50 @@ impl Ground {
             .filter(|it| it.namespace == space)
             .collect();
         format!("{here:#?}\n{:#?}", state.problems())
+    }
+
+    /// Everything that is wrong, as the manager says it.
+    pub async fn problems(&self) -> String {
+        self.problems_of("").await
+    }
+
+    /// What is wrong with documents whose place has a word in it.
+    pub async fn problems_of(&self, word: &str) -> String {
+        let state = self.manager.world.state().await;
+        let all = state.problems();
+        let of_it = all
+            .iter()
+            .filter(|problem| format!("{problem:?}").contains(word));
+        of_it.map(|problem| format!("{problem:?}\n")).collect()
+    }
+
+    /// A person removes a document of a directory, if it is there.
+    pub fn forget(&self, space: &str, kind: &str, name: &str) {
+        let document = json!({"metadata": {"name": name}});
+        _ = fs::remove_file(self.file(space, kind, &document));
+    }
+
+    /// An object of ours, as everybody sees it; null where there is none.
+    pub async fn read_any(&self, space: &str, kind: &str, name: &str) -> Value {
+        match &self.bare {
+            None => {
+                let key = ObjectKey::new("kedge.dev", kind, Name::new(space, name));
+                let objects = self.manager.world.store.objects();
+                let layers = objects.get(&key);
+                layers.map_or(Value::Null, |layers| layers.effective())
+            }
+            Some(bare) => {
+                let kinds = KINDS.iter().find(|it| it.kind == kind).unwrap();
+                let kind = Kind::new("kedge.dev", "v1alpha1", kinds.kind);
+                let found = if kinds.namespaced {
+                    kind.of(&bare.client, space).get_opt(name).await
+                } else {
+                    kind.everywhere(&bare.client).get_opt(name).await
+                };
+                let found = found.unwrap();
+                found.map_or(Value::Null, |found| serde_json::to_value(found).unwrap())
+            }
+        }
     }
 
     /// Ends the manager.

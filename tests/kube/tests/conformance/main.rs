@@ -10,6 +10,7 @@
 
 mod ground;
 mod scenarios;
+mod validation;
 
 use std::{collections::BTreeMap, time::Duration};
 
