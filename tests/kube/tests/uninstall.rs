@@ -13,6 +13,8 @@
 mod fleet;
 #[path = "running/installed.rs"]
 mod installed;
+#[path = "uninstall/pods.rs"]
+mod pods;
 #[path = "endpoint/site.rs"]
 mod site;
 
@@ -30,7 +32,7 @@ use kedge_manager_controller::{
 };
 use kedge_tests_kube::{chart, foreign};
 use kube::{
-    Api,
+    Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use serde_json::json;
@@ -95,7 +97,7 @@ async fn removing_the_chart_with_the_manager_dead_leaves_no_hook_no_finalizer_an
     let lease = leases.get("kedge-manager").await.unwrap().spec.unwrap();
     assert_eq!(lease.holder_identity.unwrap_or_default(), "");
     chart::remove(server);
-    assert_eq!(traces(&fleet).await, [] as [String; 0]);
+    assert_eq!(traces(&site.client).await, [] as [String; 0]);
     let again = uninstall(&request_of_admin(server.kubeconfig("admin"))).await;
     assert_eq!(again.unwrap(), [], "it may be repeated");
 
@@ -126,7 +128,7 @@ async fn removing_the_chart_with_the_manager_dead_leaves_no_hook_no_finalizer_an
     site.gone(POOL, "lan").await;
 
     // And it can come back, over its own definitions.
-    chart::install(server, &values());
+    _ = chart::install(server, &values());
     let deployment = deployments.get("kedge-manager").await.unwrap();
     assert_eq!(deployment.spec.unwrap().replicas, Some(2));
 }
@@ -141,8 +143,7 @@ fn request_of_admin(kubeconfig: std::path::PathBuf) -> Request {
 }
 
 /// The objects of every kind that is served which still carry something of ours.
-async fn traces(fleet: &Fleet) -> Vec<String> {
-    let client = &fleet.site.client;
+async fn traces(client: &Client) -> Vec<String> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut found = Vec::new();
     for definition in definitions.list(&ListParams::default()).await.unwrap() {

@@ -40,13 +40,10 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_frozen_api_server_and_one_that_was_killed_cost_time_alone() {
-    let Some(mut bare) = Bare::start().await else {
+    let Some((mut bare, manager)) = served(9).await else {
         return;
     };
-    bare.pool(SPACE, 9).await;
-    let manager = bare.manager().await;
-    bare.ask(SPACE, "first").await;
-    let first = filled(&bare, &manager, "first").await;
+    let first = asked(&bare, &manager, "first").await;
 
     bare.server.api().signal(Signal::STOP);
     eventually("the manager does not lead any more", LONG, async || {
@@ -55,13 +52,11 @@ async fn a_frozen_api_server_and_one_that_was_killed_cost_time_alone() {
     .await;
     bare.server.api().signal(Signal::CONT);
     eventually("it leads again", LONG, async || leads(&manager)).await;
-    bare.ask(SPACE, "frozen").await;
-    filled(&bare, &manager, "frozen").await;
+    asked(&bare, &manager, "frozen").await;
 
     bare.server.kill_api();
     bare.server.start_api().await;
-    bare.ask(SPACE, "killed").await;
-    filled(&bare, &manager, "killed").await;
+    asked(&bare, &manager, "killed").await;
 
     bare.server.kill_etcd();
     bare.server.start_etcd();
@@ -69,23 +64,18 @@ async fn a_frozen_api_server_and_one_that_was_killed_cost_time_alone() {
         bare.label(SPACE, "first", "here").await.is_ok()
     })
     .await;
-    bare.ask(SPACE, "storeless").await;
-    filled(&bare, &manager, "storeless").await;
+    asked(&bare, &manager, "storeless").await;
     assert_eq!(bare.endpoint(SPACE, "first").await, Some(first));
-    no_address_twice(&bare).await;
-    calm(&bare).await;
-    manager.stop().await;
+    ends_well(&bare, manager).await;
 }
 
 #[tokio::test]
 async fn a_history_that_is_gone_is_read_anew() {
-    let Some(mut bare) = Bare::start().await else {
+    let Some(mut bare) = pooled(9).await else {
         return;
     };
-    bare.pool(SPACE, 9).await;
     let (relay, manager) = behind_relay(&bare).await;
-    bare.ask(SPACE, "first").await;
-    filled(&bare, &manager, "first").await;
+    asked(&bare, &manager, "first").await;
     calm(&bare).await;
     let infra = kinds::CLUSTER.of(&bare.client, SPACE);
     let seen = infra.list(&ListParams::default()).await.unwrap();
@@ -113,16 +103,14 @@ async fn a_history_that_is_gone_is_read_anew() {
     .await;
     relay.open();
     filled(&bare, &manager, "second").await;
-    calm(&bare).await;
-    manager.stop().await;
+    ends_well(&bare, manager).await;
 }
 
 #[tokio::test]
 async fn watches_that_are_cut_and_slow_end_where_steady_ones_do() {
-    let Some(bare) = Bare::start().await else {
+    let Some(bare) = pooled(40).await else {
         return;
     };
-    bare.pool(SPACE, 40).await;
     let (relay, manager) = behind_relay(&bare).await;
     relay.slow(Duration::from_millis(100));
     for round in 0..10 {
@@ -150,11 +138,9 @@ async fn watches_that_are_cut_and_slow_end_where_steady_ones_do() {
 
 #[tokio::test]
 async fn a_second_writer_costs_conflicts_and_loses_nothing() {
-    let Some(bare) = Bare::start().await else {
+    let Some((bare, manager)) = served(20).await else {
         return;
     };
-    bare.pool(SPACE, 20).await;
-    let manager = bare.manager().await;
     let stop = Arc::new(AtomicBool::new(false));
     let writer = tokio::spawn({
         let (client, stop) = (bare.client.clone(), Arc::clone(&stop));
@@ -202,10 +188,9 @@ async fn a_second_writer_costs_conflicts_and_loses_nothing() {
 
 #[tokio::test]
 async fn a_leader_that_was_frozen_writes_nothing_when_it_wakes() {
-    let Some(bare) = Bare::start().await else {
+    let Some(bare) = pooled(2).await else {
         return;
     };
-    bare.pool(SPACE, 2).await;
     let root = tempfile::tempdir().unwrap();
     let config = root.path().join("etc/kedge");
     std::fs::create_dir_all(&config).unwrap();
@@ -236,8 +221,7 @@ async fn a_leader_that_was_frozen_writes_nothing_when_it_wakes() {
     filled(&bare, &second, "between").await;
     // Addresses go from hand to hand: what the sleeper knows is wrong.
     bare.remove(SPACE, "before").await;
-    bare.ask(SPACE, "after").await;
-    filled(&bare, &second, "after").await;
+    asked(&bare, &second, "after").await;
     calm(&bare).await;
     let before = bare.versions().await;
     first.signal(Signal::CONT);
@@ -298,17 +282,13 @@ async fn a_namespace_goes_with_everything_of_ours_in_it() {
 
 #[tokio::test]
 async fn a_store_that_goes_back_in_time_locks_nobody_out() {
-    let Some(mut bare) = Bare::start().await else {
+    let Some((mut bare, manager)) = served(9).await else {
         return;
     };
-    bare.pool(SPACE, 9).await;
-    let manager = bare.manager().await;
-    bare.ask(SPACE, "first").await;
-    let first = filled(&bare, &manager, "first").await;
+    let first = asked(&bare, &manager, "first").await;
     calm(&bare).await;
     bare.server.backup();
-    bare.ask(SPACE, "forgotten").await;
-    filled(&bare, &manager, "forgotten").await;
+    asked(&bare, &manager, "forgotten").await;
     for round in 0..20 {
         let value = round.to_string();
         bare.label(SPACE, "first", &value).await.unwrap();
@@ -317,21 +297,16 @@ async fn a_store_that_goes_back_in_time_locks_nobody_out() {
     assert_eq!(bare.endpoint(SPACE, "forgotten").await, None);
     assert_eq!(bare.endpoint(SPACE, "first").await, Some(first));
     eventually("the manager leads again", LONG, async || leads(&manager)).await;
-    bare.ask(SPACE, "second").await;
-    filled(&bare, &manager, "second").await;
-    bare.ask(SPACE, "forgotten").await;
-    filled(&bare, &manager, "forgotten").await;
-    no_address_twice(&bare).await;
-    calm(&bare).await;
-    manager.stop().await;
+    asked(&bare, &manager, "second").await;
+    asked(&bare, &manager, "forgotten").await;
+    ends_well(&bare, manager).await;
 }
 
 #[tokio::test]
 async fn nothing_is_written_while_nothing_changes() {
-    let Some(bare) = Bare::start().await else {
+    let Some(bare) = pooled(9).await else {
         return;
     };
-    bare.pool(SPACE, 9).await;
     let often = || {
         let mut options = bare.options();
         options.rescan = Duration::from_millis(200);
@@ -339,8 +314,7 @@ async fn nothing_is_written_while_nothing_changes() {
     };
     let manager = Manager::start(&often()).await.unwrap();
     for name in ["one", "two", "three"] {
-        bare.ask(SPACE, name).await;
-        filled(&bare, &manager, name).await;
+        asked(&bare, &manager, name).await;
     }
     calm(&bare).await;
     let (versions, writes) = (bare.versions().await, bare.writes().await);
@@ -351,6 +325,33 @@ async fn nothing_is_written_while_nothing_changes() {
     let manager = Manager::start(&often()).await.unwrap();
     eventually("a new one leads", LIMIT, async || leads(&manager)).await;
     stays("after a restart", Duration::from_secs(3), &still).await;
+    manager.stop().await;
+}
+
+/// A server with a pool of that many addresses.
+async fn pooled(addresses: u8) -> Option<Bare> {
+    let bare = Bare::start().await?;
+    bare.pool(SPACE, addresses).await;
+    Some(bare)
+}
+
+/// The same with a manager.
+async fn served(addresses: u8) -> Option<(Bare, Manager)> {
+    let bare = pooled(addresses).await?;
+    let manager = bare.manager().await;
+    Some((bare, manager))
+}
+
+/// A cluster that asks, and is filled; answers with its endpoint.
+async fn asked(bare: &Bare, manager: &Manager, name: &str) -> String {
+    bare.ask(SPACE, name).await;
+    filled(bare, manager, name).await
+}
+
+/// Whatever happened: nobody has an address of another's, and all comes to rest.
+async fn ends_well(bare: &Bare, manager: Manager) {
+    no_address_twice(bare).await;
+    calm(bare).await;
     manager.stop().await;
 }
 

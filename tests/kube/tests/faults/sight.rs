@@ -13,17 +13,15 @@ use kedge_tests_kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{LIMIT, calm, filled, leads};
+use crate::{LIMIT, asked, ends_well, filled, leads, pooled};
 
 #[tokio::test]
 async fn a_right_that_is_taken_away_holds_up_what_needs_it_until_it_is_given_back() {
-    let Some(bare) = Bare::start().await else {
+    let Some(bare) = pooled(9).await else {
         return;
     };
-    bare.pool(SPACE, 9).await;
     let manager = limited(&bare, &[every(&[kinds::GROUP])]).await;
-    bare.ask(SPACE, "first").await;
-    filled(&bare, &manager, "first").await;
+    asked(&bare, &manager, "first").await;
 
     let looking = rule(&[kinds::GROUP], &["*"], &["get", "list", "watch"]);
     grant(&bare, &[looking]).await;
@@ -49,8 +47,7 @@ async fn a_right_that_is_taken_away_holds_up_what_needs_it_until_it_is_given_bac
         published(&bare, "second").await.starts_with("True/")
     })
     .await;
-    calm(&bare).await;
-    manager.stop().await;
+    ends_well(&bare, manager).await;
 }
 
 #[tokio::test]
@@ -119,8 +116,7 @@ async fn a_kind_that_may_not_be_seen_holds_up_those_who_need_it_alone() {
     })
     .await;
     assert!(!tells(&manager, &["KEDGE-CAPI-0005"]).await);
-    calm(&bare).await;
-    manager.stop().await;
+    ends_well(&bare, manager).await;
 }
 
 #[tokio::test]
