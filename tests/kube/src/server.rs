@@ -289,7 +289,8 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
     kedge_agent_lab::kube::free_ports().unwrap()
 }
 
-/// Who asked for what; nothing of what was said.
+/// Who asked for what; nothing of what was said. A watch is written down when it begins: it may never
+/// end.
 const AUDIT_POLICY: &str = r#"{"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-    "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [{"level": "Metadata"}]}"#;
+    "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}"#;
 const AUDIT_LOG: &str = "audit.log";

@@ -77,7 +77,10 @@ pub async fn aggregated(client: &Client) {
 
 /// The namespaces of the tests, before they are made.
 fn spaces() -> impl Iterator<Item = String> {
-    (0..6).map(|number| format!("edge-{number}"))
+    (0..SPACES).map(|number| format!("edge-{number}"))
 }
+
+/// How many tests there may be.
+pub const SPACES: usize = 12;
 
 static SHARED: Mutex<Weak<Ours>> = Mutex::const_new(Weak::new());

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::Fleet,
-    installed::{installed, values},
+    installed::{SPACES, installed, values},
 };
 
 #[test]
@@ -39,8 +39,8 @@ fn no_rule_of_the_chart_has_a_wildcard_and_secrets_are_of_named_namespaces_only(
             bound += usize::from(secrets);
         }
     }
-    // Its own, and for each of the six namespaces tokens and kubeconfigs.
-    assert_eq!(bound, 1 + 6 * 2);
+    // Its own, and for each of the namespaces tokens and kubeconfigs.
+    assert_eq!(bound, 1 + SPACES * 2);
 }
 
 #[tokio::test]
