@@ -9,7 +9,9 @@
 //! watch: v3      v4 (older: passed over)  v5   v6 (newer: taken)
 //! ```
 //!
-//! A watch that begins anew shows everything as it is, and what was awaited before that is in it.
+//! A watch that begins anew shows everything as it is, and what was awaited before that is in it; but
+//! it says so only after the server looked. What was written in between is in neither, and is asked
+//! for by itself before it counts as gone.
 //! What is awaited for longer than [`PATIENCE`] was missed (a list can be newer): then the watch is
 //! believed. The guards of every write, uid and resourceVersion, hold in any case.
 
@@ -45,6 +47,8 @@ pub struct Cache {
 #[derive(Debug, Default)]
 struct Entry {
     awaited: Option<(String, Instant)>,
+    /// Whether it was awaited when a watch began anew, and the watch has not shown it since.
+    doubted: bool,
     /// How many writes are under way, and what the watch showed meanwhile.
     writing: usize,
     shown: Vec<String>,
@@ -207,6 +211,7 @@ impl Cache {
             self.removed.remove(key);
         }
         if let Some(entry) = self.entries.get_mut(key) {
+            entry.doubted = false;
             if entry.writing > 0 {
                 entry.shown.push(version.clone());
             }
@@ -241,23 +246,30 @@ impl Cache {
     pub fn begins_anew(&mut self, realm: &Realm) {
         let of_realm = self.entries.iter_mut().filter(|(key, _)| realm.holds(key));
         for (_, entry) in of_realm {
-            entry.awaited = None;
+            entry.doubted |= entry.awaited.take().is_some();
         }
         self.removed.retain(|key, _| !realm.holds(key));
     }
 
-    /// A watch has shown everything there is.
-    pub fn listed(&mut self, realm: &Realm, all: Vec<(ObjectKey, Value)>, now: Instant) {
+    /// A watch has shown everything there is; says what is doubted.
+    pub fn listed(
+        &mut self,
+        realm: &Realm,
+        all: Vec<(ObjectKey, Value)>,
+        now: Instant,
+    ) -> Vec<ObjectKey> {
         let mut there = BTreeSet::new();
         for (key, object) in all {
             self.shows(&key, object, now);
             there.insert(key);
         }
-        self.has_shown(realm, &there);
+        self.has_shown(realm, &there)
     }
 
-    /// A watch has shown everything there is, and these are the keys.
-    pub fn has_shown(&mut self, realm: &Realm, there: &BTreeSet<ObjectKey>) {
+    /// A watch has shown everything there is, and these are the keys. What is missing is gone, but
+    /// for what it names: that may have been written after the server looked.
+    #[must_use]
+    pub fn has_shown(&mut self, realm: &Realm, there: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
         let missing: Vec<ObjectKey> = self
             .stock
             .keys()
@@ -267,8 +279,19 @@ impl Cache {
                 entry.is_none_or(|entry| entry.writing == 0 && entry.awaited.is_none())
             })
             .collect();
-        for key in missing {
+        let is_doubted = |key: &ObjectKey| self.entries.get(key).is_some_and(|it| it.doubted);
+        let (doubted, gone): (Vec<_>, Vec<_>) = missing.into_iter().partition(is_doubted);
+        for key in gone {
             self.vanish(&key);
+        }
+        doubted
+    }
+
+    /// An object that was doubted was asked for, and there is none.
+    pub fn missed(&mut self, key: &ObjectKey) {
+        if self.entries.get(key).is_some_and(|entry| entry.doubted) {
+            self.entries.remove(key);
+            self.vanish(key);
         }
     }
 
@@ -327,7 +350,8 @@ impl Cache {
     }
 
     fn forget_idle(&mut self, key: &ObjectKey) {
-        let is_idle = |entry: &Entry| entry.writing == 0 && entry.awaited.is_none();
+        let is_idle =
+            |entry: &Entry| entry.writing == 0 && entry.awaited.is_none() && !entry.doubted;
         if self.entries.get(key).is_some_and(is_idle) {
             self.entries.remove(key);
         }

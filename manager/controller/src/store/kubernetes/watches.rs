@@ -28,7 +28,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     cache::Realm,
-    cluster::{Cluster, lock, secrets},
+    cluster::{ANSWER, Cluster, lock, secrets},
     kinds::{self, Kind},
     problems::unanswered,
     referred,
@@ -313,8 +313,11 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
             }
             Ok(Event::InitDone) => {
                 let there = std::mem::take(&mut listed);
+                let doubted = cluster.cache().has_shown(&realm, &there);
+                for key in doubted {
+                    ask(&cluster, &realm, &key).await;
+                }
                 let mut cache = cluster.cache();
-                cache.has_shown(&realm, &there);
                 is_seen = true;
                 if cluster.inner.blind.clear(&realm) {
                     info!(kind = realm.kind, "a kind can be read");
@@ -357,6 +360,20 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
             }
         }
         cluster.inner.changed.notify_one();
+    }
+}
+
+/// Asks for an object that a watch did not show although we wrote it moments before. Where nobody
+/// answers, the watch tells.
+async fn ask(cluster: &Cluster, realm: &Realm, key: &ObjectKey) {
+    let Ok(api) = cluster.api(key) else { return };
+    match timeout(ANSWER, api.get_opt(&key.name.name)).await {
+        Ok(Ok(Some(object))) => {
+            let (key, object) = read(cluster, realm, object);
+            cluster.cache().shows(&key, object, Instant::now());
+        }
+        Ok(Ok(None)) => cluster.cache().missed(key),
+        _ => debug!(object = %key, "an object that was written is not asked for in time"),
     }
 }
 

@@ -81,7 +81,8 @@ fn what_is_never_shown_is_not_awaited_for_ever() {
     cache.begin(&key());
     cache.wrote(&write(), object("u", "9"), now);
     cache.begins_anew(&realm());
-    cache.listed(&realm(), vec![(key(), object("u", "12"))], now);
+    let doubted = cache.listed(&realm(), vec![(key(), object("u", "12"))], now);
+    assert!(doubted.is_empty());
     assert_eq!(version_of(&cache), "12");
 }
 
@@ -117,10 +118,21 @@ fn what_a_list_misses_is_gone_unless_it_was_just_written() {
         content: None,
     };
     cache.wrote(&written, object, now);
-    cache.listed(&hosts, Vec::new(), now);
+    assert!(cache.listed(&hosts, Vec::new(), now).is_empty());
     assert!(cache.objects().get(&host).is_some(), "the list was older");
+    // The server may have looked before the write, and told after it.
     cache.begins_anew(&hosts);
-    cache.listed(&hosts, Vec::new(), now);
+    assert_eq!(cache.listed(&hosts, Vec::new(), now), [host.clone()]);
+    assert!(cache.objects().get(&host).is_some(), "it is asked for");
+    cache.missed(&host);
+    assert!(cache.objects().get(&host).is_none());
+    // What was shown since is known to be older than a list that misses it.
+    let object = json!({"metadata": {"name": "h", "uid": "i", "resourceVersion": "2"}});
+    cache.shows(&host, object, now);
+    cache.missed(&host);
+    assert!(cache.objects().get(&host).is_some(), "it came meanwhile");
+    cache.begins_anew(&hosts);
+    assert!(cache.listed(&hosts, Vec::new(), now).is_empty());
     assert!(cache.objects().get(&host).is_none());
 }
 
