@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::{StreamExt as _, stream};
@@ -38,6 +38,7 @@ use super::{
 };
 use crate::{
     events::Notice,
+    managers,
     metrics::Metrics,
     snapshot::{Contract, Environment},
     store::{
@@ -291,14 +292,41 @@ impl Cluster {
             field_manager: Some(manager.to_owned()),
             ..PostParams::default()
         };
+        self.cache().begin(key);
         match secrets.create(&params, &object).await {
-            Ok(made) => Ok(with_text(&made.data)),
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let found = secrets.get(&key.name.name).await;
-                Ok(with_text(&found.map_err(|error| told(&error))?.data))
+            Ok(made) => {
+                let content = with_text(&made.data);
+                self.made(key, manager, made);
+                Ok(content)
             }
-            Err(error) => Err(told(&error)),
+            Err(error) => {
+                self.cache().gave_up(key);
+                match &error {
+                    kube::Error::Api(status) if status.code == 409 => {
+                        let found = secrets.get(&key.name.name).await;
+                        Ok(with_text(&found.map_err(|error| told(&error))?.data))
+                    }
+                    error => Err(told(error)),
+                }
+            }
         }
+    }
+
+    /// A Secret was created. A token is used the moment it is made, before a watch shows it; the
+    /// authority's key is not watched, and nothing that plans look at.
+    fn made(&self, key: &ObjectKey, manager: &str, made: DynamicObject) {
+        if manager != managers::TOKEN {
+            self.cache().gave_up(key);
+            return;
+        }
+        let write = Write {
+            key: key.clone(),
+            layer: Layer::Owned(manager.to_owned()),
+            content: None,
+        };
+        let mut object = serde_json::to_value(made).unwrap_or(Value::Null);
+        self.inner.name_kind(key, &mut object);
+        self.cache().wrote(&write, object, Instant::now());
     }
 
     /// Lets the cluster go: nothing is watched or written any more.
