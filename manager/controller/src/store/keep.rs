@@ -402,6 +402,12 @@ impl Store {
         }
     }
 
+    /// Whether writing takes so long that nobody is kept waiting for it.
+    #[must_use]
+    pub const fn is_slow(&self) -> bool {
+        matches!(self, Self::Kubernetes(_))
+    }
+
     /// What stands beside the manager.
     #[must_use]
     pub fn environment(&self) -> Environment {
