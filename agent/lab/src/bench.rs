@@ -179,10 +179,11 @@ impl BenchResult {
                 number(row.max),
                 row.peer.clone(),
                 number(row.peer_p50),
-                if row.peer.is_empty() {
-                    "-".to_owned()
-                } else {
+                // Without a peer there is nothing to be ahead of.
+                if row.ratio > 0.0 {
                     format!("{:.2}", row.ratio)
+                } else {
+                    "-".to_owned()
                 },
                 row.must.clone(),
                 row.excellent.clone(),
