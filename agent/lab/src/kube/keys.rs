@@ -36,7 +36,7 @@ pub fn write(folder: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The flags of a server that uses what [`write`] wrote.
+/// The flags of a server that uses what [`write()`] wrote.
 #[must_use]
 pub fn flags(folder: &Path) -> Vec<String> {
     let files = [

@@ -1,5 +1,5 @@
 //! The certificate authority: made once, kept in a Secret, shown to everybody who connects, and
-//! replaced by the next one without anybody being locked out ([`trust`](super::trust)).
+//! replaced by the next one without anybody being locked out ([`trust`]).
 
 use std::{
     fmt,
