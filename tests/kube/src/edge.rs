@@ -46,6 +46,8 @@ struct Told {
     obeys: bool,
     /// The state it says its VIPs are in.
     vips: RouterState,
+    /// What the health probe of its VIPs says of the server behind them.
+    answers: Option<bool>,
     config: Option<HostConfig>,
 }
 
@@ -120,6 +122,7 @@ impl Edge {
             address: address.to_owned(),
             obeys: true,
             vips: RouterState::Backup,
+            answers: None,
             config: None,
         }));
         let living = live(client, Arc::clone(&told), tunnel_key);
@@ -134,6 +137,11 @@ impl Edge {
     /// The state its VIPs are in from now on.
     pub fn is(&self, state: RouterState) {
         self.change(|told| told.vips = state);
+    }
+
+    /// What the health probe of its VIPs says from now on.
+    pub fn answers(&self, answers: bool) {
+        self.change(|told| told.answers = Some(answers));
     }
 
     /// The address it reports from now on.
@@ -218,7 +226,7 @@ impl Told {
                 state: self.vips,
                 since: String::new(),
                 because: String::new(),
-                answers: None,
+                answers: self.answers,
             })
         });
         HostReport {

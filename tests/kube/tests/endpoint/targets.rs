@@ -140,3 +140,23 @@ async fn a_load_balancer_whose_cluster_lives_cannot_be_deleted_unless_it_is_forc
     assert!(!crate::site::address(&infra).is_empty());
     assert!(LIMIT > Duration::ZERO);
 }
+
+#[tokio::test]
+async fn a_vip_whose_server_fails_its_probe_is_not_called_reachable() {
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], json!({})).await else {
+        return;
+    };
+    let site = &fleet.site;
+    site.says("edge", "IsReachable", "True/Serving: cp-a").await;
+    fleet.hosts[0].answers(false);
+    let said = site
+        .says("edge", "IsReachable", "False/ProbeFailed: cp-a")
+        .await;
+    assert!(said.contains("KEDGE-VIP-"), "{said}");
+    site.says("edge", "Ready", "False/ProbeFailed").await;
+    // That of a host nobody dials may fail.
+    fleet.hosts[1].answers(false);
+    fleet.hosts[0].answers(true);
+    site.says("edge", "IsReachable", "True/Serving: cp-a").await;
+    site.says("edge", "Ready", "True").await;
+}

@@ -211,9 +211,37 @@ impl Story<'_> {
 
         println!("{table}");
         clients.end();
+        self.nobody_answers(next);
         let endpoint = self.management.endpoint("Cluster");
         assert_eq!(endpoint.unwrap(), format!("{VIP}:6443"), "it never changes");
         println!("the scenario: {:.1} s", self.begun.elapsed().as_secs_f64());
+    }
+
+    /// Two hosts are left, and the API server of neither answers: the VIP stays where it is, and its
+    /// load balancer says that nobody is reached there, by what the agents' own probes say.
+    fn nobody_answers(&mut self, owner: &'static str) {
+        self.until("the load balancer is reachable", |story| {
+            story.management.reaches("True/Serving", owner)
+        });
+        let left = HOSTS
+            .into_iter()
+            .filter(|host| self.site.agent(host).is_ok());
+        let left: Vec<&str> = left.collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+        for host in &left {
+            self.edge.workload.host(host).kill_api();
+        }
+        self.until("its probe fails, and the load balancer says so", |story| {
+            story
+                .management
+                .reaches("False/ProbeFailed", "holds the VIP")
+        });
+        for host in &left {
+            self.edge.workload.host(host).start_api();
+        }
+        self.until("it is reachable again", |story| {
+            story.management.reaches("True/Serving", "holds the VIP")
+        });
     }
 
     fn moves_from(&mut self, owner: &str) -> &'static str {

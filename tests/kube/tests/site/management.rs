@@ -14,7 +14,7 @@ use kedge_tests_kube::{
     clusters,
     elemental::{self, Elemental, kinds},
     foreign, manifests,
-    objects::{Kind, at, label, merge, text},
+    objects::{Kind, at, condition, label, merge, text},
     server::Server,
     workload::Authority,
 };
@@ -169,6 +169,22 @@ impl Management {
         (holder == host)
             .then_some(())
             .ok_or_else(|| at(&balancer, "/status").to_string())
+    }
+
+    /// Whether the load balancer says so of who reaches it: status and reason, and a part of its
+    /// message.
+    ///
+    /// # Errors
+    ///
+    /// What it says.
+    pub fn reaches(&self, verdict: &str, message: &str) -> Result<(), String> {
+        let all = BALANCER.of(&self.client, SPACE);
+        let balancer = self.runtime.block_on(all.get(CLUSTER)).map_err(told)?;
+        let said = condition(&balancer, "IsReachable");
+        let word = |field: &str| said[field].as_str().unwrap_or_default();
+        let is_so = format!("{}/{}", word("status"), word("reason")) == verdict
+            && word("message").contains(message);
+        is_so.then_some(()).ok_or_else(|| said.to_string())
     }
 
     /// What its programs printed last.
