@@ -23,7 +23,7 @@ pub const APPROVE: &str = "kedge-approve";
 pub const TOKEN: &str = "kedge-token";
 /// The certificate authority.
 pub const CA: &str = "kedge-ca";
-/// What tenants' clusters offer at the gateways.
+/// What tenants' clusters offer at the gateways. A plan only drops it, for hosts that are out.
 pub const EXPOSED: &str = "kedge-exposures";
 /// Keys of banned hosts, in their tenant's list.
 pub const DENIED: &str = "kedge-denied";

@@ -17,6 +17,7 @@ pub mod denied;
 mod desired;
 pub mod elemental;
 pub mod endpoint;
+pub mod exposed;
 mod follow;
 pub mod gate;
 pub mod gateway;
@@ -157,6 +158,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     provider::give(&next, &ledger, &services, &mut wake, &mut wanted);
     desired::records(&next, &mut wanted);
     denied::lists(&next, &mut wanted);
+    exposed::withdraw(&next, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
         decided: &decided,

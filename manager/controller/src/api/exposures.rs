@@ -52,6 +52,8 @@ pub struct Scope {
     pub tenant: String,
     /// The namespace of its objects.
     pub namespace: String,
+    /// The host that speaks.
+    pub host: String,
     /// How many load balancers it may have.
     pub most: usize,
 }
@@ -113,6 +115,7 @@ impl Speaker {
         Ok(Scope {
             tenant: self.tenant.clone(),
             namespace: name.namespace.clone(),
+            host: name.name.clone(),
             most: most.map_or(MAX_ITEMS, |most| most as usize),
         })
     }

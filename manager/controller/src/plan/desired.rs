@@ -1,6 +1,6 @@
 //! The documents a plan wants, and the writes that make them so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kedge_crd::{
     Cluster, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
@@ -26,7 +26,7 @@ use crate::{
 pub struct Desired {
     layers: BTreeMap<(ObjectKey, Layer), Value>,
     marks: BTreeMap<ObjectKey, Marks>,
-    dropped: BTreeSet<ObjectKey>,
+    dropped: BTreeMap<ObjectKey, &'static str>,
 }
 
 impl Desired {
@@ -115,7 +115,12 @@ impl Desired {
 
     /// Wants an address our provider gave to be gone.
     pub fn drop_address(&mut self, key: &ObjectKey) {
-        self.dropped.insert(key.clone());
+        self.withdraw(key, managers::IPAM);
+    }
+
+    /// Wants what another than a plan wrote to be gone.
+    pub fn withdraw(&mut self, key: &ObjectKey, manager: &'static str) {
+        self.dropped.insert(key.clone(), manager);
     }
 
     /// Wants this status.
@@ -179,8 +184,8 @@ impl Desired {
                 };
                 let owned = owned.into_iter().flatten();
                 let marks = layers.marks.is_some().then_some(Layer::Marks);
-                let dropped = self.dropped.contains(key) && !leaves;
-                let dropped = dropped.then(|| Layer::Owned(managers::IPAM.to_owned()));
+                let dropped = self.dropped.get(key).filter(|_| !leaves);
+                let dropped = dropped.map(|manager| Layer::Owned((*manager).to_owned()));
                 for layer in owned.chain(status).chain(marks).chain(dropped) {
                     if !self.layers.contains_key(&(key.clone(), layer.clone())) {
                         let key = key.clone();

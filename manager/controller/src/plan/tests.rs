@@ -2,6 +2,7 @@ mod access;
 mod claims;
 mod denied;
 mod elemental;
+mod exposed;
 mod gates;
 mod law;
 mod leaving;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{LAYER, Scope};
 use crate::{
     api::{error::ApiError, record::TRIES},
+    plan::exposed::SPEAKER,
     store::{Current, Layer, Layers, Name, ObjectKey, Objects, Write, key::is_subdomain},
     world::World,
 };
@@ -189,7 +190,8 @@ fn checked(
         "apiVersion": TcpLoadBalancerSpec::api_version(),
         "kind": key.kind,
         "metadata": {"name": key.name.name, "namespace": key.name.namespace,
-            "labels": {TENANT_LABEL: scope.tenant}},
+            "labels": {TENANT_LABEL: scope.tenant},
+            "annotations": {SPEAKER: scope.host}},
         "spec": item.spec,
     });
     let before = layers.map(Layers::effective);

@@ -10,12 +10,18 @@ use kedge_control::report::{
     ReportedVip,
 };
 use kedge_core::{Problem, vip::RouterState};
-use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus};
+use kedge_crd::{
+    EdgeGatewaySpec, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus, TcpLoadBalancerSpec,
+};
 use serde_json::{Value, json};
 
 use crate::{
     managers,
-    plan::{Plan, plan},
+    plan::{
+        Plan,
+        exposed::{SPEAKER, speaker},
+        plan,
+    },
     snapshot::{
         Contract, Environment, GatewayLive, Hearing, HostLive, Kubeconfig, Live, Snapshot, key,
     },
@@ -100,6 +106,41 @@ impl World {
             "labels": {"kedge.dev/site": NS}}, "spec": spec});
         self.owned(key::<EdgeHostSpec>(&host), managers::ENROL, content);
         self.report(name, |_| {});
+    }
+
+    /// A host says what its cluster offers, as the agent API writes it.
+    pub fn expose(&mut self, host: &str, name: &str) {
+        let content = json!({"metadata": {"name": name, "namespace": NS,
+            "labels": {"kedge.dev/tenant": NS}, "annotations": {SPEAKER: host}}, "spec": {}});
+        let name = Name::new(NS, name);
+        self.owned(
+            key::<TcpLoadBalancerSpec>(&name),
+            managers::EXPOSED,
+            content,
+        );
+    }
+
+    /// An admin says whether a host is served.
+    pub fn access(&mut self, host: &str, access: &str) {
+        self.write(&format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: EdgeHost\nmetadata: {{name: {host}, \
+             namespace: {NS}}}\nspec: {{access: {access}}}\n"
+        ));
+    }
+
+    /// Whether a host is not out, as far as anybody said.
+    pub fn is_served(&self, host: &str) -> bool {
+        let layers = self.objects.get(&key::<EdgeHostSpec>(&Name::new(NS, host)));
+        let host: Option<kedge_crd::EdgeHost> = layers.and_then(|layers| layers.in_force().ok());
+        host.is_none_or(|host| host.spec.is_active())
+    }
+
+    /// What is exposed, and by whom.
+    pub fn exposed(&self) -> Vec<(String, String)> {
+        let all = self.objects.of_kind("kedge.dev", "TCPLoadBalancer");
+        let of = all
+            .filter_map(|(key, layers)| Some((key.name.name.clone(), speaker(layers)?.to_owned())));
+        of.collect()
     }
 
     pub fn enrol_gateway(&mut self, instance: &str) {
