@@ -97,7 +97,7 @@ impl Record {
         (expires, max_uses): (Timestamp, u32),
         pin: &str,
     ) -> Result<(Token, Self), NoToken> {
-        let id = id().map_err(|_| NoToken)?;
+        let id = id(namespace).map_err(|_| NoToken)?;
         let secret = pki::random::<32>().map_err(|_| NoToken)?;
         let token = Token::new(&id, &URL_SAFE_NO_PAD.encode(secret), pin).map_err(|_| NoToken)?;
         let key = key(&id, &secret).ok_or(NoToken)?;
@@ -258,6 +258,14 @@ pub fn read(layers: &Layers) -> Option<Record> {
     serde_json::from_str(text).ok()
 }
 
+/// Whether a token of that id may be one of a namespace. An id begins with a mark of it, so that a
+/// manager that has not heard of a token yet knows where to look, and nowhere else.
+#[must_use]
+pub fn may_be_in(namespace: &str, id: &str) -> bool {
+    let is_digit = |digit: char| digit.is_ascii_digit() || digit.is_ascii_lowercase();
+    id.len() == ID && id.chars().all(is_digit) && id.starts_with(&mark(namespace))
+}
+
 /// The name of a token's Secret.
 #[must_use]
 pub fn secret_name(id: &str) -> String {
@@ -276,17 +284,32 @@ fn key(id: &str, secret: &[u8]) -> Option<Ed25519KeyPair> {
     Ed25519KeyPair::from_seed_unchecked(&seed).ok()
 }
 
-fn id() -> Result<String, pki::NoRandomness> {
-    let bytes = pki::random::<16>()?;
-    let mut number = u128::from_be_bytes(bytes);
-    let mut id = String::new();
-    for _ in 0..10 {
+fn id(namespace: &str) -> Result<String, pki::NoRandomness> {
+    let number = u128::from_be_bytes(pki::random::<16>()?);
+    let mark = mark(namespace);
+    let random = digits(number, ID - mark.len());
+    Ok(mark + &random)
+}
+
+/// What the ids of a namespace's tokens begin with: one of 1296, which tells nobody its name.
+fn mark(namespace: &str) -> String {
+    let bytes = namespace.bytes().map(u128::from);
+    digits(bytes.fold(7, |sum, byte| (sum * 31 + byte) % 46_649), MARK)
+}
+
+fn digits(mut number: u128, how_many: usize) -> String {
+    let mut text = String::new();
+    for _ in 0..how_many {
         let digit = u32::try_from(number % 36).unwrap_or(0);
-        id.push(char::from_digit(digit, 36).unwrap_or('0'));
+        text.push(char::from_digit(digit, 36).unwrap_or('0'));
         number /= 36;
     }
-    Ok(id)
+    text
 }
+
+/// The characters of an id, and how many of them are its namespace's mark.
+const ID: usize = 10;
+const MARK: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -308,6 +331,12 @@ mod tests {
         let text = serde_json::to_string(&record.write().content).unwrap();
         assert!(!text.contains(token.secret()));
 
+        assert!(may_be_in("ns", token.id()));
+        let elsewhere = (0..200).filter(|at| may_be_in(&format!("ns-{at}"), token.id()));
+        assert!(elsewhere.count() < 5, "it is looked for in few places");
+        for id in ["", "../../..", &token.id()[1..], &token.id().to_uppercase()] {
+            assert!(!may_be_in("ns", id), "{id}");
+        }
         let mut objects = Objects::default();
         objects.apply(&record.write());
         assert_eq!(all(&objects).values().collect::<Vec<_>>(), [&record]);

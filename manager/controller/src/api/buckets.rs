@@ -2,7 +2,8 @@
 //!
 //! A fleet that enrols through one address is welcome at any speed; whoever guesses is not. So
 //! what counts against a source is not what it asks but what it could not prove, and against a
-//! tenant what it was granted.
+//! tenant what it was granted. What makes the manager ask the API server in vain counts against
+//! everybody.
 
 use std::{
     collections::HashMap,
@@ -28,6 +29,10 @@ pub struct Limits {
     pub refused: Buckets<IpAddr>,
     /// Enrolments, by tenant or gateway.
     pub granted: Buckets<String>,
+    /// Looks for tokens that were not there, whoever asked.
+    pub missed: Buckets<()>,
+    /// One look at a time.
+    pub looking: tokio::sync::Mutex<()>,
 }
 
 impl Default for Limits {
@@ -39,6 +44,8 @@ impl Default for Limits {
         Self {
             refused: Buckets::new(terms(20, 1000), 4096),
             granted: Buckets::new(terms(2000, 20), 4096),
+            missed: Buckets::new(terms(8, 1000), 1),
+            looking: tokio::sync::Mutex::default(),
         }
     }
 }

@@ -195,9 +195,12 @@ async fn admit(
     }
     let csr = SigningRequest::parse(&request.csr)
         .map_err(|error| ApiError::malformed(error.to_string()))?;
+    // Nobody else waits for it.
+    let sought = proof::sought(world, connection, request, &csr).await;
     let _change = world.change().await;
     for _ in 0..record::TRIES {
-        let grant = proof::proven(world, connection, request, &csr, scope).await?;
+        let at = (scope, sought.as_ref());
+        let grant = proof::proven(world, connection, request, &csr, at).await?;
         if let Some(outcome) = attempt(world, &grant, scope, request, &csr).await? {
             return Ok(outcome);
         }

@@ -1,5 +1,7 @@
 //! What a request proves, and what that grants.
 
+use std::time::Instant;
+
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use axum::http::StatusCode;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -88,14 +90,60 @@ impl Held {
     }
 }
 
+/// Where the token of a proof is that was made at another manager a moment ago, before a watch
+/// shows it here. The API server is asked only where the id says it may be, by one request at a
+/// time, and by nobody once some of them asked in vain: whoever guesses causes no load.
+pub async fn sought(
+    world: &World,
+    connection: &Connection,
+    request: &EnrolRequest,
+    csr: &SigningRequest,
+) -> Option<ObjectKey> {
+    let id = request.proof.id.as_str();
+    let is_known = || {
+        !world
+            .store
+            .named("", "Secret", &token::secret_name(id))
+            .by_key
+            .is_empty()
+    };
+    let signature = URL_SAFE_NO_PAD.decode(&request.proof.signature).ok()?;
+    if request.proof.kind != ProofKind::Token || is_known() {
+        return None;
+    }
+    let mut places = world.store.spaces();
+    places.insert(meta::SYSTEM_NAMESPACE.to_owned());
+    places.retain(|namespace| token::may_be_in(namespace, id));
+    if places.is_empty() {
+        return None;
+    }
+    let _one = world.limits.looking.lock().await;
+    if is_known() || world.limits.missed.wait(&(), Instant::now()).is_some() {
+        return None;
+    }
+    let message = proof_message(ProofKind::Token, &connection.exporter, &csr.digest);
+    for namespace in places.into_iter().take(PLACES) {
+        let name = Name::new(namespace, token::secret_name(id));
+        let key = ObjectKey::new("", "Secret", name);
+        let found = world.store.current(&key).await.ok();
+        let record = found.and_then(|found| token::read(&found.layers));
+        let fits = |record: &Record| record.id == id && record.verifies(&message, &signature);
+        if record.is_some_and(|record| fits(&record)) {
+            return Some(key);
+        }
+    }
+    world.limits.missed.take(&(), Instant::now());
+    None
+}
+
 /// What the proof grants, if its key made it on this very connection. A wrong id and a wrong
-/// signature give one answer.
+/// signature give one answer. `sought` is where the token is if no watch showed it yet.
 pub async fn proven(
     world: &World,
     connection: &Connection,
     request: &EnrolRequest,
     csr: &SigningRequest,
-    scope: Option<&(Role, String)>,
+    (scope, sought): (Option<&(Role, String)>, Option<&ObjectKey>),
 ) -> Result<Grant, ApiError> {
     let kind = request.proof.kind;
     let signature = URL_SAFE_NO_PAD.decode(&request.proof.signature);
@@ -109,8 +157,8 @@ pub async fn proven(
             // What is remembered keeps strangers from causing reads; what counts is how it is now.
             let named = world.store.named("", "Secret", &token::secret_name(id));
             let known = token::find(&named, id).filter(verified);
-            let known = known.ok_or_else(bad)?;
-            let current = world.store.current(&known.key()).await;
+            let known = known.map(|known| known.key()).or(sought.cloned());
+            let current = world.store.current(&known.ok_or_else(bad)?).await;
             let current = current.map_err(ApiError::unavailable)?;
             let record = token::read(&current.layers)
                 .filter(verified)
@@ -232,3 +280,6 @@ fn bad() -> ApiError {
     );
     ApiError::new(StatusCode::UNAUTHORIZED, problem)
 }
+
+/// In how many namespaces a token is looked for: more than one share a mark only by chance.
+const PLACES: usize = 4;
