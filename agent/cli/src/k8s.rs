@@ -40,9 +40,9 @@ pub fn run(app: &App, command: &K8sCommand) -> Result<Exit, Failure> {
 fn take_back(app: &App, args: &UninstallArgs) -> Result<Exit, Failure> {
     let is_decided = args.yes || args.dry_run;
     if !is_decided && !io::stdin().is_terminal() {
-        let problem = Problem::new(Code::SysUsage, "nobody can be asked whether it is meant")
-            .fix(Fix::text("say so").command("kedge k8s uninstall --yes"))
-            .fix(Fix::text("only look").command("kedge k8s uninstall --dry-run"));
+        let problem = Problem::new(Code::SysUsage, "nobody can be asked whether it is meant").fix(
+            Fix::text("say so, or only look with --dry-run").command("kedge k8s uninstall --yes"),
+        );
         return Err(problem.into());
     }
     let mut request = Request {

@@ -18,9 +18,9 @@ use crate::{
 pub(super) fn authority(app: &App, args: &RotateArgs) -> Result<Exit, Failure> {
     let is_decided = args.yes || args.dry_run;
     if !is_decided && !io::stdin().is_terminal() {
-        let problem = Problem::new(Code::SysUsage, "nobody can be asked whether it is meant")
-            .fix(Fix::text("say so").command("kedge fleet rotate-ca --yes"))
-            .fix(Fix::text("only look").command("kedge fleet rotate-ca --dry-run"));
+        let problem = Problem::new(Code::SysUsage, "nobody can be asked whether it is meant").fix(
+            Fix::text("say so, or only look with --dry-run").command("kedge fleet rotate-ca --yes"),
+        );
         return Err(problem.into());
     }
     let mut request = RotationRequest {
