@@ -8,6 +8,7 @@ use kedge_tests_kube::eventually;
 use serde_json::json;
 
 use crate::{
+    exposures::{are, says, speaks},
     fleet::{Fleet, LIMIT},
     host::Host,
 };
@@ -53,6 +54,16 @@ async fn a_ban_and_a_copy_are_known_to_every_manager_and_outlive_the_leader() {
     })
     .await;
 
+    // It speaks for its cluster, until another takes over and says one of them as well.
+    let epoch = speaks(&fleet, &two, &thief, "thief").await;
+    let (status, said) = says(&two, &thief, epoch, &["db", "mail", "web"]).await;
+    assert_eq!((status, &said["written"]), (200, &json!(3)), "{said}");
+    let epoch = speaks(&fleet, &two, &twin, "twin").await;
+    let (status, said) = says(&two, &twin, epoch, &["web"]).await;
+    assert_eq!((status, &said["removed"]), (200, &json!(0)), "{said}");
+    let theirs = [("db", "thief"), ("mail", "thief"), ("web", "twin")];
+    are(&fleet, "each says who said it last", &theirs).await;
+
     // Cut off wherever it is: at the manager it does not speak to directly, and at the gateway.
     let banned = Instant::now();
     fleet
@@ -71,6 +82,7 @@ async fn a_ban_and_a_copy_are_known_to_every_manager_and_outlive_the_leader() {
         "banned: peer gone after {tunnel:?}, link down after {:?}",
         banned.elapsed()
     );
+    are(&fleet, "what it offered is withdrawn", &[("web", "twin")]).await;
     let said = thief.report("10.20.14.40").await;
     assert!(
         matches!(said, Err(ClientError::Refused { status: 403, .. })),
@@ -81,6 +93,19 @@ async fn a_ban_and_a_copy_are_known_to_every_manager_and_outlive_the_leader() {
         denied.as_array().is_some_and(|all| all.len() >= 2)
     })
     .await;
+    // Out for a while is out as well, and who comes back says it again.
+    fleet
+        .patch_host("twin", json!({"spec": {"access": "Suspended"}}))
+        .await;
+    are(&fleet, "nobody offers anything", &[]).await;
+    fleet
+        .patch_host("twin", json!({"spec": {"access": "Active"}}))
+        .await;
+    eventually("it is heard again", LIMIT, async || {
+        says(&two, &twin, epoch, &["web"]).await.0 == 200
+    })
+    .await;
+    are(&fleet, "it is offered again", &[("web", "twin")]).await;
     // The record goes, and a fresh token does not help: neither here nor under the next leader.
     drop(link);
     fleet.delete_host("thief").await;

@@ -4,18 +4,22 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     ops::Deref,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::Mutex,
     time::Duration,
 };
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use kedge_control::{identity::Role, token::Token};
+use kedge_control::{enrol::HostRef, identity::Role, token::Token};
 use kedge_crd::{
     kinds::{KINDS, Kind},
     testing::elemental_crds,
 };
-use kedge_host::local::{RequireRoot, Serving, Socket, call};
+use kedge_host::{
+    Root,
+    local::{RequireRoot, Serving, Socket, call},
+};
 use kedge_manager_controller::{
     Manager, ManagerOptions, Place,
     store::{Leadership, kubernetes::lease::Terms},
@@ -23,8 +27,8 @@ use kedge_manager_controller::{
 };
 use kedge_tests_kube::{eventually, manifests, server::Server};
 use kube::{
-    Api, Client as Kube,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    Api, Client as Kube, ResourceExt as _,
+    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
 use serde_json::{Value, json};
@@ -99,12 +103,26 @@ impl Fleet {
         .await;
     }
 
+    /// A token for one host, bound to an ElementalHost or to none.
+    pub async fn token_for(&self, leader: &Manager, bound: Option<&str>) -> Token {
+        let bound = bound.map(|name| HostRef {
+            api_group: INFRA.to_owned(),
+            kind: "ElementalHost".to_owned(),
+            name: name.to_owned(),
+        });
+        self.made(leader, bound, 1).await
+    }
+
     /// A token of the tenant `t`, made at the leader.
     pub async fn token(&self, leader: &Manager, uses: u32) -> Token {
+        self.made(leader, None, uses).await
+    }
+
+    async fn made(&self, leader: &Manager, bound: Option<HostRef>, uses: u32) -> Token {
         let store = &leader.world.store;
         let expires = Timestamp::now() + SignedDuration::from_hours(1);
         let pin = leader.world.authority.pin();
-        let made = Record::create(Role::Host, (NS, "t"), None, (expires, uses), &pin);
+        let made = Record::create(Role::Host, (NS, "t"), bound, (expires, uses), &pin);
         let (token, record) = made.unwrap();
         store.write(vec![record.write()]).await.unwrap();
         token
@@ -113,14 +131,14 @@ impl Fleet {
     /// A manager's control socket.
     pub fn console(&self, manager: &Manager) -> Console {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("manager.sock");
+        let path = Root::new(folder.path()).socket(kedge_host::Role::Manager);
         let serving = Socket::bind(&path)
             .unwrap()
             .serve(manager.routes::<RequireRoot>());
         Console {
             path,
             _serving: serving,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -168,6 +186,57 @@ impl Fleet {
             .patch("t", &params, &Patch::Apply(&tenant))
             .await
             .unwrap();
+    }
+
+    /// A tenant with a namespace of its own.
+    pub async fn new_tenant(&self, name: &str) {
+        let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        manifests::apply(&self.client, &[space]).await;
+        let tenant = json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "Tenant",
+            "metadata": {"name": name}, "spec": {"namespace": name}});
+        manifests::apply(&self.client, &[tenant]).await;
+    }
+
+    /// How often a Secret was asked for by its name, of the API server, by anybody.
+    pub async fn reads_of_secrets(&self) -> u64 {
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        let text = self.client.request_text(request).await.unwrap();
+        let of_secrets = text.lines().filter(|line| {
+            line.starts_with("apiserver_request_total{")
+                && [r#"resource="secrets""#, r#"verb="GET""#]
+                    .iter()
+                    .all(|label| line.contains(label))
+        });
+        let count = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count"
+        )]
+        let sum = of_secrets.filter_map(count).sum::<f64>() as u64;
+        sum
+    }
+
+    /// The exposures there are: the name of each, and the host that said it.
+    pub async fn exposures(&self) -> Vec<(String, String)> {
+        let all = self.api("kedge.dev", "v1alpha1", "TCPLoadBalancer");
+        let all = all.list(&Default::default()).await.unwrap();
+        let named = all.items.into_iter().map(|it| {
+            let said = it.annotations().get("kedge.dev/exposed-by").cloned();
+            (it.name_any(), said.unwrap_or_default())
+        });
+        named.collect()
+    }
+
+    /// An object of the tenant's namespace as somebody makes it who never looks at it again.
+    pub async fn create(&self, manager: &str, object: Value) -> Value {
+        let params = PostParams {
+            field_manager: Some(manager.to_owned()),
+            ..PostParams::default()
+        };
+        let object = serde_json::from_value(object).unwrap();
+        let made = self.hosts().create(&params, &object).await.unwrap();
+        serde_json::to_value(made).unwrap()
     }
 
     pub async fn apply(&self, manager: &str, object: Value) {
@@ -258,7 +327,7 @@ impl Drop for Running {
 pub struct Console {
     path: PathBuf,
     _serving: Serving,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Console {
@@ -267,6 +336,17 @@ impl Console {
         let body = serde_json::to_vec(&body).unwrap();
         let reply = call(&self.path, Method::POST, path, body).await.unwrap();
         (reply.status.as_u16(), reply.json().unwrap())
+    }
+
+    /// The program, as a person calls it beside the manager: its status, and what it says on which
+    /// stream.
+    pub fn kedge(&self, args: &[&str]) -> (i32, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kedge-on-kubernetes"));
+        command.arg("--root").arg(self.folder.path()).args(args);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap();
+        (code, text(output.stdout), text(output.stderr))
     }
 
     /// A token, once what it is for is known.

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kedge_control::{
     agent::HostConfig,
     enrol::Facts,
-    identity::Role,
+    identity::{MANAGER_NAME, Role},
     report::{AddressType, HostReport, ReportAnswer, ReportedAddress, ReportedTunnel},
     token::Token,
 };
@@ -56,6 +56,40 @@ impl Host {
         fs::write(folder.path().join("etc/machine-id"), "another\n").unwrap();
         let elemental = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         Self::open(manager, (name, Role::Host), folder, elemental, false)
+    }
+
+    /// Asks for something that the client does not ask for by itself, with its certificate.
+    pub async fn ask(
+        &self,
+        manager: &Manager,
+        (method, path): (http::Method, &str),
+        body: Value,
+    ) -> (u16, Value) {
+        let state = Root::new(self.folder.path()).state_dir(kedge_host::Role::Agent);
+        let key = fs::read_to_string(state.join("identity.key")).unwrap();
+        let member = Store::new(state).load::<Value>("membership").value.unwrap();
+        let certificate = member["certificate"].as_str().unwrap();
+        let url = format!("https://127.0.0.1:{}", manager.address.port());
+        let mut config = kube::Config::new(url.parse().unwrap());
+        let bundle = manager.world.authority.bundle();
+        config.root_cert = Some(certificates(&bundle));
+        config.tls_server_name = Some(MANAGER_NAME.to_owned());
+        config.auth_info.client_certificate_data = Some(STANDARD.encode(certificate));
+        config.auth_info.client_key_data = Some(STANDARD.encode(key).into());
+        let client = kube::Client::try_from(config).unwrap();
+        let request = http::Request::builder().method(method).uri(path);
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        let answer = client
+            .send(request.body(body.into()).unwrap())
+            .await
+            .unwrap();
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect_bytes().await.unwrap();
+        (status, serde_json::from_slice(&body).unwrap_or_default())
     }
 
     /// Forgets who it is, but for its keys, and has a token.
@@ -231,6 +265,16 @@ fn copy(from: &Path, to: &Path) {
             fs::copy(&path, &target).unwrap();
         }
     }
+}
+
+/// The certificates of a bundle of PEM.
+fn certificates(bundle: &str) -> Vec<Vec<u8>> {
+    let blocks = bundle.split("-----BEGIN CERTIFICATE-----").skip(1);
+    let read = blocks.map(|block| {
+        let (text, _) = block.split_once("-----END").unwrap();
+        STANDARD.decode(text.split_whitespace().collect::<String>())
+    });
+    read.map(Result::unwrap).collect()
 }
 
 fn wireguard_key() -> String {
