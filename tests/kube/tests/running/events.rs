@@ -17,8 +17,9 @@ use kedge_host::{
     state::Store,
 };
 use kedge_tests_kube::{
-    clusters::{Cluster, EDGE_TEST},
-    objects::at,
+    clusters::{Cluster, EDGE_TEST, ELEMENTAL},
+    elemental::{self, kinds},
+    objects::{Kind, at, label},
 };
 use kube::{Api, Client, api::ListParams};
 use serde_json::{Value, json};
@@ -184,17 +185,51 @@ async fn what_hosts_ask_for_is_told_on_their_records_and_never_with_a_secret() {
     no_secrets(&site, &[&machine, &clone, &thief]).await;
 }
 
+#[tokio::test]
+async fn a_record_that_is_reserved_is_told_and_again_when_somebody_takes_the_mark_off() {
+    let Some(_ours) = installed().await else {
+        return;
+    };
+    let Some(site) = Site::new().await else {
+        return;
+    };
+    // The address of the one that is enrolled becomes the endpoint; no machine may take the other.
+    site.install("host-a").await;
+    let host = site.host("host-b", "10.20.14.32").await;
+    let asks = json!({"metadata": {"annotations": site.asks("HostAddress")}, "spec": {}});
+    let (client, space) = (&site.client, &site.space);
+    let cluster = Cluster::with(client, space, "edge", ELEMENTAL, asks, json!({})).await;
+    site.until("provisioned", async || cluster.is_provisioned().await)
+        .await;
+    let record = Told::of(&site, "ElementalHost", "host-a").await;
+    let says = "no machine takes it until a control plane is initialized";
+    let event = record.once(&site, "HostReserved", "Normal", says).await;
+    assert_eq!(event.action.as_deref(), Some("Reserve"));
+    let count = times(&event);
+    let off = json!({"metadata": {"labels": {elemental::MACHINE_NAME: null}}});
+    site.merge(kinds::HOST, "host-a", off).await;
+    site.until("it is marked again, and told again", async || {
+        let object = site.get(kinds::HOST, "host-a").await.unwrap();
+        let told = record.all("HostReserved").await;
+        label(&object, elemental::MACHINE_NAME) == "kedge-reserved"
+            && told.len() == 1
+            && times(&told[0]) > count
+    })
+    .await;
+    drop(host);
+}
+
 /// The events about an object.
 struct Told {
     events: Api<Event>,
-    kind: &'static str,
+    kind: Kind,
     name: String,
     uid: String,
 }
 
 impl Told {
-    async fn of(site: &Site, kind: &'static str, name: &str) -> Self {
-        let of_kind = [BALANCER, POOL, HOST, TENANT].into_iter();
+    async fn of(site: &Site, kind: &str, name: &str) -> Self {
+        let of_kind = [BALANCER, POOL, HOST, TENANT, kinds::HOST].into_iter();
         let of_kind = of_kind.into_iter().find(|it| it.kind == kind).unwrap();
         // What has no namespace is told about in the default one.
         let (object, space) = if kind == "Tenant" {
@@ -207,7 +242,7 @@ impl Told {
         };
         Self {
             events: Api::namespaced(site.client.clone(), space),
-            kind,
+            kind: of_kind,
             name: name.to_owned(),
             uid: object.unwrap().metadata.uid.unwrap(),
         }
@@ -223,9 +258,10 @@ impl Told {
         let all = all.unwrap().items;
         for event in &all {
             let about = event.regarding.as_ref().unwrap();
-            assert_eq!(about.kind.as_deref(), Some(self.kind));
+            assert_eq!(about.kind.as_deref(), Some(self.kind.kind));
             assert_eq!(about.name.as_deref(), Some(self.name.as_str()));
-            assert_eq!(about.api_version.as_deref(), Some("kedge.dev/v1alpha1"));
+            let version = self.kind.api_version();
+            assert_eq!(about.api_version.as_deref(), Some(version.as_str()));
             assert_eq!(event.reporting_controller.as_deref(), Some("kedge-manager"));
         }
         all
@@ -233,7 +269,7 @@ impl Told {
 
     /// Waits until there is one, and sees that it is the only one.
     async fn once(&self, site: &Site, reason: &str, kind: &str, says: &str) -> Event {
-        let what = format!("{} {}: {reason}", self.kind, self.name);
+        let what = format!("{} {}: {reason}", self.kind.kind, self.name);
         site.until(&what, async || !self.all(reason).await.is_empty())
             .await;
         let all = self.all(reason).await;
