@@ -28,6 +28,7 @@ use tempfile::TempDir;
 use crate::{
     fleet::Fleet,
     installed::installed,
+    serving::get,
     site::{BALANCER, HOST, LIMIT, POOL, Site, TENANT},
 };
 
@@ -135,6 +136,14 @@ async fn what_hosts_ask_for_is_told_on_their_records_and_never_with_a_secret() {
     assert_eq!(event.action.as_deref(), Some("Request"));
 
     // Half of its life is over, and there is a copy of its disk.
+    let conflicts = async || {
+        let (_, text) = get(ours.observed().await, "/metrics").await;
+        let mut counts = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("kedge_identity_conflicts_total "));
+        counts.next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = conflicts().await;
     let clone = machine.copy();
     machine.remember(&json!({"renewAt": 0.0}));
     machine.host(&site).ensure().await.unwrap();
@@ -153,6 +162,8 @@ async fn what_hosts_ask_for_is_told_on_their_records_and_never_with_a_secret() {
         asked.is_some_and(|event| times(event) == 3)
     })
     .await;
+
+    assert_eq!(conflicts().await, before + 3, "each is counted");
 
     // It was off for long; and somebody without its key says so too.
     let thief = machine.copy();

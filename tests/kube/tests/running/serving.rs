@@ -33,7 +33,7 @@ async fn probes_and_scrapers_are_answered_and_events_say_what_happened() {
     for line in [
         "# TYPE kedge_controller_reconcile_duration_seconds histogram",
         "# TYPE kedge_lb_members gauge",
-        "kedge_identity_conflicts_total 0",
+        "# TYPE kedge_identity_conflicts counter",
         "kedge_endpoints{state=\"filled\"}",
         "kedge_hosts{state=\"alive\"}",
         "kedge_enrolments_total{outcome=\"granted\"}",
