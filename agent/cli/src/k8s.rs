@@ -1,9 +1,6 @@
 //! `kedge k8s`: a manager's traces on a cluster, with or without a manager.
 
-use std::{
-    io::{self, BufRead as _, IsTerminal as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use kedge_control::{
     Document,
@@ -21,6 +18,7 @@ use crate::{
     App,
     args::{K8sCommand, UninstallArgs},
     client::{Answer, Failure},
+    confirm,
     exit::Exit,
     roles::IN_CLUSTER,
     show,
@@ -39,11 +37,8 @@ pub fn run(app: &App, command: &K8sCommand) -> Result<Exit, Failure> {
 
 fn take_back(app: &App, args: &UninstallArgs) -> Result<Exit, Failure> {
     let is_decided = args.yes || args.dry_run;
-    if !is_decided && !io::stdin().is_terminal() {
-        let problem = Problem::new(Code::SysUsage, "nobody can be asked whether it is meant").fix(
-            Fix::text("say so, or only look with --dry-run").command("kedge k8s uninstall --yes"),
-        );
-        return Err(problem.into());
+    if !is_decided && !confirm::can_be_asked() {
+        return Err(confirm::unasked(&spelt(args)).into());
     }
     let mut request = Request {
         place: place(app, args)?,
@@ -57,15 +52,23 @@ fn take_back(app: &App, args: &UninstallArgs) -> Result<Exit, Failure> {
         return Ok(exit);
     }
     // Who can be asked was shown what would happen.
-    say!("Take all of it back? Type yes:");
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    if read.is_err() || answer.trim() != "yes" {
-        say!("Nothing was changed.");
+    if !confirm::is_meant("Take all of it back?") {
         return Ok(Exit::Ok);
     }
     request.dry_run = false;
     tell(app, &runtime, &request)
+}
+
+/// The command as it was given: what is meant is meant of that cluster.
+fn spelt(args: &UninstallArgs) -> String {
+    let mut command = "kedge k8s uninstall".to_owned();
+    if let Some(file) = &args.kubeconfig {
+        command += &format!(" --kubeconfig {}", file.display());
+    }
+    if let Some(deployment) = &args.stop {
+        command += &format!(" --stop {deployment}");
+    }
+    command
 }
 
 fn tell(app: &App, runtime: &Runtime, request: &Request) -> Result<Exit, Failure> {

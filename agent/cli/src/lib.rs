@@ -12,6 +12,7 @@ pub mod args;
 pub mod ask;
 pub mod client;
 pub mod configuration;
+mod confirm;
 pub mod exit;
 pub mod explain;
 pub mod files;

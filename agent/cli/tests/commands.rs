@@ -365,6 +365,21 @@ fn the_chart_calls_the_clean_up_as_the_command_line_has_it() {
 }
 
 #[test]
+fn who_cannot_be_asked_is_told_how_to_say_the_same_and_yes() {
+    let root = root();
+    for command in [
+        "kedge k8s uninstall --kubeconfig /none --stop kedge-manager",
+        "kedge fleet rotate-ca --overlap 60d",
+    ] {
+        let args: Vec<&str> = command.split(' ').skip(1).collect();
+        let ran = kedge(root.path(), &args);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        let both = [format!("{command} --yes"), "--dry-run".to_owned()];
+        assert!(both.iter().all(|it| ran.err.contains(it)), "{}", ran.err);
+    }
+}
+
+#[test]
 fn who_waits_for_a_vip_is_told_when_it_takes_too_long() {
     let root = root();
     let ran = kedge(root.path(), &["vip", "wait", "--timeout", "300ms"]);

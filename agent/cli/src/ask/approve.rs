@@ -1,7 +1,5 @@
 //! `kedge fleet approve`: a person's word for a key.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
-
 use kedge_control::local::{ApprovalRequest, HostApproval};
 use kedge_core::{Code, Fix, Problem};
 use kedge_host::Role;
@@ -11,6 +9,7 @@ use crate::{
     App,
     args::ApproveArgs,
     client::{Answer, Failure},
+    confirm,
     exit::Exit,
 };
 
@@ -40,7 +39,7 @@ pub(super) fn host(app: &App, args: &ApproveArgs) -> Result<Exit, Failure> {
         key_hash,
         ..
     } = &answer.body;
-    if !io::stdin().is_terminal() {
+    if !confirm::can_be_asked() {
         let command = format!("kedge fleet approve {namespace}/{name} --key {key_hash}");
         let problem = Problem::new(
             Code::SysUsage,
@@ -57,11 +56,7 @@ pub(super) fn host(app: &App, args: &ApproveArgs) -> Result<Exit, Failure> {
     say!("{namespace}/{name} waits with the key");
     say!("  {key_hash}");
     say!("`kedge status` on the host shows the same, if it is the host you mean.");
-    say!("Let it in? Type yes:");
-    let mut said = String::new();
-    let read = io::stdin().lock().read_line(&mut said);
-    if read.is_err() || said.trim() != "yes" {
-        say!("Nothing was changed.");
+    if !confirm::is_meant("Let it in?") {
         return Ok(Exit::Ok);
     }
     request.key_hash = Some(key_hash.clone());

@@ -1,9 +1,6 @@
 //! `kedge fleet rotate-ca`: another certificate authority.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
-
 use kedge_control::local::{AuthorityRotation, RotationRequest};
-use kedge_core::{Code, Fix, Problem};
 use kedge_host::Role;
 
 use super::show;
@@ -11,17 +8,16 @@ use crate::{
     App,
     args::RotateArgs,
     client::{Answer, Failure},
+    confirm,
     exit::Exit,
 };
 
 /// Rotates the authority, asking first.
 pub(super) fn authority(app: &App, args: &RotateArgs) -> Result<Exit, Failure> {
     let is_decided = args.yes || args.dry_run;
-    if !is_decided && !io::stdin().is_terminal() {
-        let problem = Problem::new(Code::SysUsage, "nobody can be asked whether it is meant").fix(
-            Fix::text("say so, or only look with --dry-run").command("kedge fleet rotate-ca --yes"),
-        );
-        return Err(problem.into());
+    if !is_decided && !confirm::can_be_asked() {
+        let command = format!("kedge fleet rotate-ca --overlap {}", args.overlap);
+        return Err(confirm::unasked(&command).into());
     }
     let mut request = RotationRequest {
         overlap_seconds: Some(args.overlap.duration().as_secs()),
@@ -40,11 +36,7 @@ pub(super) fn authority(app: &App, args: &RotateArgs) -> Result<Exit, Failure> {
         "It is trusted until {}: who does not come by then enrols again.",
         answer.body.until
     );
-    say!("Replace it? Type yes:");
-    let mut said = String::new();
-    let read = io::stdin().lock().read_line(&mut said);
-    if read.is_err() || said.trim() != "yes" {
-        say!("Nothing was changed.");
+    if !confirm::is_meant("Replace it?") {
         return Ok(Exit::Ok);
     }
     request.dry_run = false;

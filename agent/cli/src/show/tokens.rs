@@ -102,7 +102,7 @@ impl Show for AuthorityRotation {
         ]);
         let next = match &self.to {
             Some(_) => "kedge fleet hosts",
-            None => "kedge fleet rotate-ca --yes",
+            None => "kedge fleet rotate-ca --yes  (and the same --overlap)",
         };
         table.render() + &view.next(&[next.to_owned()])
     }
