@@ -37,6 +37,7 @@ use crate::{
             LEASE, Leader, WATCHED, client,
             kinds::{self, Kind},
             lease::Terms,
+            problems::caused,
         },
     },
 };
@@ -288,8 +289,8 @@ fn still_led(holder: &str) -> Problem {
 }
 
 fn refused(name: &str, verb: &str, what: &str, error: &kube::Error) -> Problem {
-    let problem = Problem::new(Code::SysUnexpected, format!("{name}: cannot {verb} {what}"))
-        .caused_by(error)
+    let problem = Problem::new(Code::SysUnexpected, format!("{name}: cannot {verb} {what}"));
+    let problem = caused(problem, error)
         .consequence("hooks or finalizers of Kedge may be left, and objects may not be deletable");
     match error {
         kube::Error::Api(status) if status.code == 403 => problem.fix(Fix::text(format!(

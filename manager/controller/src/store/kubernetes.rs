@@ -20,7 +20,7 @@ mod leader;
 pub mod lease;
 mod open;
 mod over;
-mod problems;
+pub(crate) mod problems;
 mod referred;
 mod send;
 pub mod steps;

@@ -5,13 +5,13 @@ use kedge_crd::{Condition, Endpoint, capi};
 
 use crate::{
     managers,
-    plan::{Because, EndpointPlan, Service, follow::is_to_move},
+    plan::{Because, EndpointPlan, Service, follow::is_to_move, report::clean},
     snapshot::Snapshot,
     store::ObjectKey,
 };
 
 /// The condition in the place of the one that says the endpoint is published. Where a right is
-/// missing it names the rule that gives it.
+/// missing it names the rule that gives it, otherwise it quotes the server.
 pub fn condition(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
     let (EndpointPlan::Set { endpoint, because } | EndpointPlan::Keep { endpoint, because }) =
         &service.decided.plan
@@ -23,7 +23,11 @@ pub fn condition(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
     let (reason, why) = match (&problem.fix, because) {
         (Some(rule), _) => ("Forbidden", rule.text.clone()),
         (None, Because::Blanked { .. }) => ("Conflict", because.to_string()),
-        (None, _) => ("WriteRefused", "it is tried again".to_owned()),
+        (None, _) => {
+            let said = problem.evidence.first();
+            let said = said.map_or_else(String::new, |said| format!("{}; ", clean(said)));
+            ("WriteRefused", format!("{said}it is tried again"))
+        }
     };
     let text = format!("{}: {why} ({})", problem.what, problem.code);
     Some(Condition::new("EndpointPublished", false, reason, text))

@@ -276,6 +276,11 @@ fn an_endpoint_that_the_server_refuses_is_not_said_to_be_published() {
     let table = [
         (problem().fix(Fix::text(rule)), "False: Forbidden", rule),
         (problem(), "False: WriteRefused", "it is tried again"),
+        (
+            problem().evidence("policy p denied it").evidence("more"),
+            "False: WriteRefused",
+            "policy p denied it; it is tried again",
+        ),
     ];
     for (problem, reason, why) in table {
         let mut world = site();

@@ -1,7 +1,7 @@
 //! A cluster as a store: its cache, its watches, and the writes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -238,8 +238,8 @@ impl Cluster {
             outcome.broken = Some(behind(&self.inner.name));
             return outcome;
         }
-        for write in &writes {
-            let space = &write.key.name.namespace;
+        let spaces: BTreeSet<&String> = writes.iter().map(|it| &it.key.name.namespace).collect();
+        for space in spaces {
             if self.look(|stock| self.inner.blind.hides(stock, space)) {
                 outcome.stop(space);
             }

@@ -42,7 +42,7 @@ pub(super) fn not_written(key: &ObjectKey) -> Problem {
 
 /// What the API server refused; for a missing permission the rule that is missing.
 pub(super) fn refused(key: &ObjectKey, verb: &str, error: &kube::Error) -> Problem {
-    let problem = not_written(key).caused_by(error);
+    let problem = caused(not_written(key), error);
     let kube::Error::Api(status) = error else {
         return problem;
     };
@@ -51,6 +51,16 @@ pub(super) fn refused(key: &ObjectKey, verb: &str, error: &kube::Error) -> Probl
             "give the manager's role this rule: {rule}"
         ))),
         None => problem,
+    }
+}
+
+/// The problem with what an API server said, or with why it said nothing.
+pub(crate) fn caused(problem: Problem, error: &kube::Error) -> Problem {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => {
+            problem.evidence(status.message.clone())
+        }
+        error => problem.caused_by(error),
     }
 }
 
@@ -96,6 +106,11 @@ mod tests {
                 ..Status::default()
             };
             let problem = refused(&key, "patch", &kube::Error::Api(Box::new(status)));
+            assert_eq!(
+                problem.evidence,
+                [message],
+                "its words, and nothing around them"
+            );
             problem.fix.map(|fix| fix.text)
         };
         let text = "clusters.i.example \"c\" is forbidden: User \"u\" cannot patch resource \
