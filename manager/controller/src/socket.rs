@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    extract::{FromRequestParts, State, rejection::JsonRejection},
+    extract::{FromRequest, FromRequestParts, Request, State, rejection::JsonRejection},
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -20,7 +20,7 @@ use kedge_control::{
     local::{ConfigInForce, FleetEndpointList, ManagerStatus, RoleInfo},
 };
 use kedge_core::{Code, Fix, Problem};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::world::{Party, World};
 
@@ -91,13 +91,6 @@ impl Refusal {
         Self(StatusCode::SERVICE_UNAVAILABLE, problem)
     }
 
-    /// A body that cannot be read.
-    pub fn unreadable(error: &JsonRejection) -> Self {
-        let text = error.body_text();
-        let what: String = text.escape_debug().take(200).collect();
-        Self::unprocessable(Code::ApiMalformed, what)
-    }
-
     /// The request makes no sense.
     pub fn unprocessable(code: Code, what: impl Into<String>) -> Self {
         let problem = Problem::new(code, what).consequence("nothing was changed");
@@ -108,6 +101,23 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         (self.0, Json(Document::new(self.1))).into_response()
+    }
+}
+
+/// What was asked for.
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let read = Json::from_request(request, state).await;
+        let read = read.map_err(|error: JsonRejection| {
+            let text = error.body_text();
+            let what: String = text.escape_debug().take(200).collect();
+            Refusal::unprocessable(Code::ApiMalformed, what)
+        });
+        read.map(|Json(body)| Self(body))
     }
 }
 

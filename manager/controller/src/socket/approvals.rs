@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{State, rejection::JsonRejection},
-    http::StatusCode,
-};
+use axum::{extract::State, http::StatusCode};
 use kedge_control::local::{ApprovalRequest, HostApproval};
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{EdgeHost, EdgeHostSpec, Resource as _};
 use serde_json::json;
 use tracing::info;
 
-use super::{Answer, Context, Refusal};
+use super::{Answer, Body, Context, Refusal};
 use crate::{
     api::record::TRIES,
     managers,
@@ -25,9 +21,8 @@ use crate::{
 pub async fn approve<Root>(
     _: Root,
     State(context): State<Arc<Context>>,
-    request: Result<Json<ApprovalRequest>, JsonRejection>,
+    Body(request): Body<ApprovalRequest>,
 ) -> Result<Answer<HostApproval>, Refusal> {
-    let Json(request) = request.map_err(|error| Refusal::unreadable(&error))?;
     let name = find(&context, &request)?;
     let store = &context.world.store;
     for _ in 0..TRIES {
@@ -74,7 +69,10 @@ pub async fn approve<Root>(
 /// The host of that name that waits.
 fn find(context: &Context, request: &ApprovalRequest) -> Result<Name, Refusal> {
     if let Some(namespace) = &request.namespace {
-        return Ok(Name::new(namespace, &request.name));
+        let name = Name::new(namespace, &request.name);
+        // It becomes part of a path: what no object can be called leads elsewhere.
+        let is_proper = key::<EdgeHostSpec>(&name).is_proper();
+        return is_proper.then(|| name.clone()).ok_or_else(|| idle(&name));
     }
     let objects = context
         .world

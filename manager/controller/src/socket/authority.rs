@@ -2,25 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{
-    Json,
-    extract::{State, rejection::JsonRejection},
-    http::StatusCode,
-};
+use axum::{extract::State, http::StatusCode};
 use jiff::Timestamp;
 use kedge_control::local::{AuthorityRotation, RotationRequest};
 use kedge_core::Code;
 
-use super::{Answer, Context, Refusal};
+use super::{Answer, Body, Context, Refusal};
 use crate::{clock::to_text, pki::authority::OVERLAP};
 
 /// `POST /v1/fleet/authority`: puts the next authority in force beside the last.
 pub async fn rotate<Root>(
     _: Root,
     State(context): State<Arc<Context>>,
-    request: Result<Json<RotationRequest>, JsonRejection>,
+    Body(request): Body<RotationRequest>,
 ) -> Result<Answer<AuthorityRotation>, Refusal> {
-    let Json(request) = request.map_err(|error| Refusal::unreadable(&error))?;
     let world = &context.world;
     let overlap = request.overlap_seconds.map_or(OVERLAP, Duration::from_secs);
     if !(LEAST..=MOST).contains(&overlap) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State, extract::rejection::JsonRejection, http::StatusCode};
+use axum::{extract::State, http::StatusCode};
 use jiff::SignedDuration;
 use kedge_control::{
     identity::Role,
@@ -12,7 +12,7 @@ use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{EdgeGatewaySpec, Tenant, TenantSpec, tenant};
 use tracing::info;
 
-use super::{Answer, Context, Refusal};
+use super::{Answer, Body, Context, Refusal};
 use crate::{
     api::gateway_named,
     managers,
@@ -33,9 +33,8 @@ pub async fn list<Root>(_: Root, State(context): State<Arc<Context>>) -> Answer<
 pub async fn create<Root>(
     _: Root,
     State(context): State<Arc<Context>>,
-    request: Result<Json<TokenRequest>, JsonRejection>,
+    Body(request): Body<TokenRequest>,
 ) -> Result<Answer<TokenCreated>, Refusal> {
-    let Json(request) = request.map_err(|error| Refusal::unreadable(&error))?;
     let world = &context.world;
     let objects = &world.store;
     let (namespace, scope, default_ttl) = match (request.role, &request.tenant, &request.gateway) {

@@ -31,13 +31,14 @@ pub enum Unfit {
 /// No host could ever fit, or not as it was meant.
 pub fn parse(mut bound: BoundTo) -> Result<BoundTo, Unfit> {
     let texts = [
-        ("machineID", &bound.machine_id),
-        ("serial", &bound.serial),
-        ("hostnameRegex", &bound.hostname_regex),
+        ("machineID", &mut bound.machine_id),
+        ("serial", &mut bound.serial),
+        ("hostnameRegex", &mut bound.hostname_regex),
     ];
     for (name, text) in texts {
-        let length = text.as_ref().map_or(1, |text| text.trim().len());
-        if !(1..=MOST).contains(&length) {
+        let Some(text) = text else { continue };
+        *text = text.trim().to_owned();
+        if !(1..=MOST).contains(&text.len()) {
             return Err(Unfit::Length(name));
         }
     }
@@ -58,7 +59,7 @@ pub fn parse(mut bound: BoundTo) -> Result<BoundTo, Unfit> {
 #[must_use]
 pub fn differs(bound: &BoundTo, facts: &Facts) -> Option<&'static str> {
     let fits = |wanted: &Option<String>, is: &dyn Fn(&str) -> bool| {
-        wanted.as_ref().is_none_or(|wanted| is(wanted.trim()))
+        wanted.as_ref().is_none_or(|wanted| is(wanted))
     };
     let has_mac = |wanted: &str| {
         let macs = facts.macs.iter().take(MACS);
@@ -212,6 +213,7 @@ mod tests {
             ),
             (host("edge-[0-9]+\\.shop"), None),
             (host("a|edge-7.shop"), None),
+            (host(" edge-7.shop\n"), None),
             // The whole name, or none of it.
             (host("edge-7"), Some("host name")),
             (host("7.shop"), Some("host name")),
@@ -270,6 +272,10 @@ mod tests {
             },
             BoundTo {
                 mac: some("52:54:00:aa:bb:0g"),
+                ..none()
+            },
+            BoundTo {
+                hostname_regex: some("edge\\ "),
                 ..none()
             },
             BoundTo {
