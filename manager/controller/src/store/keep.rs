@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use kedge_core::{Code, Problem};
+use kedge_core::Problem;
 use serde_json::Value;
 use tokio::{sync::Notify, task::spawn_blocking};
 
@@ -18,6 +18,7 @@ use super::{
     kubernetes::{Cluster, layers::Seen},
     outcome::Outcome,
     stock::{Changes, Stock, Taken},
+    work::{ended, finish},
 };
 use crate::{
     events::Notice,
@@ -222,7 +223,9 @@ impl Store {
             (None, Self::Directory(_)) => Reign::default(),
             (None, Self::Kubernetes(cluster)) => cluster.inner.leader.reign(),
         };
-        let outcome = self.carry_out(writes, &BTreeSet::new(), reign).await;
+        let store = self.clone();
+        let done = finish(async move { store.carry_out(writes, &BTreeSet::new(), reign).await });
+        let outcome = done.await?;
         let refused = outcome.refused.into_values().next();
         match outcome.broken.or(refused) {
             Some(problem) => Err(problem),
@@ -306,7 +309,10 @@ impl Store {
                 });
                 made.await.unwrap_or_else(Err)
             }
-            Self::Kubernetes(cluster) => cluster.create(&key, manager, &content).await,
+            Self::Kubernetes(cluster) => {
+                let cluster = cluster.clone();
+                finish(async move { cluster.create(&key, manager, &content).await }).await?
+            }
         }
     }
 
@@ -335,7 +341,10 @@ impl Store {
     pub async fn write_over(&self, write: Write, current: &Current) -> Result<bool, Problem> {
         match self {
             Self::Directory(_) => self.write(vec![write]).await.map(|()| true),
-            Self::Kubernetes(cluster) => cluster.write_over(&write, current).await,
+            Self::Kubernetes(cluster) => {
+                let (cluster, current) = (cluster.clone(), current.clone());
+                finish(async move { cluster.write_over(&write, &current).await }).await?
+            }
         }
     }
 
@@ -479,12 +488,7 @@ impl Folder {
             shown.closed = directory.is_closed();
             done
         });
-        done.await.map_err(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(error) => {
-                Problem::new(Code::SysUnexpected, "the manager is leaving").caused_by(&error)
-            }
-        })
+        ended(done).await
     }
 }
 
