@@ -139,6 +139,24 @@ pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Probl
 }
 
 impl BenchResult {
+    /// What was measured on this machine until now.
+    fn new(name: &str, peer: String, command: String, seconds: f64, rows: Vec<Row>) -> Self {
+        Self {
+            name: name.to_owned(),
+            date: jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%SZ")
+                .to_string(),
+            kernel: kernel(),
+            cpu: cpu(),
+            peer,
+            command,
+            seconds,
+            ok: rows.iter().all(|row| row.met || row.must.is_empty()),
+            rows,
+            notes: Vec::new(),
+        }
+    }
+
     /// The result with its `apiVersion` and `kind`.
     #[must_use]
     pub fn document(self) -> Document<Self> {

@@ -4,9 +4,11 @@
 //! The programs are Kubernetes' own, found by [`Programs::find`]; they are built in `tests/kube`.
 
 pub mod keys;
+pub mod kinds;
 pub mod process;
 pub mod programs;
 pub mod server;
+pub mod witness;
 
 pub use process::Process;
 pub use programs::Programs;

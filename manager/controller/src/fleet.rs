@@ -95,12 +95,6 @@ impl Fleet {
         self.due.extend(woken.map(|(space, _)| space.clone()));
     }
 
-    /// How many namespaces wait to be planned.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.due.len()
-    }
-
     /// The next namespaces to plan: those with gateways last, with the parts of all others.
     pub fn next(&mut self, most: usize) -> Vec<String> {
         let has_gateways = |space: &&String| {

@@ -48,7 +48,6 @@ pub struct Metrics {
     problems: Gauge,
     objects: Gauge,
     looked_at: Counter,
-    due: Gauge,
 }
 
 /// How a request ended.
@@ -117,7 +116,6 @@ impl Default for Metrics {
             problems: Gauge::default(),
             objects: Gauge::default(),
             looked_at: Counter::default(),
-            due: Gauge::default(),
         };
         metrics.registry = Arc::new(metrics.registered());
         metrics.begin();
@@ -169,7 +167,6 @@ impl Metrics {
             problems "problems", "Problems the manager shows";
             objects "objects", "Objects of the store";
             looked_at "reconciled_objects", "Objects that plans looked at, again and again";
-            due "namespaces_due", "Namespaces that wait for their plan";
         }
         all
     }
@@ -184,11 +181,6 @@ impl Metrics {
     pub fn looked_at(&self, objects: usize) {
         self.looked_at
             .inc_by(u64::try_from(objects).unwrap_or(u64::MAX));
-    }
-
-    /// So many namespaces wait for their plan.
-    pub fn due(&self, namespaces: usize) {
-        self.due.set(count(namespaces));
     }
 
     /// A watch was cut off.
@@ -222,9 +214,9 @@ impl Metrics {
         self.events_lost.get_or_create(&because.label()).inc();
     }
 
-    /// So many namespaces wait to be planned.
-    pub fn waiting(&self, spaces: usize) {
-        self.queue.set(count(spaces));
+    /// So many namespaces wait to be planned, or are planned right now.
+    pub fn queued(&self, namespaces: usize) {
+        self.queue.set(count(namespaces));
     }
 
     /// Everything, as scrapers read it.

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use kedge_agent_lab::kube::{kinds::open, witness};
 use kedge_crd::{
     kinds::{KINDS, Kind as OurKind},
     testing::elemental_crds,
@@ -71,7 +72,8 @@ impl Bare {
     pub async fn install_core(&self, ipam: &str) {
         let definitions = CAPI_KINDS.map(|(group, kind, plural)| {
             let is_ipam = group == foreign::CLAIM.group;
-            open(group, kind, plural, if is_ipam { ipam } else { "v1beta2" })
+            let version = if is_ipam { ipam } else { "v1beta2" };
+            open(group, version, kind, plural)
         });
         manifests::apply_definitions(&self.client, &definitions).await;
     }
@@ -217,17 +219,11 @@ impl Bare {
     pub async fn writes(&self) -> u64 {
         let metrics = http::Request::get("/metrics").body(Vec::new()).unwrap();
         let text = self.client.request_text(metrics).await.unwrap();
-        let counters = text.lines().filter(|line| {
-            let verb = |verb: &&str| line.contains(&format!("verb=\"{verb}\""));
-            line.starts_with("apiserver_request_total{")
-                && WRITES.iter().any(verb)
-                && !line.contains("resource=\"leases\"")
-                && ["kedge.dev", "x-k8s.io", "secrets", "events"]
-                    .iter()
-                    .any(|part| line.contains(part))
-        });
-        let values = counters.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-        values.sum::<f64>() as u64
+        witness::writes(&text, |line| {
+            ["kedge.dev", "x-k8s.io", "secrets", "events"]
+                .iter()
+                .any(|part| line.contains(part))
+        })
     }
 
     /// What a manager in this process runs with.
@@ -271,19 +267,6 @@ impl Bare {
     }
 }
 
-/// A kind of Cluster API's whose schema says nothing.
-fn open(group: &str, kind: &str, plural: &str, version: &str) -> Value {
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}"), "annotations":
-            {"api-approved.kubernetes.io": "unapproved, a test's"}},
-        "spec": {"group": group, "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
-            "versions": [{"name": version, "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object",
-                    "x-kubernetes-preserve-unknown-fields": true}}}]}})
-}
-
 /// Core's finalizer.
 const CORE: &str = "cluster.cluster.x-k8s.io";
 /// The namespace that is there from the start.
@@ -296,12 +279,4 @@ const CAPI_KINDS: [(&str, &str, &str); 4] = [
     ("cluster.x-k8s.io", "Machine", "machines"),
     ("ipam.cluster.x-k8s.io", "IPAddressClaim", "ipaddressclaims"),
     ("ipam.cluster.x-k8s.io", "IPAddress", "ipaddresses"),
-];
-const WRITES: [&str; 6] = [
-    "POST",
-    "PUT",
-    "PATCH",
-    "APPLY",
-    "DELETE",
-    "DELETECOLLECTION",
 ];

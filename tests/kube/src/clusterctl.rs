@@ -6,6 +6,7 @@ use std::{
     process::Command,
 };
 
+use kedge_agent_lab::kube::kinds::open;
 use kube::{
     Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
@@ -192,15 +193,7 @@ async fn label(client: &Client) {
 
 /// Definitions by which clusterctl tells that cert-manager is there.
 fn certificates() -> Vec<Value> {
-    let definition = |kind: &str, plural: &str| {
-        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": format!("{plural}.cert-manager.io")},
-            "spec": {"group": "cert-manager.io", "scope": "Namespaced",
-                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
-                "versions": [{"name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object",
-                        "x-kubernetes-preserve-unknown-fields": true}}}]}})
-    };
+    let definition = |kind: &str, plural: &str| open("cert-manager.io", "v1", kind, plural);
     vec![
         definition("Issuer", "issuers"),
         definition("Certificate", "certificates"),

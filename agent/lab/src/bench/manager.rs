@@ -86,18 +86,8 @@ async fn measure(
     }
     let (rows, notes) = measured?.rows(&bench.fleet);
     Ok(BenchResult {
-        name: "manager".to_owned(),
-        date: jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string(),
-        kernel: super::kernel(),
-        cpu: super::cpu(),
-        peer,
-        command: command(args),
-        seconds: stage.seconds(),
-        ok: rows.iter().all(|row| row.met),
-        rows,
         notes,
+        ..BenchResult::new("manager", peer, command(args), stage.seconds(), rows)
     })
 }
 
@@ -229,7 +219,7 @@ impl Bench<'_> {
         while calm.elapsed() < CALM || subject.age() < least {
             server::pass(Duration::from_millis(500), self.stage).await?;
             let now = Counted::now(&self.client).await?;
-            if now.since(&last) != 0 || subject.sample().await?.due != 0.0 {
+            if now.since(&last) != 0 || subject.sample().await?.queue != 0.0 {
                 calm = Instant::now();
             }
             last = now;
@@ -252,7 +242,7 @@ impl Bench<'_> {
         loop {
             let now = subject.sample().await?;
             let seen = now.looked_at - before.looked_at;
-            if seen >= wanted && now.due == 0.0 {
+            if seen >= wanted && now.queue == 0.0 {
                 return Ok((seen, now.planning - before.planning));
             }
             if begun.elapsed() > PATIENCE {

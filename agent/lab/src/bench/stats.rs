@@ -53,6 +53,14 @@ impl Samples {
     }
 }
 
+impl FromIterator<f64> for Samples {
+    fn from_iter<T: IntoIterator<Item = f64>>(values: T) -> Self {
+        let mut samples = Self::default();
+        values.into_iter().for_each(|value| samples.push(value));
+        samples
+    }
+}
+
 /// How many times better `ours` is than `theirs`, where what is smaller than `resolution` counts
 /// as `resolution`: a probe per millisecond cannot tell 0 from 0.9 ms.
 #[must_use]
@@ -65,9 +73,7 @@ mod tests {
     use super::*;
 
     fn samples(values: &[f64]) -> Samples {
-        let mut samples = Samples::default();
-        values.iter().for_each(|value| samples.push(*value));
-        samples
+        values.iter().copied().collect()
     }
 
     #[test]

@@ -69,19 +69,12 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         format!("Ticks the prober itself overslept: {}.", missed),
     ];
     notes.extend(left.iter().map(|left| format!("Left behind: {left}")));
+    let command = format!("sudo kedge lab bench vip --runs {}", args.runs());
+    let result = BenchResult::new("vip", peer, command, stage.seconds(), rows);
     Ok(BenchResult {
-        name: "vip".to_owned(),
-        date: jiff::Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%SZ")
-            .to_string(),
-        kernel: super::kernel(),
-        cpu: super::cpu(),
-        peer,
-        command: format!("sudo kedge lab bench vip --runs {}", args.runs()),
-        seconds: stage.seconds(),
-        ok: left.is_empty() && rows.iter().all(|row| row.met || row.must.is_empty()),
-        rows,
+        ok: result.ok && left.is_empty(),
         notes,
+        ..result
     })
 }
 

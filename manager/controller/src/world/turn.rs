@@ -74,7 +74,7 @@ impl World {
         for space in &left {
             fleet.touch(space);
         }
-        self.metrics.due(fleet.due());
+        self.metrics.queued(fleet.due());
         drop(fleet);
         self.version.send_modify(|version| *version += 1);
         self.touch();
@@ -106,7 +106,7 @@ impl World {
             fleet.touch(space);
         }
         fleet.wake(|| self.clock.timestamp());
-        self.metrics.due(fleet.due());
+        self.metrics.queued(fleet.due());
     }
 
     async fn settle_all(self: &Arc<Self>, mut fleet: OwnedMutexGuard<Fleet>) {
@@ -115,7 +115,6 @@ impl World {
         for _ in 0..ROUNDS {
             let mut is_first = true;
             loop {
-                self.metrics.waiting(fleet.waiting());
                 let spaces = fleet.next(BATCH);
                 if spaces.is_empty() {
                     break;
@@ -222,7 +221,7 @@ impl World {
             state.publish(&name, plan, &outcome, is_empty);
         }
         drop(state);
-        self.metrics.due(fleet.due());
+        self.metrics.queued(fleet.due());
         fleet
     }
 

@@ -11,6 +11,7 @@ use std::{
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
+use kedge_agent_lab::kube::kinds::open;
 use kedge_control::{enrol::HostRef, identity::Role, token::Token};
 use kedge_crd::{
     kinds::{KINDS, Kind},
@@ -31,6 +32,7 @@ use kube::{
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -51,7 +53,8 @@ impl Fleet {
         let client = server.client().await;
         let mut definitions: Vec<Value> = KINDS.iter().map(Kind::crd).collect();
         definitions.extend(elemental_crds());
-        definitions.extend([open("Cluster", "clusters"), open("Machine", "machines")]);
+        let theirs = [("Cluster", "clusters"), ("Machine", "machines")];
+        definitions.extend(theirs.map(|(kind, plural)| open(CAPI, "v1beta2", kind, plural)));
         manifests::apply_definitions(&client, &definitions).await;
         for space in [NS, "kedge-system"] {
             let space =
@@ -87,6 +90,11 @@ impl Fleet {
         }
     }
 
+    /// Tells the API server to stand still, or to go on.
+    pub fn signal(&self, signal: Signal) {
+        self.server.api().signal(signal);
+    }
+
     pub async fn leads(&self, manager: &Manager) {
         let store = &manager.world.store;
         eventually("it leads", LIMIT, async || {
@@ -119,13 +127,22 @@ impl Fleet {
     }
 
     async fn made(&self, leader: &Manager, bound: Option<HostRef>, uses: u32) -> Token {
+        let (token, record) = self.record(leader, bound, uses);
         let store = &leader.world.store;
-        let expires = Timestamp::now() + SignedDuration::from_hours(1);
-        let pin = leader.world.authority.pin();
-        let made = Record::create(Role::Host, (NS, "t"), bound, (expires, uses), &pin);
-        let (token, record) = made.unwrap();
         store.write(vec![record.write()]).await.unwrap();
         token
+    }
+
+    /// A token of the tenant `t` that nobody has heard of yet.
+    pub fn record(
+        &self,
+        manager: &Manager,
+        bound: Option<HostRef>,
+        uses: u32,
+    ) -> (Token, Record) {
+        let expires = Timestamp::now() + SignedDuration::from_hours(1);
+        let pin = manager.world.authority.pin();
+        Record::create(Role::Host, (NS, "t"), bound, (expires, uses), &pin).unwrap()
     }
 
     /// A manager's control socket.
@@ -361,16 +378,4 @@ impl Console {
         let made = made.into_inner().unwrap();
         made["token"].as_str().unwrap().parse().unwrap()
     }
-}
-
-/// A kind of Cluster API's whose schema says nothing.
-fn open(kind: &str, plural: &str) -> Value {
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{CAPI}")},
-        "spec": {"group": CAPI, "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
-            "versions": [{"name": "v1beta2", "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object",
-                    "x-kubernetes-preserve-unknown-fields": true}}}]}})
 }

@@ -19,12 +19,14 @@ use std::{collections::BTreeSet, time::Duration};
 use fleet::{Fleet, LIMIT, NS};
 use futures_util::future::join_all;
 use host::{Host, elemental_host};
-use kedge_control::agent::HostConfig;
+use kedge_control::{agent::HostConfig, token::Token};
 use kedge_core::{Code, Coded as _};
 use kedge_host::enrol::ClientError;
-use kedge_manager_controller::Manager;
+use kedge_manager_controller::{Manager, managers};
 use kedge_tests_kube::{eventually, stays};
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_of_any_manager_stay_served_when_the_leader_goes() {
@@ -130,39 +132,13 @@ async fn a_token_for_one_admits_one_and_idle_hosts_cause_no_writes() {
     fleet.knows_the_leader(&two).await;
     for trial in 0..4 {
         let token = fleet.token(&one, 1).await;
-        let racers = (0..12).map(async |number: usize| {
-            let manager = if number.is_multiple_of(2) { &one } else { &two };
-            let host = Host::with_token(manager, &format!("racer-{trial}-{number}"), &token);
-            match host.client.ensure().await {
-                Ok(()) => true,
-                Err(ClientError::Refused { status: 403, .. }) => false,
-                Err(error) => panic!("{error:?}"),
-            }
-        });
-        let winners = join_all(racers)
-            .await
-            .into_iter()
-            .filter(|won| *won)
-            .count();
+        let winners = admitted([&one, &two], &format!("racer-{trial}"), 12, &token).await;
         assert_eq!((winners, fleet.uses(&token).await), (1, 1));
     }
     // A hundred for a token of five, made a moment ago by the one that does not lead.
     let wanted = json!({"role": "Host", "tenant": "t", "maxUses": 5});
     let token = fleet.console(&two).token(wanted).await;
-    let racers = (0..100).map(async |number: usize| {
-        let manager = if number.is_multiple_of(2) { &one } else { &two };
-        let host = Host::with_token(manager, &format!("crowd-{number}"), &token);
-        match host.client.ensure().await {
-            Ok(()) => true,
-            Err(ClientError::Refused { status: 403, .. }) => false,
-            Err(error) => panic!("{error:?}"),
-        }
-    });
-    let won = join_all(racers)
-        .await
-        .into_iter()
-        .filter(|won| *won)
-        .count();
+    let won = admitted([&one, &two], "crowd", 100, &token).await;
     assert_eq!((won, fleet.uses(&token).await), (5, 5));
     let records = fleet.identities().await;
     assert_eq!(records.len(), 9, "nobody else left a record: {records:?}");
@@ -328,6 +304,10 @@ async fn an_elemental_key_and_a_persons_word_let_hosts_in() {
     let squatter = Host::with_token(&manager, "manual", &token);
     let refused = squatter.client.ensure().await.unwrap_err().problem().code;
     assert_eq!(refused, Code::EnrolNameTaken);
+    let elsewhere = json!({"namespace": NS, "name": "manual/status"});
+    let console = fleet.console(&manager);
+    let (status, said) = console.ask("/v1/fleet/approvals", elsewhere).await;
+    assert_eq!(status, 404, "no object is called that: {said}");
     // The word is the leader's to take; another says who that is.
     let other = fleet.manager("two").await;
     fleet.knows_the_leader(&other).await;
@@ -400,4 +380,42 @@ fn rotated(fleet: &Fleet, leader: &Manager, other: &Manager) -> Value {
     let done: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(json!(leader.world.authority.pin()), done["to"], "{done}");
     done
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_carried_through_when_who_asked_for_it_hangs_up() {
+    let Some(fleet) = Fleet::start().await else {
+        return;
+    };
+    let manager = fleet.manager("one").await;
+    fleet.leads(&manager).await;
+    let store = &manager.world.store;
+    let (token, record) = fleet.record(&manager, None, 1);
+    fleet.signal(Signal::STOP);
+    let made = store.create(record.key(), managers::TOKEN, record.document());
+    let hung_up = timeout(Duration::from_millis(300), made).await.is_err();
+    fleet.signal(Signal::CONT);
+    assert!(hung_up, "an API server that stands still answers nobody");
+    let name = format!("kedge-token-{}", token.id());
+    eventually("the token is there", LIMIT, async || {
+        !store.named("", "Secret", &name).by_key.is_empty()
+    })
+    .await;
+    assert_eq!(fleet.uses(&token).await, 0);
+    manager.stop().await;
+}
+
+/// How many of so many hosts a token admits that ask all managers at the same time.
+async fn admitted(managers: [&Manager; 2], name: &str, hosts: usize, token: &Token) -> usize {
+    let racers = (0..hosts).map(async |number: usize| {
+        let manager = managers[number % managers.len()];
+        let host = Host::with_token(manager, &format!("{name}-{number}"), token);
+        match host.client.ensure().await {
+            Ok(()) => true,
+            Err(ClientError::Refused { status: 403, .. }) => false,
+            Err(error) => panic!("{error:?}"),
+        }
+    });
+    let won = join_all(racers).await.into_iter();
+    won.filter(|won| *won).count()
 }

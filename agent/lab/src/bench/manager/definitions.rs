@@ -13,7 +13,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::server::{kind, said};
-use crate::error::LabError;
+use crate::{error::LabError, kube::kinds};
 
 /// Installs them and waits until they are served.
 pub(super) async fn install(client: &Client) -> Result<(), LabError> {
@@ -57,18 +57,15 @@ fn is_served(definition: &DynamicObject) -> bool {
     conditions.any(|one| is(one, "type", "Established") && is(one, "status", "True"))
 }
 
-/// A kind whose schema says nothing, with the label of the contract its version keeps.
+/// A kind of others, with the label of the contract its version keeps.
 fn open((group, version, kind, plural): (&str, &str, &str, &str)) -> Value {
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}"),
-            "labels": {format!("cluster.x-k8s.io/{version}"): version},
-            "annotations": {"api-approved.kubernetes.io": "unapproved, a measurement's"}},
-        "spec": {"group": group, "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
-            "versions": [{"name": version, "served": true, "storage": true,
-                "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": {"type": "object",
-                    "x-kubernetes-preserve-unknown-fields": true}}}]}})
+    let mut definition = kinds::open(group, version, kind, plural);
+    let metadata = definition.pointer_mut("/metadata");
+    if let Some(metadata) = metadata.and_then(Value::as_object_mut) {
+        let label = json!({format!("cluster.x-k8s.io/{version}"): version});
+        metadata.insert("labels".to_owned(), label);
+    }
+    definition
 }
 
 fn definitions() -> ApiResource {

@@ -193,27 +193,21 @@ const GOALS: [Goal; 6] = [
 mod tests {
     use super::*;
 
-    fn samples(values: &[f64]) -> Samples {
-        let mut samples = Samples::default();
-        values.iter().for_each(|value| samples.push(*value));
-        samples
-    }
-
     #[test]
     fn a_rate_must_be_high_and_everything_else_low() {
         let [sync, _, noop, idle, ..] = GOALS;
-        let good = sync.row(&samples(&[1.4, 1.6, 0.9]));
+        let good = sync.row(&Samples::from_iter([1.4, 1.6, 0.9]));
         assert!(
             good.met && !good.met_excellent,
             "the median counts: {good:?}"
         );
-        assert!(!sync.row(&samples(&[1.6])).met);
-        assert!(noop.row(&samples(&[12_000.0])).met);
-        assert!(!noop.row(&samples(&[9_999.0])).met);
-        assert!(idle.row(&samples(&[0.0])).met_excellent);
-        assert!(!idle.row(&samples(&[0.001])).met);
+        assert!(!sync.row(&Samples::from_iter([1.6])).met);
+        assert!(noop.row(&Samples::from_iter([12_000.0])).met);
+        assert!(!noop.row(&Samples::from_iter([9_999.0])).met);
+        assert!(idle.row(&Samples::from_iter([0.0])).met_excellent);
+        assert!(!idle.row(&Samples::from_iter([0.001])).met);
         assert!(
-            !sync.row(&samples(&[])).met,
+            !sync.row(&Samples::from_iter([])).met,
             "nothing measured is no goal met"
         );
     }

@@ -8,39 +8,21 @@ use kube::{
 };
 
 use super::listing;
-use crate::{error::LabError, stage::Stage};
+use crate::{error::LabError, kube::witness, stage::Stage};
 
 /// How many requests that write were answered, by whomever; leases left out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counted(f64);
+pub(super) struct Counted(u64);
 
 impl Counted {
     pub(super) async fn now(client: &Client) -> Result<Self, LabError> {
-        Ok(Self(count(&text(client, "/metrics").await?)))
+        let metrics = text(client, "/metrics").await?;
+        Ok(Self(witness::writes(&metrics, |_| true)))
     }
 
-    pub(super) fn since(&self, before: &Self) -> u64 {
-        // Whole numbers, and none of them is large.
-        let more = (self.0 - before.0).max(0.0);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a count that is not negative"
-        )]
-        let more = more as u64;
-        more
+    pub(super) const fn since(&self, before: &Self) -> u64 {
+        self.0.saturating_sub(before.0)
     }
-}
-
-fn count(text: &str) -> f64 {
-    let counters = text.lines().filter(|line| {
-        let has = |label: &str, value: &str| line.contains(&format!("{label}=\"{value}\""));
-        line.starts_with("apiserver_request_total{")
-            && WRITES.iter().any(|verb| has("verb", verb))
-            && !has("resource", "leases")
-    });
-    let values = counters.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    values.sum()
 }
 
 /// The version of every object the manager reads or writes.
@@ -120,32 +102,9 @@ pub(super) fn said(what: impl Display) -> LabError {
     }
 }
 
-const WRITES: [&str; 6] = [
-    "POST",
-    "PUT",
-    "PATCH",
-    "APPLY",
-    "DELETE",
-    "DELETECOLLECTION",
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn writes_are_counted_and_leases_are_not() {
-        let text = "\
-# TYPE apiserver_request_total counter
-apiserver_request_total{code=\"200\",resource=\"edgehosts\",verb=\"APPLY\"} 3
-apiserver_request_total{code=\"201\",resource=\"events\",verb=\"POST\"} 2
-apiserver_request_total{code=\"200\",resource=\"edgehosts\",verb=\"LIST\"} 50
-apiserver_request_total{code=\"200\",resource=\"leases\",verb=\"PUT\"} 70
-apiserver_request_duration_seconds_count{verb=\"PUT\"} 9
-";
-        assert!((count(text) - 5.0).abs() < f64::EPSILON);
-        assert_eq!(Counted(7.0).since(&Counted(5.0)), 2);
-    }
 
     #[test]
     fn what_came_what_went_and_what_changed_moved() {

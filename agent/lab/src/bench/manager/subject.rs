@@ -37,8 +37,8 @@ pub(super) struct Subject {
 pub(super) struct Sample {
     /// Whether it writes: 1.
     pub(super) leads: f64,
-    /// Namespaces that wait for their plan.
-    pub(super) due: f64,
+    /// Namespaces that wait for their plan, or are planned.
+    pub(super) queue: f64,
     /// Objects it knows.
     pub(super) objects: f64,
     /// Objects its plans looked at.
@@ -102,7 +102,7 @@ impl Subject {
             if is_ready
                 && let Ok(seen) = self.sample().await
                 && seen.leads > 0.0
-                && seen.due == 0.0
+                && seen.queue == 0.0
                 && seen.objects > 0.0
             {
                 return Ok(seen);
@@ -218,7 +218,7 @@ fn read(text: &str) -> Sample {
     };
     Sample {
         leads: value("kedge_leader"),
-        due: value("kedge_namespaces_due"),
+        queue: value("kedge_controller_queue_depth"),
         objects: value("kedge_objects"),
         looked_at: value("kedge_reconciled_objects_total"),
         planning: value("kedge_controller_reconcile_duration_seconds_sum{controller=\"plan\"}"),
@@ -240,14 +240,14 @@ mod tests {
 # HELP kedge_objects Objects of the store.
 kedge_objects 13101
 kedge_leader 1
-kedge_namespaces_due 2
+kedge_controller_queue_depth 2
 kedge_reconciled_objects_total 52404
 kedge_controller_reconcile_duration_seconds_sum{controller=\"write\"} 9
 kedge_controller_reconcile_duration_seconds_sum{controller=\"plan\"} 0.25
 ";
         let wanted = Sample {
             leads: 1.0,
-            due: 2.0,
+            queue: 2.0,
             objects: 13_101.0,
             looked_at: 52_404.0,
             planning: 0.25,
