@@ -134,12 +134,7 @@ impl Fleet {
     }
 
     /// A token of the tenant `t` that nobody has heard of yet.
-    pub fn record(
-        &self,
-        manager: &Manager,
-        bound: Option<HostRef>,
-        uses: u32,
-    ) -> (Token, Record) {
+    pub fn record(&self, manager: &Manager, bound: Option<HostRef>, uses: u32) -> (Token, Record) {
         let expires = Timestamp::now() + SignedDuration::from_hours(1);
         let pin = manager.world.authority.pin();
         Record::create(Role::Host, (NS, "t"), bound, (expires, uses), &pin).unwrap()
