@@ -21,6 +21,7 @@ pub mod lease;
 mod open;
 mod over;
 pub(crate) mod problems;
+pub mod raw;
 mod referred;
 mod send;
 pub mod steps;

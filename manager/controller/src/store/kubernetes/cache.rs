@@ -22,12 +22,8 @@ use std::{
 };
 
 use kedge_crd::capi;
-use serde_json::Value;
 
-use super::{
-    fields,
-    layers::{Seen, split},
-};
+use super::{fields, layers::Seen};
 use crate::store::{Layers, ObjectKey, Objects, Write, stock::Stock};
 
 /// How long a version that was written is awaited from a watch.
@@ -148,10 +144,9 @@ impl Cache {
     }
 
     /// The write was answered with the object as it is since then.
-    pub fn wrote(&mut self, write: &Write, answer: Value, now: Instant) {
+    pub fn wrote(&mut self, write: &Write, seen: Seen, now: Instant) {
         let key = &write.key;
         let shown = self.end(key);
-        let seen = split(key, answer);
         let version = version(&seen.layers);
         // The watch was faster than the answer, and may be further on by now.
         let is_old = shown.contains(&version) && self.version_of(key).as_ref() != Some(&version);
@@ -198,14 +193,12 @@ impl Cache {
     }
 
     /// A watch shows an object.
-    pub fn shows(&mut self, key: &ObjectKey, object: Value, now: Instant) {
-        let text = |pointer: &str| {
-            let text = object.pointer(pointer).and_then(Value::as_str);
-            text.unwrap_or_default().to_owned()
-        };
-        let (shown_uid, version) = (text("/metadata/uid"), text("/metadata/resourceVersion"));
+    pub fn shows(&mut self, key: &ObjectKey, seen: Seen, now: Instant) {
+        let server = seen.layers.server.as_ref();
+        let shown_uid = server.map_or("", |server| server.uid.as_str());
+        let version = version(&seen.layers);
         if let Some((uid, since)) = self.removed.get(key) {
-            if shown_uid == *uid && now.duration_since(*since) < PATIENCE {
+            if shown_uid == uid && now.duration_since(*since) < PATIENCE {
                 return;
             }
             self.removed.remove(key);
@@ -224,7 +217,7 @@ impl Cache {
         }
         self.forget_idle(key);
         if self.version_of(key) != Some(version) {
-            self.keep(key, split(key, object));
+            self.keep(key, seen);
         }
     }
 
@@ -255,12 +248,12 @@ impl Cache {
     pub fn listed(
         &mut self,
         realm: &Realm,
-        all: Vec<(ObjectKey, Value)>,
+        all: Vec<(ObjectKey, Seen)>,
         now: Instant,
     ) -> Vec<ObjectKey> {
         let mut there = BTreeSet::new();
-        for (key, object) in all {
-            self.shows(&key, object, now);
+        for (key, seen) in all {
+            self.shows(&key, seen, now);
             there.insert(key);
         }
         self.has_shown(realm, &there)

@@ -10,11 +10,7 @@ use std::{
 use futures_util::{StreamExt as _, stream};
 use kedge_core::{Code, Problem};
 use kedge_crd::meta::SYSTEM_NAMESPACE;
-use kube::{
-    Api, Client,
-    api::PostParams,
-    core::{ApiResource, DynamicObject},
-};
+use kube::{Api, Client, api::PostParams, core::ApiResource};
 use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
@@ -29,10 +25,11 @@ use super::{
     events::{Teller, publish},
     fields,
     kinds::Kind,
-    layers::{is_secret, with_text},
+    layers::{Seen, is_secret, split, with_text},
     leader::Leader,
     lease::Terms,
     problems::{behind, leaving, not_written, refused, unanswered},
+    raw::Raw,
     steps::{Step, removal, step},
     watches::Watches,
 };
@@ -283,9 +280,9 @@ impl Cluster {
         let secrets = self.api(key)?;
         let found = secrets.get_opt(&key.name.name).await;
         if let Some(found) = found.map_err(|error| told(&error))? {
-            return Ok(with_text(&found.data));
+            return Ok(with_text(&found.object));
         }
-        let object: DynamicObject = serde_json::from_value(content.clone()).map_err(|error| {
+        let object: Raw = serde_json::from_value(content.clone()).map_err(|error| {
             Problem::new(Code::SysUnexpected, format!("{key} is no object")).caused_by(&error)
         })?;
         let params = PostParams {
@@ -295,7 +292,7 @@ impl Cluster {
         self.cache().begin(key);
         match secrets.create(&params, &object).await {
             Ok(made) => {
-                let content = with_text(&made.data);
+                let content = with_text(&made.object);
                 self.made(key, manager, made);
                 Ok(content)
             }
@@ -304,7 +301,7 @@ impl Cluster {
                 match &error {
                     kube::Error::Api(status) if status.code == 409 => {
                         let found = secrets.get(&key.name.name).await;
-                        Ok(with_text(&found.map_err(|error| told(&error))?.data))
+                        Ok(with_text(&found.map_err(|error| told(&error))?.object))
                     }
                     error => Err(told(error)),
                 }
@@ -314,7 +311,7 @@ impl Cluster {
 
     /// A Secret was created. A token is used the moment it is made, before a watch shows it; the
     /// authority's key is not watched, and nothing that plans look at.
-    fn made(&self, key: &ObjectKey, manager: &str, made: DynamicObject) {
+    fn made(&self, key: &ObjectKey, manager: &str, made: Raw) {
         if manager != managers::TOKEN {
             self.cache().gave_up(key);
             return;
@@ -324,9 +321,8 @@ impl Cluster {
             layer: Layer::Owned(manager.to_owned()),
             content: None,
         };
-        let mut object = serde_json::to_value(made).unwrap_or(Value::Null);
-        self.inner.name_kind(key, &mut object);
-        self.cache().wrote(&write, object, Instant::now());
+        let seen = self.inner.seen(key, made);
+        self.cache().wrote(&write, seen, Instant::now());
     }
 
     /// Lets the cluster go: nothing is watched or written any more.
@@ -408,7 +404,7 @@ impl Cluster {
         }
     }
 
-    pub(super) fn api(&self, key: &ObjectKey) -> Result<Api<DynamicObject>, Problem> {
+    pub(super) fn api(&self, key: &ObjectKey) -> Result<Api<Raw>, Problem> {
         let client = self.inner.client.clone();
         if is_secret(key) {
             let secrets = secrets();
@@ -429,16 +425,17 @@ impl Cluster {
 }
 
 impl Inner {
-    /// Puts the kind where an API server left it out, as in lists.
-    pub fn name_kind(&self, key: &ObjectKey, object: &mut Value) {
-        let api_version = match lock(&self.kinds).get(&(key.group.clone(), key.kind.clone())) {
-            Some(kind) => kind.resource.api_version.clone(),
-            None => "v1".to_owned(),
-        };
-        if object.get("apiVersion").is_none_or(Value::is_null) {
+    /// An object by its layers. The kind is put where an API server left it out, as in lists.
+    pub fn seen(&self, key: &ObjectKey, mut raw: Raw) -> Seen {
+        if raw.object.get("apiVersion").is_none_or(Value::is_null) {
+            let api_version = match lock(&self.kinds).get(&(key.group.clone(), key.kind.clone())) {
+                Some(kind) => kind.resource.api_version.clone(),
+                None => "v1".to_owned(),
+            };
             let types = json!({"apiVersion": api_version, "kind": key.kind});
-            fields::put(object, types);
+            fields::put(&mut raw.object, types);
         }
+        split(key, raw)
     }
 }
 

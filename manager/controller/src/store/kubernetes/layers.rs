@@ -16,7 +16,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kedge_crd::{ipam, meta};
 use serde_json::{Map, Value, json};
 
-use super::fields::{self, Fields};
+use super::{
+    fields::{self, Fields},
+    raw::{self, Raw},
+};
 use crate::{
     managers,
     plan::marks::{
@@ -42,9 +45,14 @@ pub struct Seen {
 
 /// Splits an object as the API server sent it.
 #[must_use]
-pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
+pub fn split(key: &ObjectKey, raw: Raw) -> Seen {
+    let Raw {
+        mut object,
+        managed,
+        ..
+    } = raw;
     let api_version = text(&object, "/apiVersion");
-    let managed = take_managed(&mut object);
+    let managed = Managed::new(managed);
     let mut server = take_server(&mut object);
     let given = take_given(&mut object);
     let identity = identity(key, &api_version);
@@ -80,7 +88,7 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
     server.endpoint_owners = managed
         .others
         .iter()
-        .filter(|(_, fields)| fields::at(fields, &ENDPOINT_HOST).is_some())
+        .filter(|(_, fields)| fields.at(&ENDPOINT_HOST).is_some())
         .map(|(manager, _)| manager.clone())
         .collect();
     let others: Vec<&Fields> = managed.others.iter().map(|(_, fields)| fields).collect();
@@ -89,13 +97,13 @@ pub fn split(key: &ObjectKey, mut object: Value) -> Seen {
     let marks = marks.filter(|marks| marks.get("metadata").is_some());
     let marks = with_finalizers(marks, adopted);
     // All at once: an item of a list is found by its key, which each of us owns beside the others.
-    let mut own = Fields::new();
+    let mut own = Fields::default();
     for fields in managed
         .ours
         .values()
         .chain([&managed.marks, &managed.status])
     {
-        fields::join(&mut own, fields.clone());
+        own.join(fields.clone());
     }
     let rest = if own.is_empty() {
         Some(object)
@@ -240,44 +248,36 @@ struct Managed {
 }
 
 impl Managed {
+    fn new(entries: Vec<raw::Managed>) -> Self {
+        let mut managed = Self::default();
+        for entry in entries {
+            let Some(fields) = entry.fields else { continue };
+            let is_status = entry.subresource == "status";
+            let manager = entry.manager;
+            let own = match manager.as_str() {
+                managers::STATUS if is_status => &mut managed.status,
+                // The status has its own way; who else wrote it has no word in the rest.
+                _ if is_status => continue,
+                managers::MARKS => &mut managed.marks,
+                own if own == managers::GIVEN || managers::LAYERED.contains(&own) => {
+                    managed.ours.entry(manager).or_default()
+                }
+                _ => {
+                    managed.others.push((manager, fields));
+                    continue;
+                }
+            };
+            own.join(fields);
+        }
+        managed
+    }
+
     /// The fields of everybody but `manager`.
     fn all_but(&self, manager: &str) -> Vec<&Fields> {
         let ours = self.ours.iter().filter(|(name, _)| *name != manager);
         let others = self.others.iter().map(|(_, fields)| fields);
         ours.map(|(_, fields)| fields).chain(others).collect()
     }
-}
-
-fn take_managed(object: &mut Value) -> Managed {
-    let mut managed = Managed::default();
-    let entries = object
-        .get_mut("metadata")
-        .and_then(|metadata| take(metadata, "managedFields"));
-    let Some(Value::Array(entries)) = entries else {
-        return managed;
-    };
-    for mut entry in entries {
-        let manager = text(&entry, "/manager");
-        let is_status = text(&entry, "/subresource") == "status";
-        let Some(Value::Object(fields)) = take(&mut entry, "fieldsV1") else {
-            continue;
-        };
-        let own = match manager.as_str() {
-            managers::STATUS if is_status => &mut managed.status,
-            // The status has its own way; who else wrote it has no word in the rest.
-            _ if is_status => continue,
-            managers::MARKS => &mut managed.marks,
-            own if own == managers::GIVEN || managers::LAYERED.contains(&own) => {
-                managed.ours.entry(manager).or_default()
-            }
-            _ => {
-                managed.others.push((manager, fields));
-                continue;
-            }
-        };
-        fields::join(own, fields);
-    }
-    managed
 }
 
 fn take_server(object: &mut Value) -> Server {
@@ -359,8 +359,7 @@ fn take(object: &mut Value, field: &str) -> Option<Value> {
 /// Whether who owns these fields says something about the object itself: more than labels, notes
 /// and finalizers, and more than a status.
 fn has_word(fields: &Fields) -> bool {
-    let silent = [".", "f:metadata", "f:status"];
-    fields.keys().any(|field| !silent.contains(&field.as_str()))
+    fields.goes_beyond(&["metadata", "status"])
 }
 
 /// What others labelled and annotated of an object of ours, and said in its status, if they did.
@@ -402,7 +401,7 @@ fn readable(key: &ObjectKey, mut document: Value) -> Value {
 
 /// How the finalizers begin that nobody but Kedge sets.
 const OUR_FINALIZERS: &str = "kedge.dev/";
-const ENDPOINT_HOST: [&str; 3] = ["f:spec", "f:controlPlaneEndpoint", "f:host"];
+const ENDPOINT_HOST: [&str; 3] = ["spec", "controlPlaneEndpoint", "host"];
 
 #[cfg(test)]
 mod tests;

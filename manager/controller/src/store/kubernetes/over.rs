@@ -1,13 +1,12 @@
 //! Writes over an object as it was just read: of two that read the same, one writes.
 
 use kedge_core::Problem;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 use super::{
     cluster::{ANSWER, Cluster},
     fields,
-    layers::split,
     problems::{leaving, not_written, refused},
     send::Failure,
     steps::{Step, step},
@@ -43,9 +42,7 @@ impl Cluster {
         let Some(found) = found else {
             return Ok(Current::default());
         };
-        let mut object = serde_json::to_value(found).unwrap_or(Value::Null);
-        self.inner.name_kind(key, &mut object);
-        let seen = split(key, object);
+        let seen = self.inner.seen(key, found);
         Ok(Current {
             layers: seen.layers.clone(),
             seen: Some(seen),

@@ -6,7 +6,6 @@ use kedge_core::Problem;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
-    core::DynamicObject,
 };
 use serde_json::Value;
 use tokio::time::timeout;
@@ -14,6 +13,7 @@ use tokio::time::timeout;
 use super::{
     cluster::{ANSWER, Cluster, LEASE},
     problems::{not_written, refused},
+    raw::Raw,
     steps::{Apply, Step},
 };
 use crate::{
@@ -32,7 +32,7 @@ pub(super) enum Failure {
 /// What a request was answered with.
 enum Answer {
     /// The object as it is since then.
-    Object(Box<DynamicObject>),
+    Object(Box<Raw>),
     /// It is gone, with this uid.
     Gone(String),
 }
@@ -71,9 +71,8 @@ impl Cluster {
         let now = Instant::now();
         match answered {
             Ok(Ok(Answer::Object(object))) => {
-                let mut object = serde_json::to_value(object).unwrap_or(Value::Null);
-                self.inner.name_kind(key, &mut object);
-                self.cache().wrote(write, object, now);
+                let seen = self.inner.seen(key, *object);
+                self.cache().wrote(write, seen, now);
                 Ok(())
             }
             Ok(Ok(Answer::Gone(uid))) => {
@@ -93,7 +92,7 @@ impl Cluster {
     }
 }
 
-async fn send(api: &Api<DynamicObject>, name: &str, step: Step) -> Result<Answer, kube::Error> {
+async fn send(api: &Api<Raw>, name: &str, step: Step) -> Result<Answer, kube::Error> {
     let object = match step {
         Step::Apply(Apply {
             manager,
@@ -131,7 +130,7 @@ async fn send(api: &Api<DynamicObject>, name: &str, step: Step) -> Result<Answer
             match api.delete(name, &params).await {
                 Ok(answer) => match answer.left() {
                     // A finalizer holds it.
-                    Some(object) if object.metadata.deletion_timestamp.is_some() => object,
+                    Some(object) if object.text(DELETED).is_some() => object,
                     _ => return Ok(Answer::Gone(uid)),
                 },
                 Err(kube::Error::Api(status)) if status.code == 404 => {
@@ -142,11 +141,12 @@ async fn send(api: &Api<DynamicObject>, name: &str, step: Step) -> Result<Answer
         }
         Step::Nothing | Step::Refuse(_) => return Ok(Answer::Gone(String::new())),
     };
-    let meta = &object.metadata;
-    let is_held = meta.finalizers.as_ref().is_some_and(|all| !all.is_empty());
-    Ok(match &meta.uid {
+    let finalizers = object.object.pointer("/metadata/finalizers");
+    let held = finalizers.and_then(Value::as_array);
+    let is_held = held.is_some_and(|all| !all.is_empty());
+    Ok(match object.text("/metadata/uid") {
         // It was held by nothing else: this was its end.
-        Some(uid) if meta.deletion_timestamp.is_some() && !is_held => Answer::Gone(uid.clone()),
+        Some(uid) if object.text(DELETED).is_some() && !is_held => Answer::Gone(uid.to_owned()),
         _ => Answer::Object(Box::new(object)),
     })
 }
@@ -158,3 +158,5 @@ fn verb(step: &Step) -> &'static str {
         _ => "patch",
     }
 }
+
+const DELETED: &str = "/metadata/deletionTimestamp";

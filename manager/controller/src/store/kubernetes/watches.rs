@@ -12,14 +12,13 @@ use kedge_core::{Fix, Problem};
 use kedge_crd::{capi, elemental, meta};
 use kube::{
     Api,
-    core::{DynamicObject, Status},
+    core::Status,
     runtime::{
         WatchStreamExt as _,
         utils::Backoff,
         watcher::{self, Config, DefaultBackoff, Event, watcher},
     },
 };
-use serde_json::Value;
 use tokio::{
     task::{AbortHandle, JoinSet},
     time::timeout,
@@ -30,7 +29,9 @@ use super::{
     cache::Realm,
     cluster::{ANSWER, Cluster, lock, secrets},
     kinds::{self, Kind},
+    layers::Seen,
     problems::unanswered,
+    raw::Raw,
     referred,
 };
 use crate::store::{Name, ObjectKey};
@@ -57,7 +58,7 @@ pub(super) struct Watches {
 /// A running watch, and what it takes to begin it anew.
 struct Running {
     task: AbortHandle,
-    api: Api<DynamicObject>,
+    api: Api<Raw>,
     config: Config,
 }
 
@@ -234,7 +235,7 @@ impl Watches {
     }
 
     async fn keep(&mut self, cluster: &Cluster, group: &str, kind: &str, found: Kind) {
-        let api: Api<DynamicObject> = Api::all_with(cluster.inner.client.clone(), &found.resource);
+        let api: Api<Raw> = Api::all_with(cluster.inner.client.clone(), &found.resource);
         if self.streaming.is_none() {
             self.streaming = streams(&api).await;
         }
@@ -245,7 +246,7 @@ impl Watches {
         self.watch(cluster, Realm::of(group, kind), api, Config::default());
     }
 
-    fn watch(&mut self, cluster: &Cluster, realm: Realm, api: Api<DynamicObject>, config: Config) {
+    fn watch(&mut self, cluster: &Cluster, realm: Realm, api: Api<Raw>, config: Config) {
         let how = if self.streaming == Some(true) {
             config.clone().streaming_lists()
         } else {
@@ -285,7 +286,7 @@ impl Drop for Expected {
     }
 }
 
-async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, config: Config) {
+async fn follow(mut expected: Expected, realm: Realm, api: Api<Raw>, config: Config) {
     let cluster = expected.cluster.clone();
     let mut events = std::pin::pin!(watcher(api, config).backoff(Pauses::default()));
     let mut listed = BTreeSet::new();
@@ -304,8 +305,8 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
             }
             // Taken at once: a list of a large fleet need not lie here whole.
             Ok(Event::InitApply(object)) => {
-                let (key, object) = read(&cluster, &realm, object);
-                cluster.cache().shows(&key, object, now);
+                let (key, seen) = read(&cluster, &realm, object);
+                cluster.cache().shows(&key, seen, now);
                 listed.insert(key);
                 if !expected.is_heard {
                     continue;
@@ -330,11 +331,11 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<DynamicObject>, c
                 }
             }
             Ok(Event::Apply(object)) => {
-                let (key, object) = read(&cluster, &realm, object);
-                cluster.cache().shows(&key, object, now);
+                let (key, seen) = read(&cluster, &realm, object);
+                cluster.cache().shows(&key, seen, now);
             }
             Ok(Event::Delete(object)) => {
-                let uid = object.metadata.uid.clone().unwrap_or_default();
+                let uid = object.text("/metadata/uid").unwrap_or_default().to_owned();
                 let (key, _) = read(&cluster, &realm, object);
                 cluster.cache().gone(&key, &uid);
             }
@@ -369,8 +370,8 @@ async fn ask(cluster: &Cluster, realm: &Realm, key: &ObjectKey) {
     let Ok(api) = cluster.api(key) else { return };
     match timeout(ANSWER, api.get_opt(&key.name.name)).await {
         Ok(Ok(Some(object))) => {
-            let (key, object) = read(cluster, realm, object);
-            cluster.cache().shows(&key, object, Instant::now());
+            let (key, seen) = read(cluster, realm, object);
+            cluster.cache().shows(&key, seen, Instant::now());
         }
         Ok(Ok(None)) => cluster.cache().missed(key),
         _ => debug!(object = %key, "an object that was written is not asked for in time"),
@@ -411,23 +412,19 @@ impl Backoff for Pauses {
     }
 }
 
-fn read(cluster: &Cluster, realm: &Realm, object: DynamicObject) -> (ObjectKey, Value) {
-    let meta = &object.metadata;
-    let version = meta.resource_version.as_deref();
+fn read(cluster: &Cluster, realm: &Realm, object: Raw) -> (ObjectKey, Seen) {
+    let text = |pointer: &str| object.text(pointer).unwrap_or_default();
+    let version = object.text("/metadata/resourceVersion");
     cluster.inner.leader.saw_version(version);
-    let name = Name::new(
-        meta.namespace.clone().unwrap_or_default(),
-        meta.name.clone().unwrap_or_default(),
-    );
+    let name = Name::new(text("/metadata/namespace"), text("/metadata/name"));
     let key = ObjectKey::new(&realm.group, &realm.kind, name);
-    let mut object = serde_json::to_value(object).unwrap_or(Value::Null);
-    cluster.inner.name_kind(&key, &mut object);
-    (key, object)
+    let seen = cluster.inner.seen(&key, object);
+    (key, seen)
 }
 
 /// Whether the server streams lists: older stores refuse for ever, and the watch does not notice.
 /// `None` where the kind that was asked for is not ours to see.
-async fn streams(api: &Api<DynamicObject>) -> Option<bool> {
+async fn streams(api: &Api<Raw>) -> Option<bool> {
     let first = async {
         let config = Config::default().streaming_lists();
         let mut events = std::pin::pin!(watcher(api.clone(), config));

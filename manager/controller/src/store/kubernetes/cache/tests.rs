@@ -1,16 +1,22 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::store::{Layer, Name};
+use crate::store::{Layer, Name, kubernetes::layers::split};
 
 fn key() -> ObjectKey {
     ObjectKey::new("cluster.x-k8s.io", "Machine", Name::new("ns", "m"))
 }
 
-fn object(uid: &str, version: &str) -> Value {
-    json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata":
+fn object(uid: &str, version: &str) -> Seen {
+    seen(
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata":
         {"name": "m", "namespace": "ns", "uid": uid, "resourceVersion": version},
-        "spec": {"at": version}})
+        "spec": {"at": version}}),
+    )
+}
+
+fn seen(object: Value) -> Seen {
+    split(&key(), serde_json::from_value(object).unwrap())
 }
 
 fn write() -> Write {
@@ -109,7 +115,7 @@ fn what_a_list_misses_is_gone_unless_it_was_just_written() {
         kind: "EdgeHost".to_owned(),
         namespace: None,
     };
-    let object = json!({"metadata": {"name": "h", "uid": "h", "resourceVersion": "1"}});
+    let object = seen(json!({"metadata": {"name": "h", "uid": "h", "resourceVersion": "1"}}));
     cache.begins_anew(&hosts);
     cache.begin(&host);
     let written = Write {
@@ -130,7 +136,7 @@ fn what_a_list_misses_is_gone_unless_it_was_just_written() {
     cache.missed(&host);
     assert!(cache.objects().get(&host).is_none());
     // What was shown since is known to be older than a list that misses it.
-    let object = json!({"metadata": {"name": "h", "uid": "i", "resourceVersion": "2"}});
+    let object = seen(json!({"metadata": {"name": "h", "uid": "i", "resourceVersion": "2"}}));
     cache.shows(&host, object, now);
     cache.missed(&host);
     assert!(cache.objects().get(&host).is_some(), "it came meanwhile");

@@ -26,6 +26,10 @@ fn object(key: &ObjectKey, managed: Vec<Value>, body: Value) -> Value {
     object
 }
 
+fn split(key: &ObjectKey, object: Value) -> Seen {
+    super::split(key, serde_json::from_value(object).unwrap())
+}
+
 #[test]
 fn the_fill_is_ours_and_the_rest_is_the_users() {
     let endpoint = json!({"host": "10.0.0.1", "port": 6443});

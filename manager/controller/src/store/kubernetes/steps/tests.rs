@@ -247,7 +247,7 @@ fn what_was_given_comes_back_from_the_annotation() {
     assert_eq!(made.body["spec"], json!({"clusterName": "c"}));
     let beside = apply(step(&write, Some(&seen(&key, Some(json!({}))))));
     assert_eq!(beside.body.get("spec"), None);
-    let read = split(&key, beside.body);
+    let read = split(&key, serde_json::from_value(beside.body).unwrap());
     assert_eq!(
         read.layers.owned.get(managers::GIVEN),
         write.content.as_ref()
