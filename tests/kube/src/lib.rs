@@ -42,7 +42,10 @@ pub mod workload;
 
 pub use kedge_agent_lab::kube::{keys, process};
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Debug,
+    time::{Duration, Instant},
+};
 
 /// Waits until something holds, prints how long it took, and fails after `limit`.
 pub async fn eventually<F>(what: &str, limit: Duration, mut holds: impl FnMut() -> F) -> Duration
@@ -72,4 +75,31 @@ where
         assert!(holds().await, "{what}: no more after {:?}", begun.elapsed());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Waits until what is looked at stays as it is for `span`; answers with what it is then.
+///
+/// # Panics
+///
+/// When it still changes after `limit`.
+pub async fn at_rest<T: Debug + PartialEq, F: Future<Output = T>>(
+    what: &str,
+    span: Duration,
+    limit: Duration,
+    mut look: impl FnMut() -> F,
+) -> T {
+    let begun = Instant::now();
+    let (mut last, mut since) = (look().await, begun);
+    while since.elapsed() < span {
+        assert!(
+            begun.elapsed() < limit,
+            "{what} never comes to rest: {last:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = look().await;
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
 }

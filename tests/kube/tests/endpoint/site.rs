@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kedge_tests_kube::{
+    at_rest,
     clusters::endpoint,
     edge::Edge,
     elemental::{self, kinds},
@@ -177,18 +178,8 @@ impl Site {
 
     /// Waits until nothing has changed for a while; answers with what there is.
     pub async fn at_rest(&self, kinds: &[Kind]) -> Vec<(String, String)> {
-        let begun = std::time::Instant::now();
-        let mut last = self.versions(kinds).await;
-        let mut since = begun;
-        while since.elapsed() < QUIET {
-            assert!(begun.elapsed() < LIMIT, "it never comes to rest: {last:?}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            let now = self.versions(kinds).await;
-            if now != last {
-                (last, since) = (now, std::time::Instant::now());
-            }
-        }
-        last
+        let look = async || self.versions(kinds).await;
+        at_rest("the site", QUIET, LIMIT, look).await
     }
 }
 

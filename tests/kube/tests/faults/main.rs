@@ -22,6 +22,7 @@ use std::{
 
 use kedge_manager_controller::{Manager, store::Store};
 use kedge_tests_kube::{
+    at_rest,
     bare::{BALANCER, Bare, SPACE},
     controllers::Controllers,
     elemental::kinds,
@@ -409,16 +410,8 @@ async fn no_address_twice(bare: &Bare) {
 
 /// Waits until nothing is written any more, and every condition is up to date.
 async fn calm(bare: &Bare) {
-    let (begun, mut since) = (Instant::now(), Instant::now());
-    let mut last = bare.versions().await;
-    while since.elapsed() < QUIET {
-        assert!(begun.elapsed() < LONG, "writes never cease");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let versions = bare.versions().await;
-        if versions != last {
-            (last, since) = (versions, Instant::now());
-        }
-    }
+    let look = async || bare.versions().await;
+    at_rest("everything", QUIET, LONG, look).await;
     let balancers = BALANCER.everywhere(&bare.client);
     for object in balancers.list(&ListParams::default()).await.unwrap() {
         let of = |one: &Value| one["observedGeneration"].as_i64();
