@@ -41,13 +41,18 @@ impl Access {
         each.collect()
     }
 
-    /// Leads what is due where it shall lead; says whether anything differs.
-    pub async fn carry_out(&self, store: &Store, wanted: &BTreeMap<Name, String>) -> bool {
-        let mut differs = {
+    /// Leads what is due where it shall lead; says of which clusters anything differs.
+    pub async fn carry_out(
+        &self,
+        store: &Store,
+        wanted: &BTreeMap<Name, String>,
+    ) -> BTreeSet<Name> {
+        let mut differ: BTreeSet<Name> = {
             let mut known = self.lock();
-            let before = known.len();
+            let unwanted = known.keys().filter(|name| !wanted.contains_key(name));
+            let unwanted = unwanted.cloned().collect();
             known.retain(|name, _| wanted.contains_key(name));
-            before != known.len()
+            unwanted
         };
         for (cluster, server) in wanted {
             if !self.is_due(cluster, server) {
@@ -63,9 +68,11 @@ impl Access {
             } else {
                 Kubeconfig::Unlisted
             };
-            differs |= self.keep(cluster, found);
+            if self.keep(cluster, found) {
+                differ.insert(cluster.clone());
+            }
         }
-        differs
+        differ
     }
 
     fn keep(&self, cluster: &Name, found: Kubeconfig) -> bool {

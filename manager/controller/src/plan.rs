@@ -91,6 +91,8 @@ pub struct Plan {
     pub problems: Vec<Problem>,
     /// Where the kubeconfig Secrets of clusters shall lead, by cluster.
     pub kubeconfigs: BTreeMap<Name, String>,
+    /// The names of endpoints, which must resolve.
+    pub names: BTreeSet<String>,
     /// When to plan again although nothing happened.
     pub wake: Wake,
     /// What the namespace has of the gateways.
@@ -171,6 +173,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         Some((service.cluster.clone(), server))
     });
     plan.kubeconfigs = kubeconfigs.collect();
+    plan.names = names::wanted(&next);
     plan.writes = wanted.writes(&snapshot.objects, next.incomplete());
     plan.wake = wake;
     plan

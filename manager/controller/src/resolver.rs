@@ -11,12 +11,8 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
-use kedge_crd::{LoadBalancerSpec, Resource as _, meta};
-use serde_json::Value;
 use tokio::time::timeout;
 use tracing::info;
-
-use crate::store::Objects;
 
 /// The names that LoadBalancers ask for, and what they resolve to.
 #[derive(Debug, Default)]
@@ -37,10 +33,9 @@ impl Resolver {
         Arc::clone(&self.known().answers)
     }
 
-    /// Asks for every name whose answer is due; says whether one differs.
-    pub async fn look(&self, objects: &Objects) -> bool {
-        let wanted = wanted(objects);
-        let due = self.due(&wanted);
+    /// Asks for every name whose answer is due; says which differ.
+    pub async fn look(&self, wanted: &BTreeSet<String>) -> BTreeSet<String> {
+        let due = self.due(wanted);
         let asked: Vec<(String, BTreeSet<IpAddr>)> = stream::iter(due)
             .map(|name| async move {
                 let found = ask(&name).await;
@@ -63,11 +58,13 @@ impl Resolver {
             known.asked.insert(name.clone(), Instant::now());
             answers.insert(name, found);
         }
-        let differs = answers != *before;
-        if differs {
+        let all = answers.keys().chain(before.keys());
+        let differ = all.filter(|name| answers.get(*name) != before.get(*name));
+        let differ: BTreeSet<String> = differ.cloned().collect();
+        if !differ.is_empty() {
             known.answers = Arc::new(answers);
         }
-        differs
+        differ
     }
 
     fn due(&self, wanted: &BTreeSet<String>) -> Vec<String> {
@@ -89,17 +86,6 @@ impl Resolver {
     }
 }
 
-fn wanted(objects: &Objects) -> BTreeSet<String> {
-    let balancers = objects.of_kind(meta::GROUP, LoadBalancerSpec::KIND);
-    let names = balancers.filter_map(|(_, layers)| {
-        let user = layers.user.as_ref()?;
-        user.value
-            .pointer("/spec/dns/hostname")
-            .and_then(Value::as_str)
-    });
-    names.map(str::to_owned).collect()
-}
-
 /// What the system says; nothing where it does not answer in time.
 async fn ask(name: &str) -> BTreeSet<IpAddr> {
     let answer = timeout(PATIENCE, tokio::net::lookup_host((name, 0))).await;
@@ -118,35 +104,26 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::store::{Name, ObjectKey, UserDocument};
 
-    fn asking(names: &[&str]) -> Objects {
-        let mut objects = Objects::default();
-        for name in names {
-            let key = ObjectKey::new(meta::GROUP, "LoadBalancer", Name::new("ns", *name));
-            let value = json!({"spec": {"dns": {"hostname": name}}});
-            let origin = String::new();
-            let user = Some(UserDocument { value, origin });
-            objects.by_key.entry(key).or_default().user = user;
-        }
-        objects
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(ToString::to_string).collect()
     }
 
     #[tokio::test]
     async fn names_are_asked_for_once_and_forgotten_with_who_wants_them() {
         let resolver = Resolver::default();
         // Reserved names: the first is this machine, the second never resolves.
-        let objects = asking(&["localhost", "kedge.invalid"]);
-        assert!(resolver.look(&objects).await);
+        let both = names(&["localhost", "kedge.invalid"]);
+        assert_eq!(resolver.look(&both).await, both);
         let answers = resolver.answers();
         assert!(answers["localhost"].iter().all(IpAddr::is_loopback));
         assert!(!answers["localhost"].is_empty());
         assert!(answers["kedge.invalid"].is_empty());
-        assert_eq!(resolver.due(&wanted(&objects)), [""; 0]);
-        assert!(resolver.look(&asking(&["localhost"])).await);
+        assert_eq!(resolver.due(&both), [""; 0]);
+        assert!(resolver.look(&both).await.is_empty());
+        let left = resolver.look(&names(&["localhost"])).await;
+        assert_eq!(left, names(&["kedge.invalid"]));
         assert!(!resolver.answers().contains_key("kedge.invalid"));
     }
 }

@@ -103,7 +103,7 @@ pub struct Snapshot {
     /// What stands beside the manager.
     pub environment: Environment,
     /// What the names of endpoints resolve to; `None` where nobody looks.
-    pub names: Option<BTreeMap<String, BTreeSet<IpAddr>>>,
+    pub names: Option<Arc<BTreeMap<String, BTreeSet<IpAddr>>>>,
     /// Where the kubeconfig Secrets of clusters lead, of those that were looked at.
     pub kubeconfigs: BTreeMap<Name, Kubeconfig>,
     /// Who is heard of.

@@ -31,7 +31,6 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kedge_crd::{LoadBalancerSpec, Resource as _, meta};
 use tokio::{
     sync::{Mutex, MutexGuard, Notify, watch},
     time::{Instant as TokioInstant, sleep, timeout_at},
@@ -171,18 +170,25 @@ impl World {
     pub async fn look_around(self: Arc<Self>) {
         let mut looked = None;
         loop {
-            let (version, now) = (self.store.version(), TokioInstant::now());
+            // What there is to look at follows from plans.
+            let (version, now) = (*self.version.borrow(), TokioInstant::now());
             let is_same = |(last, at): (u64, TokioInstant)| last == version && now < at + LOOK;
             if !looked.is_some_and(is_same) {
                 looked = Some((version, now));
-                let balancers = self
-                    .store
-                    .of_kind(meta::GROUP, LoadBalancerSpec::KIND, None);
-                let mut differs = self.resolver.look(&balancers).await;
-                let wanted = self.state().await.kubeconfigs();
-                differs |= self.access.carry_out(&self.store, &wanted).await;
-                if differs {
-                    self.state().await.is_all_due = true;
+                let (wanted, kubeconfigs) = {
+                    let state = self.state().await;
+                    (state.names(), state.kubeconfigs())
+                };
+                let names = wanted.keys().cloned().collect();
+                let names = self.resolver.look(&names).await;
+                let clusters = self.access.carry_out(&self.store, &kubeconfigs).await;
+                let spaces = names.iter().filter_map(|name| wanted.get(name)).flatten();
+                let spaces: Vec<String> = spaces
+                    .chain(clusters.iter().map(|cluster| &cluster.namespace))
+                    .cloned()
+                    .collect();
+                if !spaces.is_empty() {
+                    self.state().await.again.extend(spaces);
                     self.touch();
                 }
             }

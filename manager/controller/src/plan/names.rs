@@ -2,6 +2,8 @@
 //! will carry them. Both must hold before an endpoint is filled: filling first would lock the
 //! cluster out of its own API, and a later name in the certificate means a rollout.
 
+use std::collections::BTreeSet;
+
 use kedge_crd::{Condition, Status, balancer::ManagementAccess, condition::find};
 use serde_json::Value;
 
@@ -15,6 +17,14 @@ use crate::{
 #[must_use]
 pub fn hostname(balancer: &Balancer) -> Option<&str> {
     balancer.spec.dns.as_ref()?.hostname.as_deref()
+}
+
+/// The names that LoadBalancers ask for.
+#[must_use]
+pub fn wanted(snapshot: &Snapshot) -> BTreeSet<String> {
+    let written = snapshot.balancers.values();
+    let written = written.filter_map(|layers| layers.written.as_ref()?.dns.as_ref());
+    written.filter_map(|dns| dns.hostname.clone()).collect()
 }
 
 /// Whether the name resolves; `None` where nobody looks, or nobody has looked yet.

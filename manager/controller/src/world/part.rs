@@ -1,6 +1,6 @@
 //! What is handed out of a namespace, in little memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kedge_control::{
     agent::{GatewayConfig, HostConfig},
@@ -24,6 +24,7 @@ pub struct Part {
     endpoints: Vec<FleetEndpoint>,
     problems: Vec<Problem>,
     kubeconfigs: BTreeMap<Name, String>,
+    names: BTreeSet<String>,
     alive: usize,
     targets: BTreeMap<TargetState, usize>,
     /// The members in it, by uid.
@@ -76,6 +77,7 @@ impl Part {
         self.endpoints = plan.endpoints;
         self.problems = plan.problems;
         self.kubeconfigs = plan.kubeconfigs;
+        self.names = plan.names;
         self.nudge();
     }
 
@@ -102,6 +104,11 @@ impl Part {
     /// Where kubeconfig Secrets shall lead, by cluster.
     pub const fn kubeconfigs(&self) -> &BTreeMap<Name, String> {
         &self.kubeconfigs
+    }
+
+    /// The names of its endpoints.
+    pub const fn names(&self) -> &BTreeSet<String> {
+        &self.names
     }
 
     /// The desired states of the gateway instances.

@@ -49,8 +49,9 @@ pub struct State {
     broken: Option<Problem>,
     led: Option<bool>,
     pub(super) tokens_looked_at: Option<Timestamp>,
-    /// The namespaces of which nothing could be written: they are planned again.
-    pub(super) unwritten: BTreeSet<String>,
+    /// The namespaces that are planned again: nothing of them could be written, or what they look
+    /// at beyond the store changed.
+    pub(super) again: BTreeSet<String>,
     /// Whether something that every plan looks at changed outside of the store.
     pub(super) is_all_due: bool,
 }
@@ -100,7 +101,7 @@ impl State {
             broken: None,
             led: None,
             tokens_looked_at: None,
-            unwritten: BTreeSet::new(),
+            again: BTreeSet::new(),
             is_all_due: false,
         }
     }
@@ -135,6 +136,18 @@ impl State {
     pub fn kubeconfigs(&self) -> BTreeMap<Name, String> {
         let all = self.parts.values().flat_map(Part::kubeconfigs);
         all.map(|(name, to)| (name.clone(), to.clone())).collect()
+    }
+
+    /// The names of endpoints, and the namespaces that want them.
+    #[must_use]
+    pub fn names(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (space, part) in &self.parts {
+            for name in part.names() {
+                names.entry(name.clone()).or_default().insert(space.clone());
+            }
+        }
+        names
     }
 
     /// What is handed out, by namespace.
@@ -276,7 +289,7 @@ impl State {
             self.broken.clone_from(&outcome.broken);
         }
         if outcome.broken.is_some() {
-            self.unwritten.extend(planned.iter().cloned());
+            self.again.extend(planned.iter().cloned());
             return;
         }
         if !leads {

@@ -46,7 +46,7 @@ impl World {
         }
         let changed = files && self.store.refresh().await;
         let mut fleet = Arc::clone(&self.fleet).lock_owned().await;
-        for space in std::mem::take(&mut self.state().await.unwritten) {
+        for space in std::mem::take(&mut self.state().await.again) {
             fleet.touch(&space);
         }
         self.gather(&mut fleet).await;
@@ -70,7 +70,7 @@ impl World {
             }
             fleet = self.settle_some(fleet, spaces, false).await;
         }
-        let left = std::mem::take(&mut self.state().await.unwritten);
+        let left = std::mem::take(&mut self.state().await.again);
         for space in &left {
             fleet.touch(space);
         }
@@ -203,7 +203,7 @@ impl World {
         }
         let mut state = self.state().await;
         if !may_write {
-            state.unwritten.extend(unwritten);
+            state.again.extend(unwritten);
         }
         let names: BTreeSet<String> = planned.iter().map(|one| one.name.clone()).collect();
         let leads = may_write && self.store.leads();
@@ -252,7 +252,7 @@ impl World {
                 Snapshot::of(objects, space.live.0, bundle, &now).within(environment.clone());
             snapshot.space.clone_from(&space.name);
             snapshot.refused = space.refused;
-            snapshot.names = Some(BTreeMap::clone(&names));
+            snapshot.names = Some(Arc::clone(&names));
             let here = kubeconfigs.iter();
             let here = here.filter(|(cluster, _)| cluster.namespace == space.name);
             snapshot.kubeconfigs = here.map(|(name, to)| (name.clone(), to.clone())).collect();

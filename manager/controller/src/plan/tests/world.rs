@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use kedge_control::report::{
@@ -232,7 +233,7 @@ impl World {
     pub fn snapshot(&self) -> Snapshot {
         let live = self.live.clone();
         Snapshot {
-            names: self.names.clone(),
+            names: self.names.clone().map(Arc::new),
             kubeconfigs: self.kubeconfigs.clone(),
             refused: self.refused.clone(),
             ..Snapshot::observe(&self.objects, live, "CA", &self.now)
