@@ -13,10 +13,13 @@ use kedge_crd::{EdgeHostSpec, Resource as _, Tenant, TenantSpec, meta, tenant};
 
 use super::{Layers, Name, ObjectKey, Objects, packed::Packed};
 
+/// The objects of a namespace.
+type Space = BTreeMap<Spot, Arc<Packed>>;
+
 /// Everything a store holds.
 #[derive(Debug, Default)]
 pub struct Stock {
-    spaces: BTreeMap<Arc<str>, BTreeMap<Spot, Arc<Packed>>>,
+    spaces: BTreeMap<Arc<str>, Space>,
     kinds: BTreeSet<Arc<KindName>>,
     /// The namespace of every Tenant.
     tenants: BTreeMap<String, String>,
@@ -202,6 +205,29 @@ impl Stock {
         })
     }
 
+    /// The keys of a kind's objects, in one namespace or in all.
+    pub fn keys_of<'a>(
+        &'a self,
+        group: &'a str,
+        kind: &'a str,
+        space: Option<&'a str>,
+    ) -> impl Iterator<Item = ObjectKey> + 'a {
+        let of_kind = move |spot: &&Spot| spot.kind.group == group && spot.kind.kind == kind;
+        self.spaces_of(space).flat_map(move |(space, objects)| {
+            let spots = objects.keys().filter(of_kind);
+            spots.map(move |spot| spot.key(space))
+        })
+    }
+
+    /// One namespace, or all.
+    fn spaces_of(&self, space: Option<&str>) -> impl Iterator<Item = (&Arc<str>, &Space)> {
+        let (one, all) = match space {
+            Some(space) => (self.spaces.get_key_value(space), None),
+            None => (None, Some(self.spaces.iter())),
+        };
+        one.into_iter().chain(all.into_iter().flatten())
+    }
+
     /// The namespaces that objects belong to.
     #[must_use]
     pub fn spaces(&self) -> BTreeSet<String> {
@@ -259,9 +285,7 @@ impl Stock {
     /// The objects of a kind, in one namespace or in all.
     #[must_use]
     pub fn take_kind(&self, group: &str, kind: &str, space: Option<&str>) -> Taken {
-        let spaces = self.spaces.iter();
-        let spaces = spaces.filter(|(name, _)| space.is_none_or(|space| space == &***name));
-        let items = spaces.flat_map(|(space, objects)| {
+        let items = self.spaces_of(space).flat_map(|(space, objects)| {
             let of_kind = objects
                 .iter()
                 .filter(|(spot, _)| spot.kind.group == group && spot.kind.kind == kind);

@@ -264,9 +264,8 @@ impl Cache {
     #[must_use]
     pub fn has_shown(&mut self, realm: &Realm, there: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
         let missing: Vec<ObjectKey> = self
-            .stock
-            .keys()
-            .filter(|key| realm.holds(key) && !there.contains(key))
+            .keys(realm)
+            .filter(|key| !there.contains(key))
             .filter(|key| {
                 let entry = self.entries.get(key);
                 entry.is_none_or(|entry| entry.writing == 0 && entry.awaited.is_none())
@@ -290,11 +289,17 @@ impl Cache {
 
     /// Nobody watches these objects any more.
     pub fn forget(&mut self, realm: &Realm) {
-        let keys: Vec<ObjectKey> = self.stock.keys().filter(|key| realm.holds(key)).collect();
+        let keys: Vec<ObjectKey> = self.keys(realm).collect();
         for key in keys {
             self.stock.remove(&key);
         }
         self.entries.retain(|key, _| !realm.holds(key));
+    }
+
+    /// What is known of a realm. There is one for each tenant: none may cost as much as the fleet.
+    fn keys<'a>(&'a self, realm: &'a Realm) -> impl Iterator<Item = ObjectKey> + 'a {
+        let space = realm.namespace.as_deref();
+        self.stock.keys_of(&realm.group, &realm.kind, space)
     }
 
     fn keep(&mut self, key: &ObjectKey, seen: Seen) {

@@ -137,6 +137,26 @@ impl Fields {
     }
 }
 
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Step;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a step to a field")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Step, E> {
+                Ok(Step::new(text))
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Steps;
@@ -150,8 +170,8 @@ impl<'de> Deserialize<'de> for Fields {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
                 let mut fields = Fields::default();
-                while let Some(step) = map.next_key::<String>()? {
-                    fields.0.push((Step::new(&step), map.next_value()?));
+                while let Some(next) = map.next_entry()? {
+                    fields.0.push(next);
                 }
                 Ok(fields)
             }

@@ -97,13 +97,9 @@ pub fn split(key: &ObjectKey, raw: Raw) -> Seen {
     let marks = marks.filter(|marks| marks.get("metadata").is_some());
     let marks = with_finalizers(marks, adopted);
     // All at once: an item of a list is found by its key, which each of us owns beside the others.
-    let mut own = Fields::default();
-    for fields in managed
-        .ours
-        .values()
-        .chain([&managed.marks, &managed.status])
-    {
-        own.join(fields.clone());
+    let mut own = managed.marks;
+    for fields in managed.ours.into_values().chain([managed.status]) {
+        own.join(fields);
     }
     let rest = if own.is_empty() {
         Some(object)
