@@ -31,6 +31,7 @@ pub mod marks;
 pub mod names;
 mod nodes;
 pub mod overlay;
+pub mod pending;
 mod provider;
 mod provision;
 mod refill;
@@ -44,7 +45,10 @@ mod usable;
 mod vip;
 pub mod wake;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kedge_control::{
     agent::{GatewayConfig, HostConfig},
@@ -64,6 +68,7 @@ use balancer::{Balancer, Case};
 use desired::Desired;
 use endpoint::Decided;
 use ledger::Ledger;
+use pending::Pending;
 use share::Share;
 use targets::{HostIndex, Target};
 use wake::Wake;
@@ -83,6 +88,8 @@ pub struct Plan {
     pub gateways: BTreeMap<(Name, String), GatewayConfig>,
     /// Every cluster's endpoint, for people.
     pub endpoints: Vec<FleetEndpoint>,
+    /// The endpoints among them that are there once they are written.
+    pub pending: Pending,
     /// How many targets of its LoadBalancers are in which state.
     pub targets: BTreeMap<TargetState, usize>,
     /// The conditions of every host, for people.
@@ -175,6 +182,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     plan.kubeconfigs = kubeconfigs.collect();
     plan.names = names::wanted(&next);
     plan.writes = wanted.writes(&snapshot.objects, next.incomplete());
+    plan.pending = pending::pending(&snapshot.objects, &cases, &plan.writes);
     plan.wake = wake;
     plan
 }
@@ -247,8 +255,10 @@ fn configure(next: &mut Snapshot, services: &[Service], plan: &mut Plan) {
         let mark = config::mark(host.spec.config.as_ref(), &config);
         config.generation = mark.generation;
         plan.hosts.insert(name.clone(), config);
-        if let Some(host) = next.hosts.get_mut(&name) {
-            host.spec.config = Some(mark);
+        if let Some(host) = next.hosts.get_mut(&name)
+            && host.spec.config.as_ref() != Some(&mark)
+        {
+            Arc::make_mut(host).spec.config = Some(mark);
         }
     }
 }

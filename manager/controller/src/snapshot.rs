@@ -125,7 +125,7 @@ pub struct Snapshot {
     /// EdgeGateways, in force.
     pub gateways: BTreeMap<Name, EdgeGateway>,
     /// EdgeHosts, in force.
-    pub hosts: BTreeMap<Name, EdgeHost>,
+    pub hosts: BTreeMap<Name, Arc<EdgeHost>>,
     /// LoadBalancers.
     pub balancers: BTreeMap<Name, BalancerLayers>,
     /// What could not be read.
@@ -245,6 +245,9 @@ impl Snapshot {
         let tenants: BTreeMap<Name, Tenant> = as_written(objects, ours::<kedge_crd::TenantSpec>());
         let pools = as_written(objects, ours::<kedge_crd::VipPoolSpec>());
         let hosts = in_force(objects, ours::<kedge_crd::EdgeHostSpec>(), &mut problems);
+        // Most stay as they are: a plan changes a few in its own copy.
+        let hosts = hosts.into_iter().map(|(name, host)| (name, Arc::new(host)));
+        let hosts = hosts.collect();
         let gateways = in_force(objects, ours::<kedge_crd::EdgeGatewaySpec>(), &mut problems);
         let balancers = objects
             .of_kind(meta::GROUP, LoadBalancerSpec::KIND)

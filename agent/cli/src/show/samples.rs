@@ -279,6 +279,7 @@ pub(super) fn endpoints() -> FleetEndpointList {
     let filled = FleetEndpoint {
         namespace: "edge".into(),
         cluster: "store-014".into(),
+        load_balancer: "store-014".into(),
         endpoint: Some("10.20.14.10:6443".into()),
         mode: "VIP".into(),
         from: "pool edge-lan".into(),

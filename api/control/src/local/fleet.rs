@@ -47,6 +47,9 @@ pub struct FleetEndpoint {
     pub namespace: String,
     /// The cluster.
     pub cluster: String,
+    /// The LoadBalancer that asks for it; absent where nobody does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub load_balancer: String,
     /// `host:port`, absent while blank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -23,6 +23,7 @@ fn the_fleet() {
             items: vec![FleetEndpoint {
                 namespace: text("store-014"),
                 cluster: text("edge"),
+                load_balancer: text("edge"),
                 endpoint: Some(text("10.20.14.10:6443")),
                 mode: text("VIP"),
                 from: text("pool edge-lan"),

@@ -299,7 +299,7 @@ fn unconfirmed(holders: &[&Name]) -> Condition {
 /// they had it and have not taken what is wanted of them now into use.
 fn holders<'a>(snapshot: &'a Snapshot, balancer: &Name, kept: Option<&Vip>) -> Vec<&'a Name> {
     let lb = vip_name(balancer);
-    let holds = |(name, host): &(&Name, &kedge_crd::EdgeHost)| {
+    let holds = |(name, host): &(&Name, &std::sync::Arc<kedge_crd::EdgeHost>)| {
         let says = host.status.vips.iter().any(|vip| vip.lb == lb);
         let had = kept.is_some_and(|vip| vip.slots.contains_key(&name.name));
         let mark = host.spec.config.as_ref();

@@ -119,7 +119,7 @@ fn by_record(snapshot: &Snapshot) -> BTreeMap<Name, (&Name, &EdgeHost)> {
             && reference.kind == HOST_KIND
             && snapshot.elemental_hosts.contains_key(&record);
         if known && host.spec.identity.is_some() {
-            hosts.entry(record).or_insert((name, host));
+            hosts.entry(record).or_insert((name, &**host));
         }
     }
     hosts

@@ -36,7 +36,7 @@ pub fn assign(snapshot: &mut Snapshot) {
         .collect();
     for (name, prefixes) in wanting {
         if let Some(host) = snapshot.hosts.get_mut(&name) {
-            host.spec.tunnel.addresses = taken.next_of_each(&prefixes);
+            Arc::make_mut(host).spec.tunnel.addresses = taken.next_of_each(&prefixes);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Takes what hosts and gateways reported into their status, on transitions only.
 
+use std::sync::Arc;
+
 use kedge_control::report::{AddressType, GatewayReport, HostReport};
 use kedge_crd::{
     EdgeHostStatus,
@@ -13,8 +15,10 @@ use crate::snapshot::Snapshot;
 pub fn take(snapshot: &mut Snapshot) {
     for (name, live) in &snapshot.live.hosts {
         if let (Some(host), Some(report)) = (snapshot.hosts.get_mut(name), &live.report) {
-            let last = std::mem::take(&mut host.status);
-            host.status = host_status(last, report);
+            let status = host_status(host.status.clone(), report);
+            if host.status != status {
+                Arc::make_mut(host).status = status;
+            }
         }
     }
     for (name, gateway) in &mut snapshot.gateways {

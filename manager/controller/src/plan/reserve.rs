@@ -149,7 +149,8 @@ fn candidates<'a>(
 ) -> impl Iterator<Item = (&'a Name, &'a EdgeHost)> {
     let spec = &balancer.spec;
     let direct = targets_edge_hosts(spec);
-    snapshot.hosts.iter().filter(move |(name, host)| {
+    let hosts = snapshot.hosts.iter().map(|(name, host)| (name, &**host));
+    hosts.filter(move |(name, host)| {
         let here = name.namespace == balancer.name.namespace;
         let served = host.spec.identity.is_some() && host.spec.is_active();
         let fits = || match (&spec.selector, direct) {

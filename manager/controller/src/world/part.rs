@@ -11,9 +11,9 @@ use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, Status, balancer::TargetState, co
 use tokio::sync::watch;
 
 use crate::{
-    plan::Plan,
+    plan::{Plan, pending::place},
     snapshot::key,
-    store::{Name, outcome::Outcome, packed::PackedValue},
+    store::{Name, ObjectKey, outcome::Outcome, packed::PackedValue},
 };
 
 /// The plan in force of a namespace: written, and handed out.
@@ -40,6 +40,25 @@ struct Handed {
 }
 
 impl Part {
+    /// Leaves out the endpoints that are not there because their writes are held: each stays as it
+    /// was last.
+    pub(super) fn hold_back(&self, plan: &mut Plan, outcome: &Outcome) {
+        let is_held = |key: &ObjectKey| outcome.broken.is_some() || outcome.held.contains(key);
+        let pending = &plan.pending;
+        plan.endpoints.retain_mut(|item| {
+            let place = place(item);
+            let waits = pending.get(&place);
+            if item.endpoint.is_none() || !waits.is_some_and(|keys| keys.iter().any(is_held)) {
+                return true;
+            }
+            let last = self.endpoint(&place);
+            if let Some(last) = last {
+                item.clone_from(last);
+            }
+            last.is_some()
+        });
+    }
+
     /// Takes a plan that was carried out but for what is held: that stays as it was.
     pub(super) fn take(&mut self, space: &str, plan: Plan, outcome: &Outcome) {
         if outcome.is_chosen(space) {
@@ -122,6 +141,11 @@ impl Part {
         &self.endpoints
     }
 
+    /// One of them.
+    pub(super) fn endpoint(&self, at: &(Name, String)) -> Option<&FleetEndpoint> {
+        self.endpoints.iter().find(|item| place(item) == *at)
+    }
+
     /// What is wrong.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
@@ -155,5 +179,71 @@ impl Part {
     /// Wakes whoever follows it.
     pub fn nudge(&self) {
         self.version.send_modify(|version| *version += 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Layer, Write};
+
+    fn plan(endpoints: &[(&str, Option<&str>)], pending: &[(&str, &ObjectKey)]) -> Plan {
+        let endpoints = endpoints.iter().map(|(balancer, endpoint)| FleetEndpoint {
+            namespace: "ns".to_owned(),
+            cluster: "c".to_owned(),
+            load_balancer: (*balancer).to_owned(),
+            endpoint: endpoint.map(str::to_owned),
+            ..FleetEndpoint::default()
+        });
+        let pending = pending.iter().map(|(balancer, key)| {
+            let place = (Name::new("ns", "c"), (*balancer).to_owned());
+            (place, [(*key).clone()].into())
+        });
+        Plan {
+            endpoints: endpoints.collect(),
+            pending: pending.collect(),
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_told_once_it_is_written_and_stays_as_it_was_until_then() {
+        let infra = ObjectKey::new("infra", "Cluster", Name::new("ns", "c"));
+        let write = Write {
+            key: infra.clone(),
+            layer: Layer::Owned("kedge-endpoint".to_owned()),
+            content: None,
+        };
+        let held = Outcome::left_to_another(std::slice::from_ref(&write));
+        let mut part = Part::default();
+        let mut tell = |mut plan: Plan, outcome: &Outcome| {
+            part.hold_back(&mut plan, outcome);
+            part.take("ns", plan, outcome);
+            let told = part.endpoints().iter();
+            let told = told.map(|item| (item.load_balancer.clone(), item.endpoint.clone()));
+            told.collect::<Vec<_>>()
+        };
+        let told = |items: &[(&str, Option<&str>)]| -> Vec<(String, Option<String>)> {
+            let items = items.iter();
+            items
+                .map(|(of, at)| ((*of).to_owned(), at.map(str::to_owned)))
+                .collect()
+        };
+        let blank = [("in", None), ("out", Some("b:1"))];
+        assert_eq!(tell(plan(&blank, &[]), &Outcome::default()), told(&blank));
+        let filled = [
+            ("in", Some("a:1")),
+            ("new", Some("c:1")),
+            ("out", Some("b:1")),
+        ];
+        let waits = [("in", &infra), ("new", &infra)];
+        assert_eq!(tell(plan(&filled, &waits), &held), told(&blank));
+        let broken =
+            Outcome::broken_by(Problem::new(kedge_core::Code::HostStateNotPersisted, "no"));
+        assert_eq!(tell(plan(&filled, &waits), &broken), told(&blank));
+        assert_eq!(
+            tell(plan(&filled, &waits), &Outcome::default()),
+            told(&filled)
+        );
     }
 }

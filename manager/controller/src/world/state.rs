@@ -318,8 +318,15 @@ impl State {
     }
 
     /// Hands out what was planned of a namespace.
-    pub(super) fn publish(&mut self, space: &str, plan: Plan, outcome: &Outcome, is_empty: bool) {
+    pub(super) fn publish(
+        &mut self,
+        space: &str,
+        mut plan: Plan,
+        outcome: &Outcome,
+        is_empty: bool,
+    ) {
         let part = self.parts.entry(space.to_owned()).or_default();
+        part.hold_back(&mut plan, outcome);
         tell(part, &plan);
         part.take(space, plan, outcome);
         if is_empty && part.members.is_empty() {

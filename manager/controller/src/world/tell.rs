@@ -5,15 +5,12 @@ use kedge_core::{Problem, Severity};
 use tracing::{info, warn};
 
 use super::Part;
-use crate::plan::Plan;
+use crate::plan::{Plan, pending::place};
 
 /// What is new in a namespace.
 pub(super) fn tell(before: &Part, after: &Plan) {
     for item in &after.endpoints {
-        let same = |last: &&FleetEndpoint| {
-            last.namespace == item.namespace && last.cluster == item.cluster
-        };
-        let last = before.endpoints().iter().find(same);
+        let last = before.endpoint(&place(item));
         let from = last
             .and_then(|last| last.endpoint.as_deref())
             .unwrap_or("none");

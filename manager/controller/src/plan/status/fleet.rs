@@ -53,6 +53,7 @@ pub fn endpoint(service: &Service, status: &LoadBalancerStatus) -> FleetEndpoint
         .as_ref()
         .filter(|missing| *missing != because);
     FleetEndpoint {
+        load_balancer: service.balancer.name.name.clone(),
         endpoint: in_force(service).map(|endpoint| endpoint.to_string()),
         mode: if user {
             "User".to_owned()
