@@ -173,12 +173,6 @@ impl Stock {
         self.version += 1;
     }
 
-    /// Whether something is unknown.
-    #[must_use]
-    pub const fn is_incomplete(&self) -> bool {
-        self.incomplete
-    }
-
     /// What could not be read.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {

@@ -48,9 +48,7 @@ impl World {
         let newest = {
             let state = self.state().await;
             let members = state.members().values();
-            // All are written alike, so they sort as the moments do.
-            let issued = members.map(|member| member.identity.issued.clone());
-            issued.max().and_then(|text| text.parse::<Timestamp>().ok())
+            newest(members.map(|member| member.identity.issued.as_str()))
         };
         let Some(newest) = newest else { return };
         if self.clock.raise(newest.into()) && !self.is_late.swap(true, Ordering::Relaxed) {
@@ -62,5 +60,27 @@ impl World {
     }
 }
 
+/// The newest of these moments. Each is read by itself: what somebody wrote by hand need not be one.
+fn newest<'a>(issued: impl Iterator<Item = &'a str>) -> Option<Timestamp> {
+    issued.filter_map(|text| text.parse().ok()).max()
+}
+
 /// How often the certificate authority is looked after.
 const MIND: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_time_hides_no_time() {
+        let issued = [
+            "2026-01-01T00:00:00Z",
+            "unknown",
+            "2027-01-01T00:00:00Z",
+            "",
+        ];
+        let newest = newest(issued.into_iter()).map(|at| at.to_string());
+        assert_eq!(newest.as_deref(), Some("2027-01-01T00:00:00Z"));
+    }
+}

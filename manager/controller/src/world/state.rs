@@ -203,6 +203,9 @@ impl State {
     pub fn admit(&mut self, member: Member) {
         let uid = member.identity.uid.clone();
         let space = member.party.namespace().to_owned();
+        // The next snapshot may be without it already: it goes then like any other.
+        let part = self.parts.entry(space.clone()).or_default();
+        part.members.push(uid.clone());
         self.fresh
             .insert(uid.clone(), (space, Some(member.clone())));
         self.members.insert(uid, member);

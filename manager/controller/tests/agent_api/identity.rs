@@ -240,6 +240,23 @@ async fn a_suspended_host_is_refused_at_once_and_an_evicted_one_is_unknown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_evicted_before_anybody_planned_for_it_is_unknown() {
+    let site = Site::start().await;
+    // Whether a plan comes between the two is chance: it is tried until it surely did not.
+    for number in 0..20 {
+        let name = format!("short-{number}");
+        let host = site.host(&name).await.enrolled().await;
+        let record = format!("owned/kedge.dev/EdgeHost/{NS}/{name}/kedge-enrol.yaml");
+        fs::remove_file(site.objects().join(record)).unwrap();
+        let error = eventually(&format!("{name} is evicted"), async || {
+            host.client.report(&host.report("10.20.14.11")).await.err()
+        })
+        .await;
+        assert!(error.voids_identity(), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_leaves_is_forgotten_and_its_name_is_free() {
     let site = Site::start().await;
     let (key, first) = enrolled(&site).await;

@@ -80,14 +80,6 @@ async fn nothing_but_the_allow_list_passes() {
     let record = site.objects().join(format!(
         "owned/kedge.dev/EdgeHost/{SPACE}/evicted/kedge-enrol.yaml"
     ));
-    // Once the planner has gone round: it writes beside what is taken away here.
-    eventually("it is planned for", async || {
-        record
-            .with_file_name("kedge-config.yaml")
-            .exists()
-            .then_some(())
-    })
-    .await;
     fs::remove_file(record).unwrap();
 
     let uid = uid_of(&enrolled["host-a"].0);

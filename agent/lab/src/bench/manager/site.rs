@@ -213,7 +213,7 @@ impl Fleet {
             "metadata": {"name": format!("edge-{index:05}"), "namespace": space,
                 "labels": {CLUSTER_LABEL: cluster_name(cluster)}},
             "spec": {"tenant": space, "tunnel": {"publicKeys": [key]},
-                "identity": {"uid": format!("5b1d{index:04}-0c3e-4b44-9d53-{index:012}"),
+                "identity": {"uid": format!("{index:08x}-0c3e-4b44-9d53-{index:012x}"),
                     "publicKey": pem, "serial": format!("{index:032x}"), "generation": 1,
                     "issued": "2026-01-01T00:00:00Z"}}});
         ours("EdgeHost", "edgehosts", ENROL, host)

@@ -12,6 +12,7 @@ use kedge_core::{Fix, Problem};
 use kedge_crd::{capi, elemental, meta};
 use kube::{
     Api,
+    api::ListParams,
     core::Status,
     runtime::{
         WatchStreamExt as _,
@@ -365,15 +366,19 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<Raw>, config: Con
 }
 
 /// Asks for an object that a watch did not show although we wrote it moments before. Where nobody
-/// answers, the watch tells.
+/// answers, the watch tells. It is listed by its name: whoever may watch a kind may list it.
 async fn ask(cluster: &Cluster, realm: &Realm, key: &ObjectKey) {
     let Ok(api) = cluster.api(key) else { return };
-    match timeout(ANSWER, api.get_opt(&key.name.name)).await {
-        Ok(Ok(Some(object))) => {
-            let (key, seen) = read(cluster, realm, object);
-            cluster.cache().shows(&key, seen, Instant::now());
-        }
-        Ok(Ok(None)) => cluster.cache().missed(key),
+    let name = format!("metadata.name={}", key.name.name);
+    let named = ListParams::default().fields(&name);
+    match timeout(ANSWER, api.list(&named)).await {
+        Ok(Ok(found)) => match found.items.into_iter().next() {
+            Some(object) => {
+                let (key, seen) = read(cluster, realm, object);
+                cluster.cache().shows(&key, seen, Instant::now());
+            }
+            None => cluster.cache().missed(key),
+        },
         _ => debug!(object = %key, "an object that was written is not asked for in time"),
     }
 }
