@@ -1,6 +1,6 @@
 //! Another certificate authority, and a clock that is wrong: nobody is locked out by either.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{fs, sync::atomic::Ordering, time::Duration};
 
 use hyper::{Method, StatusCode};
 use kedge_control::{agent::HostConfig, enrol::RenewRequest, identity::Role, local::TokenRequest};
@@ -218,6 +218,8 @@ async fn a_manager_whose_clock_fell_back_accepts_and_issues_by_the_newest_certif
     let (key, first) = enrolled(&site).await;
     let (from, _) = dates(&first);
     site.halt().await;
+    // What says nothing of the time hides no other's word.
+    fs::write(site.objects().join("odd.yaml"), ODD).unwrap();
     // No battery: 1970, more or less.
     site.behind.store(50 * 365 * 86_400, Ordering::SeqCst);
     site.boot().await;
@@ -254,3 +256,21 @@ fn dates(certificate: &str) -> (i64, i64) {
         validity.not_after.timestamp(),
     )
 }
+
+/// A record that somebody wrote by hand.
+const ODD: &str = "
+apiVersion: kedge.dev/v1alpha1
+kind: EdgeHost
+metadata: {name: odd, namespace: store-014}
+spec:
+  tenant: store-014
+  identity:
+    uid: 5b1d0000-0c3e-4b44-9d53-000000000000
+    publicKey: |
+      -----BEGIN PUBLIC KEY-----
+      MCowBQYDK2VwAyEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=
+      -----END PUBLIC KEY-----
+    serial: '00000000000000010000000000000000'
+    generation: 1
+    issued: unknown
+";

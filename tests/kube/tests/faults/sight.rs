@@ -1,8 +1,9 @@
 //! What the manager may not see or write, and kinds that come after it: each costs those who need it,
 //! as long as it lasts.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
+use kedge_agent_lab::kube::keys;
 use kedge_manager_controller::Manager;
 use kedge_tests_kube::{
     bare::{BALANCER, Bare, SPACE},
@@ -11,9 +12,11 @@ use kedge_tests_kube::{
     objects::{Kind, condition, text},
     stays,
 };
+use kube::api::ListParams;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{LIMIT, asked, ends_well, filled, leads, pooled};
+use crate::{LIMIT, LONG, asked, ends_well, filled, leads, pooled};
 
 #[tokio::test]
 async fn a_right_that_is_taken_away_holds_up_what_needs_it_until_it_is_given_back() {
@@ -120,6 +123,47 @@ async fn a_kind_that_may_not_be_seen_holds_up_those_who_need_it_alone() {
 }
 
 #[tokio::test]
+async fn a_right_that_is_missing_as_a_manager_begins_to_lead_is_asked_for_again() {
+    let Some(bare) = pooled(9).await else {
+        return;
+    };
+    let manager = limited(&bare, &[every(&[kinds::GROUP])]).await;
+    asked(&bare, &manager, "first").await;
+
+    // What watches follow goes on; what a new leader lists is refused.
+    let but_list = ["get", "watch", "create", "update", "patch", "delete"];
+    let ours = [every(&["kedge.dev"]), every(&[kinds::GROUP])];
+    let mut without = ours.to_vec();
+    without.push(rule(&["ipam.cluster.x-k8s.io"], &["*"], &but_list));
+    grant_but_addresses(&bare, &without).await;
+    let kubeconfig = bare.kubeconfig_with("limited", "/users/0/user/as", json!("limited"));
+    let limited = keys::connect(&fs::read_to_string(kubeconfig).unwrap()).await;
+    let addresses = foreign::ADDRESS.of(&limited.unwrap(), SPACE);
+    eventually("the list is refused", LIMIT, async || {
+        let list = addresses.list(&ListParams::default()).await;
+        matches!(list, Err(kube::Error::Api(status)) if status.code == 403)
+    })
+    .await;
+    bare.server.api().signal(Signal::STOP);
+    eventually("the manager does not lead any more", LONG, async || {
+        !leads(&manager)
+    })
+    .await;
+    bare.server.api().signal(Signal::CONT);
+    eventually("it leads again", LONG, async || leads(&manager)).await;
+    bare.ask(SPACE, "second").await;
+    stays(
+        "no address is given unseen",
+        Duration::from_secs(2),
+        async || bare.endpoint(SPACE, "second").await.is_none(),
+    )
+    .await;
+    grant_to(&bare, &ours).await;
+    filled(&bare, &manager, "second").await;
+    ends_well(&bare, manager).await;
+}
+
+#[tokio::test]
 async fn kinds_that_are_installed_after_the_manager_are_found_and_claims_of_v1beta1_served() {
     let Some(bare) = Bare::with_ours_alone().await else {
         return;
@@ -194,10 +238,15 @@ async fn grant(bare: &Bare, elemental: &[Value]) {
 }
 
 async fn grant_to(bare: &Bare, rules: &[Value]) {
+    let mut all = vec![every(&["ipam.cluster.x-k8s.io"])];
+    all.extend_from_slice(rules);
+    grant_but_addresses(bare, &all).await;
+}
+
+async fn grant_but_addresses(bare: &Bare, rules: &[Value]) {
     let mut all = vec![every(&[
         "",
         "cluster.x-k8s.io",
-        "ipam.cluster.x-k8s.io",
         "coordination.k8s.io",
         "apiextensions.k8s.io",
         "events.k8s.io",

@@ -46,6 +46,11 @@ impl Blind {
         all.insert(realm.clone(), Refused { problem, is_unseen });
     }
 
+    /// Whether a watch was refused the objects.
+    pub(super) fn knows(&self, realm: &Realm) -> bool {
+        self.lock().contains_key(realm)
+    }
+
     /// They are shown, or nobody wants to see them; says whether that is news.
     pub(super) fn clear(&self, realm: &Realm) -> bool {
         self.lock().remove(realm).is_some()

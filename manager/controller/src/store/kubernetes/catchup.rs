@@ -44,11 +44,14 @@ impl CatchUp {
             let name = (group.to_owned(), kind.to_owned());
             let known = lock(&cluster.inner.kinds).get(&name).cloned();
             let Some(known) = known else { continue };
+            let realm = Realm::of(group, kind);
             let there = match timeout(PATIENCE, list(cluster, &known)).await {
                 Ok(Ok(there)) => there,
-                // Whoever needs it is left alone: what others wrote of it is not seen.
-                Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                    let realm = Realm::of(group, kind);
+                // Whoever needs it is left alone: what others wrote of it is not seen. Where the watch
+                // is not refused, nothing would ever say that the right is back: it is asked again.
+                Ok(Err(kube::Error::Api(status)))
+                    if status.code == 403 && cluster.inner.blind.knows(&realm) =>
+                {
                     cluster.inner.blind.refuse(&realm, &status, true);
                     continue;
                 }
