@@ -174,7 +174,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         services: &services,
         ledger: &ledger,
     };
-    status::write(&next, &decisions, &mut plan, &mut wanted);
+    status::write(snapshot, &next, &decisions, &mut plan, &mut wanted);
     let kubeconfigs = services.iter().filter_map(|service| {
         let server = access::server(&next, service)?;
         Some((service.cluster.clone(), server))

@@ -1,6 +1,6 @@
 //! The documents a plan wants, and the writes that make them so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kedge_crd::{
     Cluster, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
@@ -27,6 +27,8 @@ pub struct Desired {
     layers: BTreeMap<(ObjectKey, Layer), Value>,
     marks: BTreeMap<ObjectKey, Marks>,
     dropped: BTreeMap<ObjectKey, &'static str>,
+    /// The layers that are as they should be.
+    kept: BTreeSet<(ObjectKey, Layer)>,
 }
 
 impl Desired {
@@ -130,6 +132,11 @@ impl Desired {
         self.layers.insert((key, Layer::Status), content);
     }
 
+    /// Wants a layer that is as it should be: its content need not be made to be compared.
+    pub fn keep(&mut self, key: ObjectKey, layer: Layer) {
+        self.kept.insert((key, layer));
+    }
+
     /// Wants these fields of the status of an object of somebody else.
     pub fn status_of(&mut self, key: &ObjectKey, api_version: &str, status: Value) {
         let content = document(key, api_version, "status", status);
@@ -139,7 +146,8 @@ impl Desired {
     /// Whether something is wanted of a layer.
     #[must_use]
     pub fn has(&self, key: &ObjectKey, layer: &Layer) -> bool {
-        self.layers.contains_key(&(key.clone(), layer.clone()))
+        let of = (key.clone(), layer.clone());
+        self.layers.contains_key(&of) || self.kept.contains(&of)
     }
 
     /// The marks wanted on an object.
@@ -187,7 +195,8 @@ impl Desired {
                 let dropped = self.dropped.get(key).filter(|_| !leaves);
                 let dropped = dropped.map(|manager| Layer::Owned((*manager).to_owned()));
                 for layer in owned.chain(status).chain(marks).chain(dropped) {
-                    if !self.layers.contains_key(&(key.clone(), layer.clone())) {
+                    let of = (key.clone(), layer.clone());
+                    if !self.layers.contains_key(&of) && !self.kept.contains(&of) {
                         let key = key.clone();
                         writes.push(Write {
                             key,

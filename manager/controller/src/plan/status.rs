@@ -21,11 +21,12 @@ use super::{Decisions, Plan, Service, desired::Desired, health, ledger::Ledger, 
 use crate::{
     live::CALM,
     snapshot::{Hearing, Snapshot, key},
-    store::Name,
+    store::{Layer, Name},
 };
 
 /// Writes every status, and what the fleet's lists show of it.
 pub fn write(
+    before: &Snapshot,
     snapshot: &Snapshot,
     decisions: &Decisions<'_>,
     plan: &mut Plan,
@@ -50,7 +51,7 @@ pub fn write(
         .extend(unasked.map(|(case, decided)| fleet::unasked(case, decided)));
     plan.endpoints
         .sort_by(|a, b| (&a.namespace, &a.cluster).cmp(&(&b.namespace, &b.cluster)));
-    hosts(snapshot, plan, wanted);
+    hosts(before, snapshot, plan, wanted);
     gateways(snapshot, plan, wanted);
     tenants(snapshot, services, wanted);
     pool::write(snapshot, ledger, wanted);
@@ -93,7 +94,7 @@ pub fn replace(
     put::<LoadBalancerSpec>(snapshot, wanted, name, &status);
 }
 
-fn hosts(snapshot: &Snapshot, plan: &mut Plan, wanted: &mut Desired) {
+fn hosts(before: &Snapshot, snapshot: &Snapshot, plan: &mut Plan, wanted: &mut Desired) {
     let became = super::nodes::became(snapshot);
     for (name, host) in &snapshot.hosts {
         let mut status = host.status.clone();
@@ -111,7 +112,21 @@ fn hosts(snapshot: &Snapshot, plan: &mut Plan, wanted: &mut Desired) {
         status.conditions = merge(&host.status.conditions, conditions, &snapshot.now);
         plan.host_conditions
             .insert(name.clone(), status.conditions.clone());
-        put::<EdgeHostSpec>(snapshot, wanted, name, &status);
+        // They are many, and most say what they said.
+        let key = key::<EdgeHostSpec>(name);
+        let layers = snapshot.objects.get(&key);
+        let generation = layers.and_then(|layers| layers.server.as_ref()?.generation);
+        if generation.is_some() {
+            let conditions = status.conditions.iter_mut();
+            conditions.for_each(|condition| condition.observed_generation = generation);
+        }
+        let told = before.hosts.get(name).map(|host| &host.status);
+        let is_told = layers.is_some_and(|layers| layers.status.is_some());
+        if is_told && told == Some(&status) {
+            wanted.keep(key, Layer::Status);
+        } else {
+            put::<EdgeHostSpec>(snapshot, wanted, name, &status);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Instant,
 };
 
@@ -40,9 +41,9 @@ pub struct State {
     /// What is handed out, by namespace.
     parts: BTreeMap<String, Part>,
     /// The enrolled, by uid.
-    members: BTreeMap<String, Member>,
+    members: BTreeMap<String, Arc<Member>>,
     /// Who came or went since the last snapshot of its namespace.
-    fresh: BTreeMap<String, (String, Option<Member>)>,
+    fresh: BTreeMap<String, (String, Option<Arc<Member>>)>,
     /// What could not be written, by object.
     refused: BTreeMap<ObjectKey, Refused>,
     /// Why nothing can be written at all.
@@ -195,19 +196,20 @@ impl State {
 
     /// The enrolled, by uid.
     #[must_use]
-    pub const fn members(&self) -> &BTreeMap<String, Member> {
+    pub const fn members(&self) -> &BTreeMap<String, Arc<Member>> {
         &self.members
     }
 
     /// Somebody enrolled, or its identity changed.
     pub fn admit(&mut self, member: Member) {
+        let member = Arc::new(member);
         let uid = member.identity.uid.clone();
         let space = member.party.namespace().to_owned();
         // The next snapshot may be without it already: it goes then like any other.
         let part = self.parts.entry(space.clone()).or_default();
         part.members.push(uid.clone());
         self.fresh
-            .insert(uid.clone(), (space, Some(member.clone())));
+            .insert(uid.clone(), (space, Some(Arc::clone(&member))));
         self.members.insert(uid, member);
     }
 
@@ -225,11 +227,11 @@ impl State {
     }
 
     /// The enrolled as a snapshot of their namespace has them, and those who came or went since.
-    pub(super) fn know(&mut self, space: &str, members: BTreeMap<String, Member>) {
+    pub(super) fn know(&mut self, space: &str, members: BTreeMap<String, Arc<Member>>) {
         let part = self.parts.entry(space.to_owned()).or_default();
         let last = std::mem::replace(&mut part.members, members.keys().cloned().collect());
         for uid in last {
-            let is_here = |member: &Member| member.party.namespace() == space;
+            let is_here = |member: &Arc<Member>| member.party.namespace() == space;
             if self.members.get(&uid).is_some_and(is_here) {
                 self.members.remove(&uid);
             }
@@ -238,7 +240,7 @@ impl State {
         for (uid, (_, member)) in self.fresh.iter().filter(|(_, (of, _))| of == space) {
             match member {
                 Some(member) => {
-                    self.members.insert(uid.clone(), member.clone());
+                    self.members.insert(uid.clone(), Arc::clone(member));
                     part.members.push(uid.clone());
                 }
                 None => {
@@ -385,7 +387,7 @@ impl Party {
 }
 
 /// The enrolled of a snapshot, by uid.
-pub(super) fn members(snapshot: &Snapshot) -> BTreeMap<String, Member> {
+pub(super) fn members(snapshot: &Snapshot) -> BTreeMap<String, Arc<Member>> {
     let hosts = snapshot.hosts.iter().filter_map(|(name, host)| {
         let identity = host.spec.identity.clone()?;
         let member = Member {
@@ -414,5 +416,6 @@ pub(super) fn members(snapshot: &Snapshot) -> BTreeMap<String, Member> {
     hosts
         .chain(instances)
         .filter(|(uid, _)| !uid.is_empty())
+        .map(|(uid, member)| (uid, Arc::new(member)))
         .collect()
 }

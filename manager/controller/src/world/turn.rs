@@ -32,7 +32,7 @@ struct Space {
 struct Planned {
     name: String,
     plan: Plan,
-    members: BTreeMap<String, Member>,
+    members: BTreeMap<String, Arc<Member>>,
     /// What there is to tell once it is written.
     notices: Vec<Notice>,
     is_empty: bool,
