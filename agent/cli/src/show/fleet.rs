@@ -18,7 +18,7 @@ impl Show for FleetEndpointList {
             "AGE",
         ];
         if view.wide {
-            titles.push("BECAUSE");
+            titles.extend(["LOADBALANCER", "BECAUSE"]);
         }
         let mut table = Table::new(&titles);
         for item in &self.items {
@@ -35,7 +35,7 @@ impl Show for FleetEndpointList {
                 view.age(since),
             ];
             if view.wide {
-                cells.push(item.because.clone());
+                cells.extend([item.load_balancer.clone(), item.because.clone()]);
             }
             table.row(cells);
             if pending && item.problems.is_empty() {

@@ -92,6 +92,7 @@ fn a_closed_tunnel_says_why_where_peers_are_listed() {
 #[test]
 fn the_fleet_says_why_an_endpoint_is_blank() {
     insta::assert_snapshot!("fleet_endpoints", samples::endpoints().text(&view()));
+    insta::assert_snapshot!("fleet_endpoints_wide", samples::endpoints().text(&wide()));
     insta::assert_snapshot!("fleet_hosts", samples::hosts().text(&wide()));
     insta::assert_snapshot!("tokens", samples::tokens().text(&view()));
 }
