@@ -50,11 +50,18 @@ pub fn pending(objects: &Objects, cases: &[Case], writes: &[Write]) -> Pending {
     pending
 }
 
-/// What tells an endpoint from the others of its cluster.
+/// What must be written before this endpoint is there.
 #[must_use]
-pub fn place(endpoint: &FleetEndpoint) -> (Name, String) {
-    let cluster = Name::new(&endpoint.namespace, &endpoint.cluster);
-    (cluster, endpoint.load_balancer.clone())
+pub fn waits_for<'a>(
+    pending: &'a Pending,
+    item: &FleetEndpoint,
+) -> Option<&'a BTreeSet<ObjectKey>> {
+    // Nearly always there is none, and nothing to make a key for.
+    if pending.is_empty() {
+        return None;
+    }
+    let cluster = Name::new(&item.namespace, &item.cluster);
+    pending.get(&(cluster, item.load_balancer.clone()))
 }
 
 fn endpoint(content: &Value) -> Option<&Value> {

@@ -11,7 +11,7 @@ use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, Status, balancer::TargetState, co
 use tokio::sync::watch;
 
 use crate::{
-    plan::{Plan, pending::place},
+    plan::{Plan, pending::waits_for},
     snapshot::key,
     store::{Name, ObjectKey, outcome::Outcome, packed::PackedValue},
 };
@@ -46,12 +46,11 @@ impl Part {
         let is_held = |key: &ObjectKey| outcome.broken.is_some() || outcome.held.contains(key);
         let pending = &plan.pending;
         plan.endpoints.retain_mut(|item| {
-            let place = place(item);
-            let waits = pending.get(&place);
+            let waits = waits_for(pending, item);
             if item.endpoint.is_none() || !waits.is_some_and(|keys| keys.iter().any(is_held)) {
                 return true;
             }
-            let last = self.endpoint(&place);
+            let last = self.endpoint(item);
             if let Some(last) = last {
                 item.clone_from(last);
             }
@@ -141,9 +140,13 @@ impl Part {
         &self.endpoints
     }
 
-    /// One of them.
-    pub(super) fn endpoint(&self, at: &(Name, String)) -> Option<&FleetEndpoint> {
-        self.endpoints.iter().find(|item| place(item) == *at)
+    /// The one of them in the place of another: of the same cluster and LoadBalancer.
+    pub(super) fn endpoint(&self, like: &FleetEndpoint) -> Option<&FleetEndpoint> {
+        self.endpoints.iter().find(|item| {
+            item.cluster == like.cluster
+                && item.load_balancer == like.load_balancer
+                && item.namespace == like.namespace
+        })
     }
 
     /// What is wrong.

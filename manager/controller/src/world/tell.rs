@@ -5,12 +5,12 @@ use kedge_core::{Problem, Severity};
 use tracing::{info, warn};
 
 use super::Part;
-use crate::plan::{Plan, pending::place};
+use crate::plan::Plan;
 
 /// What is new in a namespace.
 pub(super) fn tell(before: &Part, after: &Plan) {
     for item in &after.endpoints {
-        let last = before.endpoint(&place(item));
+        let last = before.endpoint(item);
         let from = last
             .and_then(|last| last.endpoint.as_deref())
             .unwrap_or("none");

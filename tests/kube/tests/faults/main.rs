@@ -46,13 +46,7 @@ async fn a_frozen_api_server_and_one_that_was_killed_cost_time_alone() {
     };
     let first = asked(&bare, &manager, "first").await;
 
-    bare.server.api().signal(Signal::STOP);
-    eventually("the manager does not lead any more", LONG, async || {
-        !leads(&manager)
-    })
-    .await;
-    bare.server.api().signal(Signal::CONT);
-    eventually("it leads again", LONG, async || leads(&manager)).await;
+    loses_its_lease(&bare, &manager).await;
     asked(&bare, &manager, "frozen").await;
 
     bare.server.kill_api();
@@ -363,6 +357,17 @@ async fn behind_relay(bare: &Bare) -> (Relay, Manager) {
     let kubeconfig = bare.kubeconfig_with("relayed", "/clusters/0/cluster/server", json!(url));
     let manager = Manager::start(&Bare::options_by(kubeconfig)).await.unwrap();
     (relay, manager)
+}
+
+/// The API server is frozen until the manager does not lead any more, and leads again then.
+async fn loses_its_lease(bare: &Bare, manager: &Manager) {
+    bare.server.api().signal(Signal::STOP);
+    eventually("the manager does not lead any more", LONG, async || {
+        !leads(manager)
+    })
+    .await;
+    bare.server.api().signal(Signal::CONT);
+    eventually("it leads again", LONG, async || leads(manager)).await;
 }
 
 /// Waits for an endpoint; when it does not come, tells what the manager says.

@@ -13,10 +13,9 @@ use kedge_tests_kube::{
     stays,
 };
 use kube::api::ListParams;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{LIMIT, LONG, asked, ends_well, filled, leads, pooled};
+use crate::{LIMIT, asked, ends_well, filled, leads, loses_its_lease, pooled};
 
 #[tokio::test]
 async fn a_right_that_is_taken_away_holds_up_what_needs_it_until_it_is_given_back() {
@@ -144,13 +143,7 @@ async fn a_right_that_is_missing_as_a_manager_begins_to_lead_is_asked_for_again(
         matches!(list, Err(kube::Error::Api(status)) if status.code == 403)
     })
     .await;
-    bare.server.api().signal(Signal::STOP);
-    eventually("the manager does not lead any more", LONG, async || {
-        !leads(&manager)
-    })
-    .await;
-    bare.server.api().signal(Signal::CONT);
-    eventually("it leads again", LONG, async || leads(&manager)).await;
+    loses_its_lease(&bare, &manager).await;
     bare.ask(SPACE, "second").await;
     stays(
         "no address is given unseen",

@@ -138,12 +138,10 @@ impl Watches {
             (stock.version(), stock.referring(), namespaces)
         };
         self.looked = Some((version, Instant::now()));
-        let mut is_settled = {
-            for space in referring {
-                self.referred.extend(referred::kinds(&space.open()));
-            }
-            self.find_kinds(cluster).await
-        };
+        for space in referring {
+            self.referred.extend(referred::kinds(&space.open()));
+        }
+        let mut is_settled = self.find_kinds(cluster).await;
         namespaces.insert(meta::SYSTEM_NAMESPACE.to_owned());
         for namespace in &namespaces {
             let realm = secrets_of(namespace);
@@ -336,9 +334,9 @@ async fn follow(mut expected: Expected, realm: Realm, api: Api<Raw>, config: Con
                 cluster.cache().shows(&key, seen, now);
             }
             Ok(Event::Delete(object)) => {
-                let uid = object.text("/metadata/uid").unwrap_or_default().to_owned();
-                let (key, _) = read(&cluster, &realm, object);
-                cluster.cache().gone(&key, &uid);
+                let key = key_of(&cluster, &realm, &object);
+                let uid = object.text("/metadata/uid");
+                cluster.cache().gone(&key, uid.unwrap_or_default());
             }
             Err(error) => {
                 let refused = forbidden(&error);
@@ -418,13 +416,18 @@ impl Backoff for Pauses {
 }
 
 fn read(cluster: &Cluster, realm: &Realm, object: Raw) -> (ObjectKey, Seen) {
-    let text = |pointer: &str| object.text(pointer).unwrap_or_default();
-    let version = object.text("/metadata/resourceVersion");
-    cluster.inner.leader.saw_version(version);
-    let name = Name::new(text("/metadata/namespace"), text("/metadata/name"));
-    let key = ObjectKey::new(&realm.group, &realm.kind, name);
+    let key = key_of(cluster, realm, &object);
     let seen = cluster.inner.seen(&key, object);
     (key, seen)
+}
+
+/// The key of an object that was just shown.
+fn key_of(cluster: &Cluster, realm: &Realm, object: &Raw) -> ObjectKey {
+    let text = |pointer: &str| object.text(pointer).unwrap_or_default();
+    let leader = &cluster.inner.leader;
+    leader.saw_version(object.text("/metadata/resourceVersion"));
+    let name = Name::new(text("/metadata/namespace"), text("/metadata/name"));
+    ObjectKey::new(&realm.group, &realm.kind, name)
 }
 
 /// Whether the server streams lists: older stores refuse for ever, and the watch does not notice.
