@@ -16,6 +16,7 @@ mod renew;
 mod report;
 mod seats;
 pub mod serve;
+mod turn;
 
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ pub mod packed;
 pub mod stock;
 pub mod vanish;
 pub mod watch;
-mod work;
+pub(crate) mod work;
 
 use std::collections::BTreeMap;
 

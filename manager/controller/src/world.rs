@@ -32,7 +32,7 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::{
-    sync::{Mutex, MutexGuard, Notify, watch},
+    sync::{Mutex, MutexGuard, Notify, OwnedMutexGuard, watch},
     time::{Instant as TokioInstant, sleep, timeout_at},
 };
 use tracing::{info, warn};
@@ -74,7 +74,7 @@ pub struct World {
     /// Whether it was told that the clock is behind.
     is_late: AtomicBool,
     version: watch::Sender<u64>,
-    changes: Mutex<()>,
+    changes: Arc<Mutex<()>>,
     state: Mutex<State>,
     fleet: Arc<Mutex<Fleet>>,
 }
@@ -101,7 +101,7 @@ impl World {
             dirty: Notify::new(),
             is_late: AtomicBool::new(false),
             version: watch::Sender::new(0),
-            changes: Mutex::new(()),
+            changes: Arc::default(),
             state: Mutex::new(State::new(store.clone())),
             fleet: Arc::default(),
             store,
@@ -123,8 +123,8 @@ impl World {
     }
 
     /// The right to look at records and then write them; taken before the state.
-    pub async fn change(&self) -> MutexGuard<'_, ()> {
-        self.changes.lock().await
+    pub async fn change(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.changes).lock_owned().await
     }
 
     /// Wakes the planner: something a plan looks at has changed.

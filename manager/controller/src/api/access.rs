@@ -16,6 +16,7 @@ use crate::{
 };
 
 /// A caller with a certificate, on a path that is its own.
+#[derive(Clone)]
 pub struct Caller {
     /// What its certificate says.
     pub peer: Peer,

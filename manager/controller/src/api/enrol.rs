@@ -35,6 +35,7 @@ use super::{
     error::ApiError,
     record,
     serve::Connection,
+    turn::in_turn,
 };
 use crate::{
     events::Notice,
@@ -56,7 +57,7 @@ pub async fn by_token(
     Extension(connection): Extension<Arc<Connection>>,
     Bounded(request): Body,
 ) -> Result<Response, ApiError> {
-    enrol(&world, &connection, None, request).await
+    enrol(world, connection, None, request).await
 }
 
 /// `POST /tenants/{t}/hosts`.
@@ -66,7 +67,7 @@ pub async fn host(
     Path(tenant): Path<String>,
     Bounded(request): Body,
 ) -> Result<Response, ApiError> {
-    enrol(&world, &connection, Some((Role::Host, tenant)), request).await
+    enrol(world, connection, Some((Role::Host, tenant)), request).await
 }
 
 /// `POST /gateways/{g}/instances`.
@@ -77,7 +78,7 @@ pub async fn instance(
     Bounded(request): Body,
 ) -> Result<Response, ApiError> {
     let gateway = gateway_of(&gateway).to_string();
-    enrol(&world, &connection, Some((Role::Gateway, gateway)), request).await
+    enrol(world, connection, Some((Role::Gateway, gateway)), request).await
 }
 
 /// What became of a request.
@@ -87,31 +88,29 @@ enum Outcome {
 }
 
 async fn enrol(
-    world: &World,
-    connection: &Connection,
+    world: Arc<World>,
+    connection: Arc<Connection>,
     scope: Option<(Role, String)>,
     request: EnrolRequest,
 ) -> Result<Response, ApiError> {
     let source = buckets::source(connection.address.ip());
-    welcome(world, source)?;
+    welcome(&world, source)?;
     let name = request.name.clone();
-    let about = about(world, scope.as_ref(), &request);
-    let outcome = admit(world, connection, scope.as_ref(), &request).await;
+    let about = about(&world, scope.as_ref(), &request);
+    let outcome = admit(&world, connection, scope, request).await;
     world.metrics.enrolled(Ended::of(&outcome));
     match outcome {
         Ok(Outcome::Enrolled(enrolled)) => {
             let (name, uid, path) = (&enrolled.name, &enrolled.uid, &enrolled.path);
             info!(name, uid, path, "enrolled");
-            world.touch();
             Ok((StatusCode::CREATED, Json(enrolled)).into_response())
         }
         Ok(Outcome::Waiting(waiting)) => {
             info!(name, key = waiting.key_hash, "a host waits for approval");
-            world.touch();
             Ok((StatusCode::ACCEPTED, Json(waiting)).into_response())
         }
         Err(error) => {
-            unwelcome(world, source, &error);
+            unwelcome(&world, source, &error);
             let problem = error.problem();
             let name: String = name.escape_debug().take(63).collect();
             if let Some(left_out) = world.refusals.tell(Instant::now()) {
@@ -180,10 +179,10 @@ pub fn unwelcome(world: &World, source: IpAddr, error: &ApiError) {
 }
 
 async fn admit(
-    world: &World,
-    connection: &Connection,
-    scope: Option<&(Role, String)>,
-    request: &EnrolRequest,
+    world: &Arc<World>,
+    connection: Arc<Connection>,
+    scope: Option<(Role, String)>,
+    request: EnrolRequest,
 ) -> Result<Outcome, ApiError> {
     if !is_label(&request.name) {
         return Err(ApiError::malformed("`name` must be a DNS label"));
@@ -196,16 +195,20 @@ async fn admit(
     let csr = SigningRequest::parse(&request.csr)
         .map_err(|error| ApiError::malformed(error.to_string()))?;
     // Nobody else waits for it.
-    let sought = proof::sought(world, connection, request, &csr).await;
-    let _change = world.change().await;
-    for _ in 0..record::TRIES {
-        let at = (scope, sought.as_ref());
-        let grant = proof::proven(world, connection, request, &csr, at).await?;
-        if let Some(outcome) = attempt(world, &grant, scope, request, &csr).await? {
-            return Ok(outcome);
+    let sought = proof::sought(world, &connection, &request, &csr).await;
+    in_turn(Arc::clone(world), |world| async move {
+        let scope = scope.as_ref();
+        for _ in 0..record::TRIES {
+            let at = (scope, sought.as_ref());
+            let grant = proof::proven(&world, &connection, &request, &csr, at).await?;
+            if let Some(outcome) = attempt(&world, &grant, scope, &request, &csr).await? {
+                world.touch();
+                return Ok(outcome);
+            }
         }
-    }
-    Err(ApiError::restless("the token"))
+        Err(ApiError::restless("the token"))
+    })
+    .await
 }
 
 /// One try; none where something changed between what was read and what was to be written.

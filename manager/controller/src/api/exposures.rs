@@ -30,6 +30,7 @@ use super::{
     access::{peer_of, revoked},
     body::Bounded,
     error::ApiError,
+    turn::in_turn,
 };
 use crate::{
     managers,
@@ -163,15 +164,17 @@ pub async fn speak(
     speaker: Speaker,
     Bounded(seen): Bounded<Epoch, 1>,
 ) -> Result<Json<Epoch>, ApiError> {
-    let _change = world.change().await;
-    let scope = speaker.scope(&*world.state().await)?;
-    let epoch = take_over(&world, &scope, seen.epoch).await?;
-    let (tenant, uid) = (&scope.tenant, &speaker.peer.identity.uid);
-    info!(
-        tenant,
-        uid, epoch, "another host speaks for a tenant's cluster"
-    );
-    Ok(Json(Epoch { epoch }))
+    in_turn(world, |world| async move {
+        let scope = speaker.scope(&*world.state().await)?;
+        let epoch = take_over(&world, &scope, seen.epoch).await?;
+        let (tenant, uid) = (&scope.tenant, &speaker.peer.identity.uid);
+        info!(
+            tenant,
+            uid, epoch, "another host speaks for a tenant's cluster"
+        );
+        Ok(Json(Epoch { epoch }))
+    })
+    .await
 }
 
 /// `PUT /tenants/{t}/exposures`: every intent there is.
@@ -183,8 +186,7 @@ pub async fn replace(
     if set.items.len() > MAX_ITEMS {
         return Err(ApiError::too_large(&format!("{MAX_ITEMS} exposures")));
     }
-    let names: BTreeSet<(ExposureKind, &str)> = set.items.iter().map(named).collect();
-    if names.len() != set.items.len() {
+    if names(&set).len() != set.items.len() {
         return Err(ApiError::malformed("two exposures have one kind and name"));
     }
     if !set.items.iter().all(|item| set.kinds.contains(&item.kind)) {
@@ -192,32 +194,35 @@ pub async fn replace(
             "an exposure is of a kind that `kinds` does not name",
         ));
     }
-    let _change = world.change().await;
-    let scope = speaker.scope(&*world.state().await)?;
-    fenced(&world, &scope, set.epoch).await?;
-    let objects = balancers(&world, &scope);
-    let synced: Vec<Kept> = kept(&objects, &scope)
-        .into_iter()
-        .filter(|kept| set.kinds.contains(&kept.kind))
-        .collect();
-    let gone: Vec<&Kept> = synced
-        .iter()
-        .filter(|kept| !names.contains(&(kept.kind, kept.name.as_str())))
-        .collect();
-    let mut answer = ExposureAnswer {
-        written: apply(&world, &scope, &set.items).await?,
-        ..ExposureAnswer::default()
-    };
-    if gone.len() * 2 > synced.len() && !set.confirm {
-        let held = gone.iter();
-        answer.held = held
-            .map(|kept| format!("{}/{}", kept.kind.as_str(), kept.name))
+    in_turn(world, |world| async move {
+        let scope = speaker.scope(&*world.state().await)?;
+        fenced(&world, &scope, set.epoch).await?;
+        let objects = balancers(&world, &scope);
+        let synced: Vec<Kept> = kept(&objects, &scope)
+            .into_iter()
+            .filter(|kept| set.kinds.contains(&kept.kind))
             .collect();
-    } else {
-        answer.removed = remove(&world, &gone).await?;
-    }
-    world.touch();
-    Ok(Json(answer))
+        let names = names(&set);
+        let gone: Vec<&Kept> = synced
+            .iter()
+            .filter(|kept| !names.contains(&(kept.kind, kept.name.as_str())))
+            .collect();
+        let mut answer = ExposureAnswer {
+            written: apply(&world, &scope, &set.items).await?,
+            ..ExposureAnswer::default()
+        };
+        if gone.len() * 2 > synced.len() && !set.confirm {
+            let held = gone.iter();
+            answer.held = held
+                .map(|kept| format!("{}/{}", kept.kind.as_str(), kept.name))
+                .collect();
+        } else {
+            answer.removed = remove(&world, &gone).await?;
+        }
+        world.touch();
+        Ok(Json(answer))
+    })
+    .await
 }
 
 /// `PUT /tenants/{t}/exposures/{kind}/{name}`: one intent besides the set.
@@ -227,20 +232,22 @@ pub async fn put(
     Path((_, kind, name)): Path<(String, ExposureKind, String)>,
     Bounded(change): Bounded<ExposureChange, 64>,
 ) -> Result<Json<ExposureAnswer>, ApiError> {
-    let _change = world.change().await;
-    let scope = speaker.scope(&*world.state().await)?;
-    fenced(&world, &scope, change.epoch).await?;
-    let item = Exposure {
-        kind,
-        name,
-        spec: change.spec,
-    };
-    let written = apply(&world, &scope, &[item]).await?;
-    world.touch();
-    Ok(Json(ExposureAnswer {
-        written,
-        ..ExposureAnswer::default()
-    }))
+    in_turn(world, |world| async move {
+        let scope = speaker.scope(&*world.state().await)?;
+        fenced(&world, &scope, change.epoch).await?;
+        let item = Exposure {
+            kind,
+            name,
+            spec: change.spec,
+        };
+        let written = apply(&world, &scope, &[item]).await?;
+        world.touch();
+        Ok(Json(ExposureAnswer {
+            written,
+            ..ExposureAnswer::default()
+        }))
+    })
+    .await
 }
 
 /// The query of a removal.
@@ -256,21 +263,23 @@ pub async fn delete(
     Path((_, kind, name)): Path<(String, ExposureKind, String)>,
     Query(spoken): Query<Spoken>,
 ) -> Result<Json<ExposureAnswer>, ApiError> {
-    let _change = world.change().await;
-    let scope = speaker.scope(&*world.state().await)?;
-    fenced(&world, &scope, spoken.epoch).await?;
-    let objects = balancers(&world, &scope);
-    let all = kept(&objects, &scope);
-    let own: Vec<&Kept> = all
-        .iter()
-        .filter(|kept| kept.kind == kind && kept.name == name)
-        .collect();
-    let removed = remove(&world, &own).await?;
-    world.touch();
-    Ok(Json(ExposureAnswer {
-        removed,
-        ..ExposureAnswer::default()
-    }))
+    in_turn(world, |world| async move {
+        let scope = speaker.scope(&*world.state().await)?;
+        fenced(&world, &scope, spoken.epoch).await?;
+        let objects = balancers(&world, &scope);
+        let all = kept(&objects, &scope);
+        let own: Vec<&Kept> = all
+            .iter()
+            .filter(|kept| kept.kind == kind && kept.name == name)
+            .collect();
+        let removed = remove(&world, &own).await?;
+        world.touch();
+        Ok(Json(ExposureAnswer {
+            removed,
+            ..ExposureAnswer::default()
+        }))
+    })
+    .await
 }
 
 async fn fenced(world: &World, scope: &Scope, spoken: u64) -> Result<(), ApiError> {
@@ -284,8 +293,9 @@ async fn fenced(world: &World, scope: &Scope, spoken: u64) -> Result<(), ApiErro
     ))
 }
 
-fn named(item: &Exposure) -> (ExposureKind, &str) {
-    (item.kind, item.name.as_str())
+fn names(set: &ExposureSet) -> BTreeSet<(ExposureKind, &str)> {
+    let items = set.items.iter();
+    items.map(|item| (item.kind, item.name.as_str())).collect()
 }
 
 /// The most intents of one cluster.

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 use super::{
     access::{Caller, revoked},
     error::ApiError,
+    turn::in_turn,
 };
 use crate::{
     managers,
@@ -34,28 +35,30 @@ pub async fn leave(
     State(world): State<Arc<World>>,
     caller: Caller,
 ) -> Result<StatusCode, ApiError> {
-    let _change = world.change().await;
-    let member = caller.member(&*world.state().await)?.clone();
-    match &member.party {
-        Party::Host(_) => remove(&world, &member.party.key()).await?,
-        Party::Instance(gateway, _) => {
-            let uid = &member.identity.uid;
-            alter_instance(&world, gateway, uid, |_| false).await?;
+    in_turn(world, |world| async move {
+        let member = caller.member(&*world.state().await)?.clone();
+        match &member.party {
+            Party::Host(_) => remove(&world, &member.party.key()).await?,
+            Party::Instance(gateway, _) => {
+                let uid = &member.identity.uid;
+                alter_instance(&world, gateway, uid, |_| false).await?;
+            }
         }
-    }
-    let mut state = world.state().await;
-    match &member.party {
-        Party::Host(name) => state.tracker.forget_host(name),
-        Party::Instance(gateway, name) => {
-            let key = (gateway.clone(), name.clone());
-            state.tracker.forget_gateway(&key);
+        let mut state = world.state().await;
+        match &member.party {
+            Party::Host(name) => state.tracker.forget_host(name),
+            Party::Instance(gateway, name) => {
+                let key = (gateway.clone(), name.clone());
+                state.tracker.forget_gateway(&key);
+            }
         }
-    }
-    state.dismiss(&member.identity.uid);
-    drop(state);
-    info!(party = ?member.party, uid = member.identity.uid, "a member left");
-    world.touch();
-    Ok(StatusCode::ACCEPTED)
+        state.dismiss(&member.identity.uid);
+        drop(state);
+        info!(party = ?member.party, uid = member.identity.uid, "a member left");
+        world.touch();
+        Ok(StatusCode::ACCEPTED)
+    })
+    .await
 }
 
 /// The host as the agent API keeps it; blank where it keeps none.

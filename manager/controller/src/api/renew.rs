@@ -22,6 +22,7 @@ use super::{
     error::ApiError,
     record,
     serve::Connection,
+    turn::in_turn,
 };
 use crate::{
     events::Notice,
@@ -37,16 +38,18 @@ pub async fn renew(
     Bounded(request): Bounded<RenewRequest, 64>,
 ) -> Result<Json<Enrolled>, ApiError> {
     let csr = own_request(&request.csr, &request.renewal_id)?;
-    let _change = world.change().await;
-    let member = caller.member(&*world.state().await)?.clone();
-    if request.generation != caller.peer.generation {
-        return Err(ApiError::malformed(
-            "`generation` is not that of the certificate in use",
-        ));
-    }
-    let enrolled = next(&world, &member, &caller.peer, &csr, &request.renewal_id).await;
-    ended(&world, &member, "CertificateRenewed", &enrolled);
-    Ok(Json(enrolled?))
+    in_turn(world, |world| async move {
+        let member = caller.member(&*world.state().await)?.clone();
+        if request.generation != caller.peer.generation {
+            return Err(ApiError::malformed(
+                "`generation` is not that of the certificate in use",
+            ));
+        }
+        let enrolled = next(&world, &member, &caller.peer, &csr, &request.renewal_id).await;
+        ended(&world, &member, "CertificateRenewed", &enrolled);
+        Ok(Json(enrolled?))
+    })
+    .await
 }
 
 /// `POST <own path>/recover`: no certificate is shown (an expired one fails the handshake); the
@@ -59,7 +62,10 @@ pub async fn recover(
 ) -> Result<Json<Enrolled>, ApiError> {
     let source = buckets::source(connection.address.ip());
     welcome(&world, source)?;
-    let recovered = recovered(&world, &connection, place, &request).await;
+    let recovered = in_turn(Arc::clone(&world), |world| async move {
+        recovered(&world, &connection, place, &request).await
+    });
+    let recovered = recovered.await;
     if let Err(error) = &recovered {
         unwelcome(&world, source, error);
     }
@@ -74,7 +80,6 @@ async fn recovered(
 ) -> Result<Enrolled, ApiError> {
     let csr = own_request(&request.csr, &request.renewal_id)?;
     let peer = last_certificate(world, &request.certificate)?;
-    let _change = world.change().await;
     let caller = Caller {
         peer: peer.clone(),
         place,

@@ -11,7 +11,7 @@ use kedge_control::report::{GatewayReport, HostReport, MAX_ITEMS, ReportAnswer};
 use kedge_crd::{EdgeHost, gateway::Instance};
 use tracing::info;
 
-use super::{access::Caller, body::Bounded, error::ApiError, record};
+use super::{access::Caller, body::Bounded, error::ApiError, record, turn::in_turn};
 use crate::{
     store::Name,
     world::{Member, Party, World},
@@ -39,7 +39,7 @@ pub async fn report(
 }
 
 async fn host(
-    world: &World,
+    world: &Arc<World>,
     caller: &Caller,
     name: &Name,
     report: HostReport,
@@ -65,27 +65,9 @@ async fn host(
                 "`tunnel.publicKey` is no WireGuard public key",
             ));
         }
-        let uid = caller.peer.identity.uid.as_str();
         let is_known = |member: &Member| member.tunnel_keys.first() == Some(&key);
         if !is_known(caller.member(&*world.state().await)?) {
-            let _change = world.change().await;
-            let mut member = {
-                let state = world.state().await;
-                let member = caller.member(&state)?.clone();
-                record::free_tunnel_key(&state, &key, &member.party)?;
-                let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
-                if record::is_banned(&state, &member.tenant, hash.as_slice()) {
-                    return Err(ApiError::forbidden("the host's key was banned"));
-                }
-                member
-            };
-            let keys = vec![key];
-            let keep = |host: &mut EdgeHost| host.spec.tunnel.public_keys.clone_from(&keys);
-            record::alter_host(world, name, uid, keep).await?;
-            member.tunnel_keys.clone_from(&keys);
-            world.state().await.admit(member);
-            info!(host = %name, "a host has another tunnel key");
-            world.touch();
+            take_tunnel_key(world, caller, key).await?;
         }
     }
     let mut state = world.state().await;
@@ -98,7 +80,7 @@ async fn host(
 }
 
 async fn instance(
-    world: &World,
+    world: &Arc<World>,
     caller: &Caller,
     key: (Name, String),
     mut report: GatewayReport,
@@ -112,26 +94,9 @@ async fn instance(
                 "`publicKey` is no WireGuard public key",
             ));
         }
-        let uid = caller.peer.identity.uid.as_str();
         let is_known = |member: &Member| member.tunnel_keys.first() == Some(&report.public_key);
         if !is_known(caller.member(&*world.state().await)?) {
-            let _change = world.change().await;
-            let mut member = {
-                let state = world.state().await;
-                let member = caller.member(&state)?.clone();
-                record::free_tunnel_key(&state, &report.public_key, &member.party)?;
-                member
-            };
-            let keys = vec![report.public_key.clone()];
-            let keep = |instance: &mut Instance| {
-                instance.public_keys.clone_from(&keys);
-                true
-            };
-            record::alter_instance(world, &key.0, uid, keep).await?;
-            member.tunnel_keys.clone_from(&keys);
-            world.state().await.admit(member);
-            info!(gateway = %key.0, instance = key.1, "a gateway instance has another tunnel key");
-            world.touch();
+            take_tunnel_key(world, caller, report.public_key.clone()).await?;
         }
     }
     let mut state = world.state().await;
@@ -154,4 +119,42 @@ async fn instance(
         .gateway_config(&key)
         .map_or(0, |config| config.generation);
     Ok(Json(ReportAnswer { generation }))
+}
+
+/// Writes down that the caller has another WireGuard key from now on.
+async fn take_tunnel_key(world: &Arc<World>, caller: &Caller, key: String) -> Result<(), ApiError> {
+    let caller = caller.clone();
+    in_turn(Arc::clone(world), |world| async move {
+        let mut member = {
+            let state = world.state().await;
+            let member = caller.member(&state)?.clone();
+            record::free_tunnel_key(&state, &key, &member.party)?;
+            let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
+            if record::is_banned(&state, &member.tenant, hash.as_slice()) {
+                return Err(ApiError::forbidden("the host's key was banned"));
+            }
+            member
+        };
+        let uid = caller.peer.identity.uid.as_str();
+        let keys = vec![key];
+        match &member.party {
+            Party::Host(name) => {
+                let keep = |host: &mut EdgeHost| host.spec.tunnel.public_keys.clone_from(&keys);
+                record::alter_host(&world, name, uid, keep).await?;
+            }
+            Party::Instance(gateway, _) => {
+                let keep = |instance: &mut Instance| {
+                    instance.public_keys.clone_from(&keys);
+                    true
+                };
+                record::alter_instance(&world, gateway, uid, keep).await?;
+            }
+        }
+        info!(party = ?member.party, "another tunnel key");
+        member.tunnel_keys = keys;
+        world.state().await.admit(member);
+        world.touch();
+        Ok(())
+    })
+    .await
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 /// # Errors
 ///
 /// The runtime ends.
-pub(super) async fn finish<T: Send + 'static>(
+pub(crate) async fn finish<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Problem> {
     ended(tokio::spawn(work)).await

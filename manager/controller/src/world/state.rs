@@ -255,6 +255,13 @@ impl State {
         self.led.replace(leads).is_some_and(|led| led != leads)
     }
 
+    /// Plans were left to another although this manager may seem to have led all the time: a lease
+    /// that ran out and came back between two looks. What they wanted is planned again once it
+    /// leads.
+    pub(super) const fn followed(&mut self) {
+        self.led = Some(false);
+    }
+
     /// The namespaces of what was refused and may be tried again.
     pub(super) fn retries(&self, now: Instant) -> BTreeSet<String> {
         let due = self.refused.iter();

@@ -91,3 +91,15 @@ async fn a_plan_that_waits_leaves_connections_and_timers_alone() {
 fn walk(folder: &std::path::Path) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
+
+#[test]
+fn what_was_left_to_another_is_planned_again_once_this_one_leads() {
+    let root = tempfile::tempdir().unwrap();
+    let mut state = State::new(Store::from(Directory::open(root.path()).unwrap()));
+    assert!(!state.follows_now(true), "the first look");
+    assert!(!state.follows_now(true));
+    // The lease ran out and came back between two looks, and a plan was made meanwhile.
+    state.followed();
+    assert!(state.follows_now(true));
+    assert!(!state.follows_now(true));
+}

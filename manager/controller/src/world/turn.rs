@@ -191,6 +191,7 @@ impl World {
             .flat_map(|one| std::mem::take(&mut one.plan.writes))
             .collect();
         let (began, writes_something) = (Instant::now(), !writes.is_empty());
+        let is_left = matches!(reign, Ok(None));
         let outcome = match reign {
             Ok(Some(reign)) => self.store.carry_out(writes, &waiting, reign).await,
             // Another manager writes it; until then it is not there.
@@ -204,6 +205,8 @@ impl World {
         let mut state = self.state().await;
         if !may_write {
             state.again.extend(unwritten);
+        } else if is_left {
+            state.followed();
         }
         let names: BTreeSet<String> = planned.iter().map(|one| one.name.clone()).collect();
         let leads = may_write && self.store.leads();

@@ -66,16 +66,37 @@ impl Fleet {
         Some(fleet)
     }
 
-    /// One more manager, with a lease that does not last long.
+    /// One more manager. Its lease outlasts the moments a busy machine stands still.
     pub async fn manager(&self, name: &str) -> Running {
+        self.start_manager(
+            name,
+            Terms {
+                duration: Duration::from_secs(30),
+                renew_deadline: Duration::from_secs(20),
+                retry: Duration::from_millis(500),
+            },
+        )
+        .await
+    }
+
+    /// One more manager, with a lease that does not last long: for whoever waits until it runs out.
+    pub async fn impatient_manager(&self, name: &str) -> Running {
+        self.start_manager(
+            name,
+            Terms {
+                duration: Duration::from_secs(6),
+                renew_deadline: Duration::from_secs(4),
+                retry: Duration::from_millis(500),
+            },
+        )
+        .await
+    }
+
+    async fn start_manager(&self, name: &str, lease: Terms) -> Running {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut options = ManagerOptions::new(Path::new("/nonexistent"), any);
         options.place = Place::Kubeconfig(self.server.kubeconfig("admin"));
-        options.lease = Terms {
-            duration: Duration::from_secs(6),
-            renew_deadline: Duration::from_secs(4),
-            retry: Duration::from_millis(500),
-        };
+        options.lease = lease;
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

@@ -10,11 +10,15 @@
 mod access;
 mod exposures;
 mod fleet;
+mod hangups;
 mod host;
 mod inventory;
 mod tokens;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use fleet::{Fleet, LIMIT, NS};
 use futures_util::future::join_all;
@@ -33,9 +37,9 @@ async fn agents_of_any_manager_stay_served_when_the_leader_goes() {
     let Some(fleet) = Fleet::start().await else {
         return;
     };
-    let one = fleet.manager("one").await;
+    let one = fleet.impatient_manager("one").await;
     fleet.leads(&one).await;
-    let two = fleet.manager("two").await;
+    let two = fleet.impatient_manager("two").await;
     fleet.knows_the_leader(&two).await;
 
     // All of them ask the one that does not lead.
@@ -202,6 +206,7 @@ async fn a_token_for_one_admits_one_and_idle_hosts_cause_no_writes() {
             .any(|(name, _)| name == "quiet")
     );
     tokens::are_good_at_once(&fleet, &one, &two).await;
+    hangups::are_let_in_when_they_come_again(&fleet, &one).await;
     one.stop().await;
     two.stop().await;
 }
@@ -410,10 +415,16 @@ async fn admitted(managers: [&Manager; 2], name: &str, hosts: usize, token: &Tok
     let racers = (0..hosts).map(async |number: usize| {
         let manager = managers[number % managers.len()];
         let host = Host::with_token(manager, &format!("{name}-{number}"), token);
-        match host.client.ensure().await {
-            Ok(()) => true,
-            Err(ClientError::Refused { status: 403, .. }) => false,
-            Err(error) => panic!("{error:?}"),
+        // Whoever gets no answer, or is told to come again, does: as agents do.
+        let began = Instant::now();
+        loop {
+            match host.client.ensure().await {
+                Ok(()) => return true,
+                Err(ClientError::Refused { status: 403, .. }) => return false,
+                Err(ClientError::Unreachable { .. } | ClientError::Refused { status: 503, .. })
+                    if began.elapsed() < LIMIT => {}
+                Err(error) => panic!("{error:?}"),
+            }
         }
     });
     let won = join_all(racers).await.into_iter();
