@@ -134,8 +134,7 @@ async fn status(State(context): State<Arc<Context>>) -> Answer<ManagerStatus> {
     let world = &context.world;
     let state = world.state().await;
     let is_host = |party: &Party| matches!(party, Party::Host(_));
-    let members = state.members().values();
-    let hosts = members.filter(|member| is_host(&member.party));
+    let hosts = state.members().filter(|member| is_host(member.party()));
     let alive: usize = state.parts().map(|(_, part)| part.alive()).sum();
     let (started, since) = &context.started;
     let filled = state.endpoints().filter(|item| item.endpoint.is_some());

@@ -19,6 +19,7 @@
 //! of two racers for the last use of a token one is refused. The order of locks is fleet, change,
 //! state.
 
+mod member;
 mod mind;
 mod part;
 mod state;
@@ -42,8 +43,9 @@ use crate::{
     pki::Authority, resolver::Resolver, sampled::Sampled, store::Store, token,
 };
 
+pub use member::{Kept, Member, Party};
 pub use part::Part;
-pub use state::{Member, Party, State};
+pub use state::State;
 
 /// What the manager's tasks share.
 #[derive(Debug)]

@@ -414,6 +414,7 @@ impl Site {
                 retry: Duration::from_millis(500),
             },
             name: "the test's cluster".to_owned(),
+            config: None,
         };
         Cluster::connect(self.client.clone(), access).await.unwrap()
     }

@@ -49,11 +49,9 @@ impl Caller {
     /// # Errors
     ///
     /// The identity is void (401), not served, or another's path is asked for (403).
-    pub fn member<'a>(&self, state: &'a State) -> Result<&'a Member, ApiError> {
-        let member = state
-            .members()
-            .get(&self.peer.identity.uid)
-            .ok_or_else(revoked)?;
+    pub fn member(&self, state: &State) -> Result<Member, ApiError> {
+        let member = state.member(&self.peer.identity.uid);
+        let member = member.ok_or_else(revoked)?;
         if !member.holds(&self.peer) {
             return Err(ApiError::unauthenticated(
                 "the certificate is for another key than the identity's",
@@ -63,7 +61,7 @@ impl Caller {
             Party::Host(name) | Party::Instance(name, _) => &name.namespace,
         };
         // One answer for another's path and for none: who asks learns nothing about others.
-        if !self.place.is(member) || *namespace != self.peer.identity.namespace {
+        if !self.place.is(&member) || *namespace != self.peer.identity.namespace {
             return Err(ApiError::forbidden("the path is not the caller's own"));
         }
         if !member.active {

@@ -295,8 +295,7 @@ async fn attempt(
 async fn repeat(world: &World, uid: &str, csr: &SigningRequest) -> Result<Outcome, ApiError> {
     let (member, is_heard) = {
         let state = world.state().await;
-        let member = state.members().get(uid);
-        let member = member.map(|member| Member::clone(member));
+        let member = state.member(uid);
         let heard = |member: &Member| state.tracker.hears(&member.party, Instant::now());
         let is_heard = member.as_ref().is_some_and(heard);
         (member, is_heard)

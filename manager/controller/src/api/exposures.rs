@@ -75,7 +75,7 @@ impl FromRequestParts<Arc<World>> for Speaker {
 impl Speaker {
     /// The tenant it speaks for, if it may.
     fn scope(&self, state: &world::State) -> Result<Scope, ApiError> {
-        let member = state.members().get(&self.peer.identity.uid);
+        let member = state.member(&self.peer.identity.uid);
         let member = member.ok_or_else(revoked)?;
         let Party::Host(name) = &member.party else {
             return Err(ApiError::forbidden("the path is not the caller's own"));

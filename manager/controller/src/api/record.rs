@@ -36,7 +36,7 @@ pub async fn leave(
     caller: Caller,
 ) -> Result<StatusCode, ApiError> {
     in_turn(world, |world| async move {
-        let member = caller.member(&*world.state().await)?.clone();
+        let member = caller.member(&*world.state().await)?;
         match &member.party {
             Party::Host(_) => remove(&world, &member.party.key()).await?,
             Party::Instance(gateway, _) => {
@@ -276,9 +276,11 @@ pub fn tunnel_key(text: &str) -> Option<[u8; 32]> {
 ///
 /// Another has it.
 pub fn free_tunnel_key(state: &world::State, key: &str, party: &Party) -> Result<(), ApiError> {
-    let taken = state.members().values().any(|member| {
-        member.party != *party && member.tunnel_keys.iter().any(|taken| taken == key)
-    });
+    let wanted = tunnel_key(key);
+    let is_wanted = |taken: &[u8; 32]| wanted.as_ref() == Some(taken);
+    let taken = state
+        .members()
+        .any(|member| member.party() != party && member.tunnel_keys().iter().any(is_wanted));
     if taken {
         return Err(ApiError::conflict(
             Code::ApiConflict,

@@ -39,7 +39,7 @@ pub async fn renew(
 ) -> Result<Json<Enrolled>, ApiError> {
     let csr = own_request(&request.csr, &request.renewal_id)?;
     in_turn(world, |world| async move {
-        let member = caller.member(&*world.state().await)?.clone();
+        let member = caller.member(&*world.state().await)?;
         if request.generation != caller.peer.generation {
             return Err(ApiError::malformed(
                 "`generation` is not that of the certificate in use",
@@ -84,7 +84,7 @@ async fn recovered(
         peer: peer.clone(),
         place,
     };
-    let member = caller.member(&*world.state().await)?.clone();
+    let member = caller.member(&*world.state().await)?;
     if let Err(error) = proven(connection, request, &csr, &member) {
         let about = member.party.key();
         let notice = Notice::refused(about, "AuthRejected", error.problem());

@@ -24,7 +24,7 @@ pub async fn report(
     request: Request<Body>,
 ) -> Result<Json<ReportAnswer>, ApiError> {
     // Looked up before the body is read: a stranger does not get that far.
-    let party = caller.member(&*world.state().await)?.party.clone();
+    let party = caller.member(&*world.state().await)?.party;
     match party {
         Party::Host(name) => {
             let Bounded(report) = Bounded::<HostReport, 256>::from_request(request, &()).await?;
@@ -66,7 +66,7 @@ async fn host(
             ));
         }
         let is_known = |member: &Member| member.tunnel_keys.first() == Some(&key);
-        if !is_known(caller.member(&*world.state().await)?) {
+        if !is_known(&caller.member(&*world.state().await)?) {
             take_tunnel_key(world, caller, key).await?;
         }
     }
@@ -95,7 +95,7 @@ async fn instance(
             ));
         }
         let is_known = |member: &Member| member.tunnel_keys.first() == Some(&report.public_key);
-        if !is_known(caller.member(&*world.state().await)?) {
+        if !is_known(&caller.member(&*world.state().await)?) {
             take_tunnel_key(world, caller, report.public_key.clone()).await?;
         }
     }
@@ -127,7 +127,7 @@ async fn take_tunnel_key(world: &Arc<World>, caller: &Caller, key: String) -> Re
     in_turn(Arc::clone(world), |world| async move {
         let mut member = {
             let state = world.state().await;
-            let member = caller.member(&state)?.clone();
+            let member = caller.member(&state)?;
             record::free_tunnel_key(&state, &key, &member.party)?;
             let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
             if record::is_banned(&state, &member.tenant, hash.as_slice()) {

@@ -407,7 +407,7 @@ impl Store {
     pub const fn settling(&self) -> Duration {
         match self {
             Self::Directory(_) => Duration::from_millis(30),
-            Self::Kubernetes(_) => Duration::from_millis(5),
+            Self::Kubernetes(_) => Duration::from_millis(1),
         }
     }
 

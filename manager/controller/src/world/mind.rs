@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
 use tokio::time::{Instant as TokioInstant, sleep};
 use tracing::warn;
 
@@ -45,11 +44,7 @@ impl World {
 
     /// Takes the newest certificate's moment for one that has been.
     pub(super) async fn learn_time(&self) {
-        let newest = {
-            let state = self.state().await;
-            let members = state.members().values();
-            newest(members.map(|member| member.identity.issued.as_str()))
-        };
+        let newest = self.state().await.newest;
         let Some(newest) = newest else { return };
         if self.clock.raise(newest.into()) && !self.is_late.swap(true, Ordering::Relaxed) {
             warn!(
@@ -60,27 +55,5 @@ impl World {
     }
 }
 
-/// The newest of these moments. Each is read by itself: what somebody wrote by hand need not be one.
-fn newest<'a>(issued: impl Iterator<Item = &'a str>) -> Option<Timestamp> {
-    issued.filter_map(|text| text.parse().ok()).max()
-}
-
 /// How often the certificate authority is looked after.
 const MIND: Duration = Duration::from_secs(10);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_no_time_hides_no_time() {
-        let issued = [
-            "2026-01-01T00:00:00Z",
-            "unknown",
-            "2027-01-01T00:00:00Z",
-            "",
-        ];
-        let newest = newest(issued.into_iter()).map(|at| at.to_string());
-        assert_eq!(newest.as_deref(), Some("2027-01-01T00:00:00Z"));
-    }
-}

@@ -1,6 +1,9 @@
 //! What is handed out of a namespace, in little memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kedge_control::{
     agent::{GatewayConfig, HostConfig},
@@ -28,7 +31,9 @@ pub struct Part {
     alive: usize,
     targets: BTreeMap<TargetState, usize>,
     /// The members in it, by uid.
-    pub(super) members: Vec<String>,
+    pub(super) members: Vec<Arc<str>>,
+    /// Whether a plan of it is in force.
+    is_planned: bool,
     version: watch::Sender<u64>,
 }
 
@@ -90,6 +95,7 @@ impl Part {
             let alive = condition::find(conditions, "AgentAlive");
             alive.is_some_and(|alive| alive.status == Status::True)
         };
+        self.is_planned = true;
         self.alive = plan.host_conditions.values().filter(is_alive).count();
         self.targets = plan.targets;
         self.endpoints = plan.endpoints;
@@ -147,6 +153,11 @@ impl Part {
                 && item.load_balancer == like.load_balancer
                 && item.namespace == like.namespace
         })
+    }
+
+    /// Whether a plan of it is in force.
+    pub(super) const fn is_planned(&self) -> bool {
+        self.is_planned
     }
 
     /// What is wrong.

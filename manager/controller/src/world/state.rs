@@ -12,19 +12,17 @@ use kedge_control::{
     local::FleetEndpoint,
 };
 use kedge_core::Problem;
-use kedge_crd::{
-    EdgeGatewaySpec, EdgeHostSpec,
-    host::{HostRef, Identity},
-};
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::{Part, tell::tell};
+use super::{
+    Part,
+    member::{Kept, Member, Members},
+    tell::tell,
+};
 use crate::{
     live::Tracker,
-    pki::{Peer, request::key_hash},
     plan::Plan,
-    snapshot::{Snapshot, key},
     store::{
         Name, ObjectKey, Store,
         outcome::{Outcome, pause},
@@ -41,9 +39,11 @@ pub struct State {
     /// What is handed out, by namespace.
     parts: BTreeMap<String, Part>,
     /// The enrolled, by uid.
-    members: BTreeMap<String, Arc<Member>>,
+    members: Members,
     /// Who came or went since the last snapshot of its namespace.
-    fresh: BTreeMap<String, (String, Option<Arc<Member>>)>,
+    fresh: BTreeMap<Arc<str>, (String, Option<Arc<Kept>>)>,
+    /// When the newest certificate of a member was issued.
+    pub(super) newest: Option<Timestamp>,
     /// What could not be written, by object.
     refused: BTreeMap<ObjectKey, Refused>,
     /// Why nothing can be written at all.
@@ -64,32 +64,6 @@ struct Refused {
     until: Instant,
 }
 
-/// Somebody enrolled.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// Who.
-    pub party: Party,
-    /// The identity as it is kept.
-    pub identity: Identity,
-    /// Its WireGuard public keys: a gateway tells its peers apart by nothing else.
-    pub tunnel_keys: Vec<String>,
-    /// Whether it is served.
-    pub active: bool,
-    /// The tenant, for hosts.
-    pub tenant: String,
-    /// The machine it stands for.
-    pub host_ref: Option<HostRef>,
-}
-
-/// A host or a gateway instance.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Party {
-    /// An EdgeHost.
-    Host(Name),
-    /// An instance of an EdgeGateway.
-    Instance(Name, String),
-}
-
 impl State {
     pub(super) fn new(store: Store) -> Self {
         Self {
@@ -98,6 +72,7 @@ impl State {
             parts: BTreeMap::new(),
             members: BTreeMap::new(),
             fresh: BTreeMap::new(),
+            newest: None,
             refused: BTreeMap::new(),
             broken: None,
             led: None,
@@ -194,30 +169,37 @@ impl State {
         }
     }
 
-    /// The enrolled, by uid.
+    /// Everybody who is enrolled, as they are kept.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = &Kept> {
+        self.members.values().map(|kept| &**kept)
+    }
+
+    /// Somebody enrolled, by its uid.
     #[must_use]
-    pub const fn members(&self) -> &BTreeMap<String, Arc<Member>> {
-        &self.members
+    pub fn member(&self, uid: &str) -> Option<Member> {
+        let (uid, kept) = self.members.get_key_value(uid)?;
+        kept.open(uid)
     }
 
     /// Somebody enrolled, or its identity changed.
     pub fn admit(&mut self, member: Member) {
-        let member = Arc::new(member);
-        let uid = member.identity.uid.clone();
-        let space = member.party.namespace().to_owned();
+        let uid: Arc<str> = member.identity.uid.as_str().into();
+        let kept = Arc::new(Kept::new(member));
+        self.newest = self.newest.max(kept.issued());
+        let space = kept.party().namespace().to_owned();
         // The next snapshot may be without it already: it goes then like any other.
         let part = self.parts.entry(space.clone()).or_default();
-        part.members.push(uid.clone());
+        part.members.push(Arc::clone(&uid));
         self.fresh
-            .insert(uid.clone(), (space, Some(Arc::clone(&member))));
-        self.members.insert(uid, member);
+            .insert(Arc::clone(&uid), (space, Some(Arc::clone(&kept))));
+        self.members.insert(uid, kept);
     }
 
     /// Somebody left.
     pub fn dismiss(&mut self, uid: &str) {
-        if let Some(member) = self.members.remove(uid) {
-            let space = member.party.namespace().to_owned();
-            self.fresh.insert(uid.to_owned(), (space, None));
+        if let Some((uid, member)) = self.members.remove_entry(uid) {
+            let space = member.party().namespace().to_owned();
+            self.fresh.insert(uid, (space, None));
         }
     }
 
@@ -227,11 +209,13 @@ impl State {
     }
 
     /// The enrolled as a snapshot of their namespace has them, and those who came or went since.
-    pub(super) fn know(&mut self, space: &str, members: BTreeMap<String, Arc<Member>>) {
+    pub(super) fn know(&mut self, space: &str, members: Members) {
+        let newest = members.values().filter_map(|member| member.issued()).max();
+        self.newest = self.newest.max(newest);
         let part = self.parts.entry(space.to_owned()).or_default();
         let last = std::mem::replace(&mut part.members, members.keys().cloned().collect());
         for uid in last {
-            let is_here = |member: &Arc<Member>| member.party.namespace() == space;
+            let is_here = |member: &Arc<Kept>| member.party().namespace() == space;
             if self.members.get(&uid).is_some_and(is_here) {
                 self.members.remove(&uid);
             }
@@ -240,8 +224,8 @@ impl State {
         for (uid, (_, member)) in self.fresh.iter().filter(|(_, (of, _))| of == space) {
             match member {
                 Some(member) => {
-                    self.members.insert(uid.clone(), Arc::clone(member));
-                    part.members.push(uid.clone());
+                    self.members.insert(Arc::clone(uid), Arc::clone(member));
+                    part.members.push(Arc::clone(uid));
                 }
                 None => {
                     self.members.remove(uid);
@@ -355,74 +339,4 @@ impl State {
         }
         key.name.namespace.clone()
     }
-}
-
-impl Member {
-    /// Whether a certificate is for the identity's key.
-    #[must_use]
-    pub fn holds(&self, peer: &Peer) -> bool {
-        key_hash(&self.identity.public_key).is_some_and(|own| own == peer.key_hash)
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        match &self.party {
-            Party::Host(name) => &name.name,
-            Party::Instance(_, name) => name,
-        }
-    }
-}
-
-impl Party {
-    /// The key of the object the party is kept in.
-    #[must_use]
-    pub fn key(&self) -> ObjectKey {
-        match self {
-            Self::Host(name) => key::<EdgeHostSpec>(name),
-            Self::Instance(gateway, _) => key::<EdgeGatewaySpec>(gateway),
-        }
-    }
-
-    /// The namespace it is in.
-    #[must_use]
-    pub fn namespace(&self) -> &str {
-        match self {
-            Self::Host(name) | Self::Instance(name, _) => &name.namespace,
-        }
-    }
-}
-
-/// The enrolled of a snapshot, by uid.
-pub(super) fn members(snapshot: &Snapshot) -> BTreeMap<String, Arc<Member>> {
-    let hosts = snapshot.hosts.iter().filter_map(|(name, host)| {
-        let identity = host.spec.identity.clone()?;
-        let member = Member {
-            party: Party::Host(name.clone()),
-            tunnel_keys: host.spec.tunnel.public_keys.clone(),
-            active: host.spec.is_active(),
-            tenant: host.spec.tenant.clone(),
-            host_ref: host.spec.host_ref.clone(),
-            identity,
-        };
-        Some((member.identity.uid.clone(), member))
-    });
-    let instances = snapshot.gateways.iter().flat_map(|(name, gateway)| {
-        gateway.spec.instances.iter().map(move |instance| {
-            let member = Member {
-                party: Party::Instance(name.clone(), instance.name.clone()),
-                tunnel_keys: instance.public_keys.clone(),
-                active: true,
-                tenant: String::new(),
-                host_ref: None,
-                identity: instance.identity.clone(),
-            };
-            (member.identity.uid.clone(), member)
-        })
-    });
-    hosts
-        .chain(instances)
-        .filter(|(uid, _)| !uid.is_empty())
-        .map(|(uid, member)| (uid, Arc::new(member)))
-        .collect()
 }

@@ -5,11 +5,15 @@ use kedge_core::{Problem, Severity};
 use tracing::{info, warn};
 
 use super::Part;
-use crate::plan::Plan;
+use crate::plan::{Plan, pending::waits_for};
 
-/// What is new in a namespace.
+/// What is new in a namespace. What stood there when the manager first looked is not: it changed
+/// long ago.
 pub(super) fn tell(before: &Part, after: &Plan) {
     for item in &after.endpoints {
+        if !before.is_planned() && waits_for(&after.pending, item).is_none() {
+            continue;
+        }
         let last = before.endpoint(item);
         let from = last
             .and_then(|last| last.endpoint.as_deref())

@@ -10,8 +10,12 @@ use std::{
 use kedge_core::Problem;
 use kedge_crd::{EdgeGatewaySpec, Resource as _, meta};
 use tokio::{sync::OwnedMutexGuard, task::spawn_blocking};
+use tracing::info;
 
-use super::{Member, World, state};
+use super::{
+    World,
+    member::{Members, members},
+};
 use crate::{
     events::{self, Notice},
     fleet::Fleet,
@@ -32,7 +36,7 @@ struct Space {
 struct Planned {
     name: String,
     plan: Plan,
-    members: BTreeMap<String, Arc<Member>>,
+    members: Members,
     /// What there is to tell once it is written.
     notices: Vec<Notice>,
     is_empty: bool,
@@ -76,6 +80,10 @@ impl World {
         }
         self.metrics.queued(fleet.due());
         drop(fleet);
+        let state = self.state().await;
+        let (endpoints, enrolled) = (state.endpoints().count(), state.members().len());
+        drop(state);
+        info!(endpoints, enrolled, "the fleet was looked at");
         self.version.send_modify(|version| *version += 1);
         self.touch();
     }
@@ -266,7 +274,7 @@ impl World {
         let mut settle = |(mut snapshot, is_empty): (Snapshot, bool)| {
             if let Some(plan) = fleet.plan(&mut snapshot) {
                 planned.push(Planned {
-                    members: state::members(&snapshot),
+                    members: members(&snapshot),
                     notices: events::notices(&snapshot.objects, &plan.writes),
                     name: snapshot.space,
                     plan,

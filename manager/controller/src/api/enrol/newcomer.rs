@@ -15,7 +15,7 @@ use crate::{
     pki::{self, SigningRequest},
     snapshot::key,
     store::{Current, Name, ObjectKey},
-    world::{self, Member, Party, World},
+    world::{self, Kept, Member, Party, World},
 };
 
 /// A newcomer and what is to be written for it.
@@ -137,28 +137,28 @@ fn host(
             "the record stands for a machine that the token is not bound to",
         ));
     }
-    let others = state
+    let others: Vec<&Kept> = state
         .members()
-        .values()
-        .filter(|member| match &member.party {
+        .filter(|member| match member.party() {
             Party::Host(other) => other.namespace == name.namespace && *other != name,
             Party::Instance(..) => false,
-        });
+        })
+        .collect();
     if let Some(bound) = bound
         && let Some(other) = others
-            .clone()
-            .find(|other| other.host_ref.as_ref() == Some(bound))
+            .iter()
+            .find(|other| other.host_ref().as_ref() == Some(bound))
     {
         let what = format!(
             "{} {} is already the host {}",
             bound.kind,
             bound.name,
-            other.name()
+            other.party().name()
         );
         return Err(ApiError::conflict(Code::EnrolNameTaken, what));
     }
     let most = rules.max_hosts.unwrap_or(u32::MAX);
-    if others.count() >= most as usize {
+    if others.len() >= most as usize {
         return Err(ApiError::forbidden(format!(
             "tenant {} has {most} hosts, its limit",
             grant.scope

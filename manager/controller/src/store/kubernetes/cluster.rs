@@ -10,7 +10,7 @@ use std::{
 use futures_util::{StreamExt as _, stream};
 use kedge_core::{Code, Problem};
 use kedge_crd::meta::SYSTEM_NAMESPACE;
-use kube::{Api, Client, api::PostParams, core::ApiResource};
+use kube::{Api, Client, Config, api::PostParams, core::ApiResource};
 use serde_json::{Value, json};
 use tokio::{
     sync::Notify,
@@ -22,6 +22,7 @@ use super::{
     blind::Blind,
     cache::Cache,
     catchup::CatchUp,
+    dial::Shared,
     events::{Teller, publish},
     fields,
     kinds::Kind,
@@ -63,6 +64,8 @@ pub(in crate::store) struct Inner {
     pub blind: Blind,
     tasks: Mutex<Option<JoinSet<()>>>,
     name: String,
+    /// The clients of tenants' watches.
+    pub shared: Shared,
     metrics: Metrics,
     teller: Teller,
 }
@@ -76,6 +79,8 @@ pub struct Access {
     pub terms: Terms,
     /// What it is called, for people.
     pub name: String,
+    /// How it is reached, for watches that share connections; without it they do not.
+    pub config: Option<Config>,
 }
 
 impl Cluster {
@@ -98,13 +103,19 @@ impl Cluster {
             leader: Leader::new(access.terms, access.me, LEASE),
             tasks: Mutex::default(),
             name: access.name,
+            shared: Shared::new(access.config),
             metrics,
             teller,
         });
         let cluster = Self { inner };
         let mut watches = Watches::start(&cluster).await?;
         let heard = async {
-            while !(cluster.cache().is_complete() && watches.look(&cluster).await) {
+            loop {
+                // What is asked for by what came already is begun beside what still comes.
+                let is_complete = cluster.cache().is_complete();
+                if watches.look(&cluster).await && is_complete {
+                    break;
+                }
                 sleep(GLANCE).await;
             }
         };

@@ -6,7 +6,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use super::{Access, Cluster, lease::Terms};
+use super::{Access, Cluster, dial, lease::Terms};
 use crate::{Place, pki};
 
 /// Connects to the cluster of a kubeconfig file, or to the one around this process, as a store.
@@ -15,11 +15,13 @@ use crate::{Place, pki};
 ///
 /// The file cannot be used, no cluster is around, or it does not answer.
 pub async fn open(place: &Place, terms: Terms) -> Result<Cluster, Problem> {
-    let (client, name) = client(place).await?;
+    let (config, name) = configuration(place).await?;
+    let client = connected(&config, &name)?;
     let access = Access {
         me: me()?,
         terms,
         name,
+        config: Some(config),
     };
     Cluster::connect(client, access).await
 }
@@ -31,29 +33,34 @@ pub async fn open(place: &Place, terms: Terms) -> Result<Cluster, Problem> {
 ///
 /// The file cannot be used, no cluster is around, or the place is none.
 pub async fn client(place: &Place) -> Result<(Client, String), Problem> {
-    let (config, name) = match place {
+    let (config, name) = configuration(place).await?;
+    Ok((connected(&config, &name)?, name))
+}
+
+async fn configuration(place: &Place) -> Result<(Config, String), Problem> {
+    match place {
         Place::Kubeconfig(file) => {
             let name = format!("cluster of {}", file.display());
             let told = |error: &dyn std::error::Error| unusable(&name).caused_by(error);
             let read = Kubeconfig::read_from(file).map_err(|error| told(&error))?;
             let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
-            (config.map_err(|error| told(&error))?, name)
+            Ok((config.map_err(|error| told(&error))?, name))
         }
         Place::InCluster => {
             let name = "cluster around the manager".to_owned();
             let config = Config::incluster();
-            (
+            Ok((
                 config.map_err(|error| unusable(&name).caused_by(&error))?,
                 name,
-            )
+            ))
         }
-        Place::Directory(dir) => {
-            return Err(unusable(&format!("directory {}", dir.display()))
-                .evidence("it is a folder, not a cluster"));
-        }
-    };
-    let client = Client::try_from(config).map_err(|error| unusable(&name).caused_by(&error))?;
-    Ok((client, name))
+        Place::Directory(dir) => Err(unusable(&format!("directory {}", dir.display()))
+            .evidence("it is a folder, not a cluster")),
+    }
+}
+
+fn connected(config: &Config, name: &str) -> Result<Client, Problem> {
+    dial::client(config).map_err(|error| unusable(name).caused_by(&error))
 }
 
 /// A name of this run of this manager: a restarted one waits for its predecessor's lease like any

@@ -12,13 +12,7 @@ use kedge_core::{Fix, Problem};
 use kedge_crd::{capi, elemental, meta};
 use kube::{
     Api,
-    api::ListParams,
-    core::Status,
-    runtime::{
-        WatchStreamExt as _,
-        utils::Backoff,
-        watcher::{self, Config, DefaultBackoff, Event, watcher},
-    },
+    runtime::watcher::{Config, Event, watcher},
 };
 use tokio::{
     task::{AbortHandle, JoinSet},
@@ -28,14 +22,14 @@ use tracing::{debug, info, warn};
 
 use super::{
     cache::Realm,
-    cluster::{ANSWER, Cluster, lock, secrets},
+    cluster::{Cluster, lock, secrets},
+    dial::Seat,
+    follow::{Expected, follow, forbidden},
     kinds::{self, Kind},
-    layers::Seen,
     problems::unanswered,
     raw::Raw,
     referred,
 };
-use crate::store::{Name, ObjectKey};
 
 /// The running watches.
 #[derive(Debug)]
@@ -60,6 +54,8 @@ pub(super) struct Watches {
 struct Running {
     task: AbortHandle,
     api: Api<Raw>,
+    /// Its place at a client that it shares.
+    seat: Option<Seat>,
     config: Config,
 }
 
@@ -119,7 +115,10 @@ impl Watches {
         self.returns = returns;
         for (realm, running) in std::mem::take(&mut self.running) {
             running.task.abort();
-            self.watch(cluster, realm, running.api, running.config);
+            let Running {
+                api, seat, config, ..
+            } = running;
+            self.watch(cluster, realm, (api, seat), config);
         }
     }
 
@@ -146,9 +145,11 @@ impl Watches {
         for namespace in &namespaces {
             let realm = secrets_of(namespace);
             if !self.running.contains_key(&realm) {
-                let api = Api::namespaced_with(cluster.inner.client.clone(), namespace, &secrets());
+                let own = &cluster.inner.client;
+                let (client, seat) = cluster.inner.shared.board(own).await;
+                let api = Api::namespaced_with(client, namespace, &secrets());
                 let config = Config::default().fields(TOKENS);
-                self.watch(cluster, realm, api, config);
+                self.watch(cluster, realm, (api, Some(seat)), config);
                 is_settled = false;
             }
         }
@@ -242,10 +243,17 @@ impl Watches {
         lock(&cluster.inner.kinds).insert(name, found);
         // Plans look at the contracts of kinds.
         cluster.cache().stock_mut().touch_all();
-        self.watch(cluster, Realm::of(group, kind), api, Config::default());
+        let realm = Realm::of(group, kind);
+        self.watch(cluster, realm, (api, None), Config::default());
     }
 
-    fn watch(&mut self, cluster: &Cluster, realm: Realm, api: Api<Raw>, config: Config) {
+    fn watch(
+        &mut self,
+        cluster: &Cluster,
+        realm: Realm,
+        (api, seat): (Api<Raw>, Option<Seat>),
+        config: Config,
+    ) {
         let how = if self.streaming == Some(true) {
             config.clone().streaming_lists()
         } else {
@@ -256,178 +264,14 @@ impl Watches {
         let task = self
             .tasks
             .spawn(async move { follow(expected, own, with, how).await });
-        let running = Running { task, api, config };
+        let running = Running {
+            task,
+            api,
+            seat,
+            config,
+        };
         self.running.insert(realm, running);
     }
-}
-
-/// A watch that has told nothing yet. However it ends, it is not waited for any more then.
-struct Expected {
-    cluster: Cluster,
-    is_heard: bool,
-}
-
-impl Expected {
-    fn new(cluster: &Cluster) -> Self {
-        cluster.cache().expect();
-        Self {
-            cluster: cluster.clone(),
-            is_heard: false,
-        }
-    }
-}
-
-impl Drop for Expected {
-    fn drop(&mut self) {
-        if !self.is_heard {
-            self.cluster.cache().heard();
-        }
-    }
-}
-
-async fn follow(mut expected: Expected, realm: Realm, api: Api<Raw>, config: Config) {
-    let cluster = expected.cluster.clone();
-    let mut events = std::pin::pin!(watcher(api, config).backoff(Pauses::default()));
-    let mut listed = BTreeSet::new();
-    let mut is_seen = false;
-    let mut is_cut_off = false;
-    while let Some(event) = events.next().await {
-        let now = Instant::now();
-        if event.is_ok() && std::mem::take(&mut is_cut_off) {
-            info!(kind = realm.kind, "a watch goes on");
-        }
-        match event {
-            Ok(Event::Init) => {
-                listed.clear();
-                cluster.cache().begins_anew(&realm);
-                continue;
-            }
-            // Taken at once: a list of a large fleet need not lie here whole.
-            Ok(Event::InitApply(object)) => {
-                let (key, seen) = read(&cluster, &realm, object);
-                cluster.cache().shows(&key, seen, now);
-                listed.insert(key);
-                if !expected.is_heard {
-                    continue;
-                }
-            }
-            Ok(Event::InitDone) => {
-                let there = std::mem::take(&mut listed);
-                let doubted = cluster.cache().has_shown(&realm, &there);
-                for key in doubted {
-                    ask(&cluster, &realm, &key).await;
-                }
-                let mut cache = cluster.cache();
-                is_seen = true;
-                if cluster.inner.blind.clear(&realm) {
-                    info!(kind = realm.kind, "a kind can be read");
-                    // What was left undone without it is due.
-                    cache.stock_mut().touch_all();
-                }
-                if !expected.is_heard {
-                    expected.is_heard = true;
-                    cache.heard();
-                }
-            }
-            Ok(Event::Apply(object)) => {
-                let (key, seen) = read(&cluster, &realm, object);
-                cluster.cache().shows(&key, seen, now);
-            }
-            Ok(Event::Delete(object)) => {
-                let key = key_of(&cluster, &realm, &object);
-                let uid = object.text("/metadata/uid");
-                cluster.cache().gone(&key, uid.unwrap_or_default());
-            }
-            Err(error) => {
-                let refused = forbidden(&error);
-                if let Some(status) = refused {
-                    cluster.inner.blind.refuse(&realm, status, !is_seen);
-                    if !std::mem::replace(&mut expected.is_heard, true) {
-                        // Who needs it waits for it; the others need not.
-                        cluster.cache().heard();
-                    }
-                }
-                cluster.metrics().watch_restarted(&realm.kind);
-                // An API server that is away is told once, not at every try.
-                if !std::mem::replace(&mut is_cut_off, true) && refused.is_none() {
-                    let error = &error as &dyn std::error::Error;
-                    warn!(
-                        error,
-                        kind = realm.kind,
-                        "a watch was cut off, and is begun again"
-                    );
-                }
-            }
-        }
-        cluster.inner.changed.notify_one();
-    }
-}
-
-/// Asks for an object that a watch did not show although we wrote it moments before. Where nobody
-/// answers, the watch tells. It is listed by its name: whoever may watch a kind may list it.
-async fn ask(cluster: &Cluster, realm: &Realm, key: &ObjectKey) {
-    let Ok(api) = cluster.api(key) else { return };
-    let name = format!("metadata.name={}", key.name.name);
-    let named = ListParams::default().fields(&name);
-    match timeout(ANSWER, api.list(&named)).await {
-        Ok(Ok(found)) => match found.items.into_iter().next() {
-            Some(object) => {
-                let (key, seen) = read(cluster, realm, object);
-                cluster.cache().shows(&key, seen, Instant::now());
-            }
-            None => cluster.cache().missed(key),
-        },
-        _ => debug!(object = %key, "an object that was written is not asked for in time"),
-    }
-}
-
-/// Why the server does not let us, if that is it.
-fn forbidden(error: &watcher::Error) -> Option<&Status> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-            if status.code == 403 =>
-        {
-            Some(status)
-        }
-        _ => None,
-    }
-}
-
-/// How long a watch that was cut off waits before it is begun again: as kube's own back-off, which
-/// spares API servers of whole fleets of clients, but never for half a minute. There is one manager
-/// or a few, each with a dozen watches, and a blank endpoint waits for them.
-#[derive(Default)]
-struct Pauses(DefaultBackoff);
-
-impl Iterator for Pauses {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        self.0.next().map(|pause| pause.min(LONGEST))
-    }
-}
-
-impl Backoff for Pauses {
-    fn reset(&mut self) {
-        self.0.reset();
-    }
-}
-
-fn read(cluster: &Cluster, realm: &Realm, object: Raw) -> (ObjectKey, Seen) {
-    let key = key_of(cluster, realm, &object);
-    let seen = cluster.inner.seen(&key, object);
-    (key, seen)
-}
-
-/// The key of an object that was just shown.
-fn key_of(cluster: &Cluster, realm: &Realm, object: &Raw) -> ObjectKey {
-    let text = |pointer: &str| object.text(pointer).unwrap_or_default();
-    let leader = &cluster.inner.leader;
-    leader.saw_version(object.text("/metadata/resourceVersion"));
-    let name = Name::new(text("/metadata/namespace"), text("/metadata/name"));
-    ObjectKey::new(&realm.group, &realm.kind, name)
 }
 
 /// Whether the server streams lists: older stores refuse for ever, and the watch does not notice.
@@ -480,21 +324,3 @@ const TOKENS: &str = "type=kedge.dev/enrollment-token";
 const LOOK: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_secs(10);
 const PROBE: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(5);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_watch_is_begun_again_within_seconds_however_long_the_server_was_away() {
-        let pauses: Vec<Duration> = Pauses::default().take(50).collect();
-        assert_eq!(pauses.len(), 50, "it never gives up");
-        assert!(
-            pauses
-                .first()
-                .is_some_and(|first| *first < Duration::from_secs(2))
-        );
-        assert!(pauses.iter().all(|pause| *pause <= LONGEST), "{pauses:?}");
-    }
-}
