@@ -7,6 +7,7 @@ use kedge_tests_kube::{
     objects::{at, condition, text},
     stays,
 };
+use kube::core::DynamicObject;
 use serde_json::json;
 
 use crate::{
@@ -55,15 +56,20 @@ async fn a_machine_is_deleted_only_after_its_traffic_is_gone() {
     let site = &fleet.site;
     fleet.hosts[0].hangs();
     site.delete(foreign::MACHINE, "cp-a").await;
+    // Core writes conditions first, and then the rest of a status.
+    let is_waited_for = |machine: &DynamicObject| {
+        !text(machine, "/status/deletion/waitForPreDrainHookStartTime").is_empty()
+    };
     site.until("core waits for us", async || {
         let machine = site.get(foreign::MACHINE, "cp-a").await.unwrap();
         condition(&machine, "Deleting")["reason"] == "WaitingForPreDrainHook"
+            && is_waited_for(&machine)
     })
     .await;
     fleet.shows("cp-a", "removing", true).await;
     stays("it waits", Duration::from_secs(2), async || {
         let machine = site.get(foreign::MACHINE, "cp-a").await.unwrap();
-        !text(&machine, "/status/deletion/waitForPreDrainHookStartTime").is_empty()
+        is_waited_for(&machine)
             && annotation(&machine, PRE_DRAIN) == "kedge-manager"
             && state(&machine) == "removing"
     })

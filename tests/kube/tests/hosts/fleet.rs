@@ -39,6 +39,8 @@ use tokio::runtime::{Builder, Runtime};
 
 pub const NS: &str = "edge";
 pub const LIMIT: Duration = Duration::from_secs(60);
+/// As `/proc/net/tcp` writes it.
+const ESTABLISHED: &str = "01";
 pub const INFRA: &str = "infrastructure.cluster.x-k8s.io";
 const CAPI: &str = "cluster.x-k8s.io";
 
@@ -228,6 +230,18 @@ impl Fleet {
         let tenant = json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "Tenant",
             "metadata": {"name": name}, "spec": {"namespace": name}});
         manifests::apply(&self.client, &[tenant]).await;
+    }
+
+    /// How many connections there are to the API server.
+    pub fn connections(&self) -> usize {
+        let port = format!(":{:04X}", self.server.address().port());
+        let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let is_to_it = |line: &&str| {
+            let mut fields = line.split_whitespace().skip(2);
+            let to_it = fields.next().is_some_and(|remote| remote.ends_with(&port));
+            to_it && fields.next() == Some(ESTABLISHED)
+        };
+        table.lines().filter(is_to_it).count()
     }
 
     /// How often a Secret was asked for by its name, of the API server, by anybody.

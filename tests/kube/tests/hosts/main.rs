@@ -207,6 +207,7 @@ async fn a_token_for_one_admits_one_and_idle_hosts_cause_no_writes() {
     );
     tokens::are_good_at_once(&fleet, &one, &two).await;
     hangups::are_let_in_when_they_come_again(&fleet, &one).await;
+    tokens::are_heard_of_in_every_tenant(&fleet, &one, &two).await;
     one.stop().await;
     two.stop().await;
 }

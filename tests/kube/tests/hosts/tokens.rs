@@ -56,3 +56,41 @@ pub async fn are_good_at_once(fleet: &Fleet, leader: &Manager, other: &Manager) 
     host.client.ensure().await.unwrap();
     fleet.delete_host("heard").await;
 }
+
+/// An API server takes so many requests at a time on one connection and lets others wait without a
+/// word: the watches of many tenants share a few, and every one of them hears.
+pub async fn are_heard_of_in_every_tenant(fleet: &Fleet, leader: &Manager, other: &Manager) {
+    let spaces: Vec<String> = (0..TENANTS)
+        .map(|number| format!("many-{number:03}"))
+        .collect();
+    for space in &spaces {
+        fleet.new_tenant(space).await;
+    }
+    let pin = leader.world.authority.pin();
+    let mut secrets = Vec::new();
+    for space in &spaces {
+        let expires = Timestamp::now() + SignedDuration::from_hours(1);
+        let made = Record::create(Role::Host, (space, space), None, (expires, 1), &pin);
+        let record = made.unwrap().1;
+        leader
+            .world
+            .store
+            .write(vec![record.write()])
+            .await
+            .unwrap();
+        secrets.push(record.key());
+    }
+    eventually("every tenant's token is heard of", LIMIT, async || {
+        let heard = |key| other.world.store.get(key).is_some();
+        secrets.iter().all(heard)
+    })
+    .await;
+    let connections = fleet.connections();
+    assert!(
+        connections < TENANTS,
+        "{connections} connections of two managers for {TENANTS} tenants"
+    );
+}
+
+/// More than twice as many as requests on one connection.
+const TENANTS: usize = 210;
