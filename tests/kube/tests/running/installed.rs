@@ -57,16 +57,26 @@ pub fn values() -> Value {
         "infraKinds": [
             {"group": edgetest::CLUSTER.group, "resources": ["edgetestclusters"]},
         ],
-        "readKinds": [
-            {"group": edgetest::CLUSTER.group,
-                "resources": ["edgetestmachines", "edgetestmachinetemplates"]},
-        ],
         "policies": {"hostnameSuffixes": [".lb.example.net"]},
     })
 }
 
-/// Waits until Kubernetes has put the role of infrastructure together.
+/// A provider brings rules of its own: waits until Kubernetes has put them into the manager's role.
 pub async fn aggregated(client: &Client) {
+    let provider = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": "edgetest-kedge",
+            "labels": {"kedge.dev/aggregate-to-manager": "true"},
+        },
+        "rules": [{
+            "apiGroups": [edgetest::CLUSTER.group],
+            "resources": ["edgetestmachines", "edgetestmachinetemplates"],
+            "verbs": ["list", "watch"],
+        }],
+    });
+    manifests::apply(client, &[provider]).await;
     let roles: Api<ClusterRole> = Api::all(client.clone());
     eventually("the role is aggregated", LIMIT, async || {
         let role = roles.get("kedge-manager-infrastructure").await.unwrap();
