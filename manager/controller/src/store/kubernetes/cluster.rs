@@ -110,12 +110,7 @@ impl Cluster {
         let cluster = Self { inner };
         let mut watches = Watches::start(&cluster).await?;
         let heard = async {
-            loop {
-                // What is asked for by what came already is begun beside what still comes.
-                let is_complete = cluster.cache().is_complete();
-                if watches.look(&cluster).await && is_complete {
-                    break;
-                }
+            while !(cluster.cache().is_complete() && watches.look(&cluster).await) {
                 sleep(GLANCE).await;
             }
         };
