@@ -16,8 +16,8 @@
 //! not as the fleet does.
 //!
 //! Requests that look at records and then write them take [`World::change`] first, one at a time:
-//! of two racers for the last use of a token one is refused. The order of locks is fleet, change,
-//! state.
+//! of two racers for the last use of a token one is refused. What holds it is carried through though
+//! whoever asked hangs up (`api/turn.rs`). The order of locks is fleet, change, state.
 
 mod member;
 mod mind;

@@ -57,11 +57,9 @@ impl Caller {
                 "the certificate is for another key than the identity's",
             ));
         }
-        let namespace = match &member.party {
-            Party::Host(name) | Party::Instance(name, _) => &name.namespace,
-        };
+        let namespace = member.party.namespace();
         // One answer for another's path and for none: who asks learns nothing about others.
-        if !self.place.is(&member) || *namespace != self.peer.identity.namespace {
+        if !self.place.is(&member) || namespace != self.peer.identity.namespace {
             return Err(ApiError::forbidden("the path is not the caller's own"));
         }
         if !member.active {

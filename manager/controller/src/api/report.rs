@@ -141,16 +141,17 @@ async fn take_tunnel_key(world: &Arc<World>, caller: &Caller, key: String) -> Re
             Party::Host(name) => {
                 let keep = |host: &mut EdgeHost| host.spec.tunnel.public_keys.clone_from(&keys);
                 record::alter_host(&world, name, uid, keep).await?;
+                info!(host = %name, "a host has another tunnel key");
             }
-            Party::Instance(gateway, _) => {
+            Party::Instance(gateway, instance) => {
                 let keep = |instance: &mut Instance| {
                     instance.public_keys.clone_from(&keys);
                     true
                 };
                 record::alter_instance(&world, gateway, uid, keep).await?;
+                info!(%gateway, instance, "a gateway instance has another tunnel key");
             }
         }
-        info!(party = ?member.party, "another tunnel key");
         member.tunnel_keys = keys;
         world.state().await.admit(member);
         world.touch();

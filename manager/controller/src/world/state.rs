@@ -177,8 +177,7 @@ impl State {
     /// Somebody enrolled, by its uid.
     #[must_use]
     pub fn member(&self, uid: &str) -> Option<Member> {
-        let (uid, kept) = self.members.get_key_value(uid)?;
-        kept.open(uid)
+        self.members.get(uid)?.open(uid)
     }
 
     /// Somebody enrolled, or its identity changed.
