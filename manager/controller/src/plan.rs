@@ -140,7 +140,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     report::take(&mut next);
     let mut cases = balancer::cases(&next);
     let mut wake = Wake::default();
-    let (decided, ledger) = decide(&next, &mut cases, &mut wake);
+    let (decided, mut ledger) = decide(&next, &mut cases, &mut wake);
     let mut services = services(&next, &cases, &decided);
     overlay::assign(&mut next);
     let mut plan = Plan {
@@ -164,7 +164,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     leave::annotations(&next, &services, &mut wanted);
     elemental::records(&next, &services, &mut wanted);
     claims::claims(&next, &services, &mut wake, &mut wanted);
-    provider::give(&next, &ledger, &services, &mut wake, &mut wanted);
+    provider::give(&next, &mut ledger, &services, &mut wake, &mut wanted);
     desired::records(&next, &mut wanted);
     denied::lists(&next, &mut wanted);
     exposed::withdraw(&next, &mut wanted);

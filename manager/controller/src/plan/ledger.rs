@@ -143,6 +143,15 @@ impl Ledger {
         }
     }
 
+    /// What a claim that goes was to have, or had, counts no longer.
+    pub fn give_back(&mut self, claim: &Claim) {
+        let by = holder(Some(claim), &claim.name);
+        while let Some(address) = self.address_of(&by, &claim.pool) {
+            let key = (claim.pool.namespace.clone(), address);
+            self.vips.remove(&key);
+        }
+    }
+
     /// When the address of a claim that goes has rested for long enough, if that is still to come.
     #[must_use]
     pub fn rests_until(&self, claim: &Claim, now: &str) -> Option<Timestamp> {

@@ -33,13 +33,13 @@ use crate::{
     ipam::Pool,
     managers,
     snapshot::{Snapshot, key},
-    store::{IPAM_GROUP, Layer},
+    store::{IPAM_GROUP, Layer, Name},
 };
 
 /// Wants the addresses of every claim on a pool of ours, and what the claims are told.
 pub fn give(
     snapshot: &Snapshot,
-    ledger: &Ledger,
+    ledger: &mut Ledger,
     services: &[Service],
     wake: &mut Wake,
     wanted: &mut Desired,
@@ -52,9 +52,8 @@ pub fn give(
         ledger,
         version: format!("{IPAM_GROUP}/{}", contract.as_str()),
     };
-    // What is not seen yet is planned with when it is.
-    let seen = |claim: &&Claim| !claim.uid.is_empty();
-    for claim in ledger.facts.claims.values().filter(seen) {
+    let mut over: Vec<Claim> = Vec::new();
+    for claim in ledger.facts.claims.values() {
         let given = ledger.facts.of_claim(claim);
         // A claim of our own that nobody needs any more is deleted by this same plan.
         let endpoint = Layer::Owned(managers::ENDPOINT.to_owned());
@@ -65,6 +64,11 @@ pub fn give(
         if goes {
             claim.leaving = Some(snapshot.now.clone());
         }
+        // What is not seen yet is planned with when it is.
+        if claim.uid.is_empty() {
+            over.extend(goes.then_some(claim));
+            continue;
+        }
         let rests = ledger.rests_until(&claim, &snapshot.now);
         let rests = rests.filter(|_| given.is_some() || claim.recorded.is_some());
         match (&claim.leaving, rests) {
@@ -73,11 +77,10 @@ pub fn give(
                 wake.at(due);
                 desk.keep(&claim, given, wanted);
             }
-            (Some(_), None) => {
-                if let Some(given) = given {
-                    wanted.drop_address(&given.key());
-                }
-            }
+            (Some(_), None) => match given {
+                Some(given) => wanted.drop_address(&given.key()),
+                None => over.push(claim),
+            },
             (None, _) => desk.serve(&claim, given, wanted),
         }
     }
@@ -86,7 +89,37 @@ pub fn give(
             desk.let_go(given, services, wanted);
         }
     }
-    desk.hold_pools(wanted);
+    // A LoadBalancer may have without its claim what it had by it.
+    let asks = |name: &Name| {
+        services
+            .iter()
+            .any(|service| service.balancer.name == *name)
+    };
+    let over = over
+        .iter()
+        .filter(|claim| !claim.balancer.as_ref().is_some_and(asks));
+    for claim in over {
+        ledger.give_back(claim);
+    }
+    hold_pools(snapshot, ledger, wanted);
+}
+
+/// A pool stays while addresses of it are in use.
+fn hold_pools(snapshot: &Snapshot, ledger: &Ledger, wanted: &mut Desired) {
+    for (name, pool) in &snapshot.pools {
+        let key = key::<VipPoolSpec>(name);
+        if given::is_at_rest(pool) {
+            wanted.retain(&snapshot.objects, &key, &Layer::Marks);
+        } else if ledger.taken_from(name).next().is_some() {
+            let leaves = pool.metadata.deletion_timestamp.is_some();
+            if leaves {
+                wanted.retain(&snapshot.objects, &key, &Layer::Marks);
+            } else {
+                let marks = wanted.marks(&key);
+                marks.finalizers.insert(POOL_FINALIZER.to_owned());
+            }
+        }
+    }
 }
 
 /// What is looked at.
@@ -266,24 +299,6 @@ impl Desk<'_> {
             self.keep_address(given, wanted);
         } else {
             wanted.drop_address(&given.key());
-        }
-    }
-
-    /// A pool stays while addresses of it are in use.
-    fn hold_pools(&self, wanted: &mut Desired) {
-        for (name, pool) in &self.snapshot.pools {
-            let key = key::<VipPoolSpec>(name);
-            if given::is_at_rest(pool) {
-                wanted.retain(&self.snapshot.objects, &key, &Layer::Marks);
-            } else if self.ledger.taken_from(name).next().is_some() {
-                let leaves = pool.metadata.deletion_timestamp.is_some();
-                if leaves {
-                    wanted.retain(&self.snapshot.objects, &key, &Layer::Marks);
-                } else {
-                    let marks = wanted.marks(&key);
-                    marks.finalizers.insert(POOL_FINALIZER.to_owned());
-                }
-            }
         }
     }
 

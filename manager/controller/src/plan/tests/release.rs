@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{NS, World, cluster, demo, site};
+use super::world::{NS, VIP, World, cluster, demo, site};
 use crate::{
     plan::plan,
     store::{Layer, Name, ObjectKey},
@@ -191,4 +191,26 @@ fn an_endpoint_follows_its_host_only_where_that_is_wished_and_says_what_it_costs
             assert_eq!(moved["spec"]["controlPlaneEndpoint"], wanted.unwrap());
         }
     }
+}
+
+#[test]
+fn what_a_vanished_load_balancer_had_is_free_in_the_plan_that_lets_it_go() {
+    let mut world = demo().on_kubernetes();
+    // An endpoint that a person set is the very address another cluster was given.
+    world.write(&cluster(
+        "c",
+        VIP,
+        "controlPlaneEndpoint: {host: 10.20.14.10, port: 6443}",
+    ));
+    world.settle();
+    world.core();
+    world.settle();
+    let balancer = ObjectKey::new("kedge.dev", "LoadBalancer", Name::new(NS, "edge"));
+    world.delete(CAPI, "Cluster", "edge");
+    world.settle();
+    world.delete("kedge.dev", "LoadBalancer", "edge");
+    world.settle();
+    assert!(world.objects.vanish(&balancer));
+    // `settle` asserts that the claim, the pool's figures and its finalizer go together.
+    world.settle();
 }
