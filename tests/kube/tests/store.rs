@@ -217,6 +217,22 @@ async fn of_two_managers_one_writes_and_the_other_takes_over() {
 }
 
 #[tokio::test]
+async fn a_lease_that_was_renewed_as_its_holder_stopped_is_given_back_all_the_same() {
+    let Some(site) = Site::start().await else {
+        return;
+    };
+    let store = site.leader("a").await;
+    // As a renewal whose answer did not come any more.
+    let renewed = json!({"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}});
+    let leases: Api<Lease> = Api::namespaced(site.client.clone(), "kedge-system");
+    let (how, renewed) = (PatchParams::default(), Patch::Merge(renewed));
+    leases.patch(LEASE, &how, &renewed).await.unwrap();
+    store.close().await;
+    let lease = leases.get(LEASE).await.unwrap().spec.unwrap();
+    assert_eq!(lease.holder_identity.unwrap_or_default(), "");
+}
+
+#[tokio::test]
 async fn what_was_decided_before_somebody_else_led_is_not_carried_out() {
     let Some(site) = Site::start().await else {
         return;

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::StreamExt as _;
+use futures_util::{Stream, StreamExt as _};
 use kube::{
-    Api,
-    api::ListParams,
+    Api, Client,
+    api::{ApiResource, ListParams},
     core::Status,
     runtime::{
         WatchStreamExt as _,
@@ -16,13 +16,14 @@ use kube::{
         watcher::{self, Config, DefaultBackoff, Event, watcher},
     },
 };
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tracing::{debug, info, warn};
 
 use super::{
     cache::Realm,
     cluster::{ANSWER, Cluster},
     layers::Seen,
+    lists,
     raw::Raw,
 };
 use crate::store::{Name, ObjectKey};
@@ -51,32 +52,74 @@ impl Drop for Expected {
     }
 }
 
+/// Where a watch is.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub client: Client,
+    pub resource: ApiResource,
+    pub namespace: Option<String>,
+    /// Selects what is watched, where that is not everything.
+    pub fields: Option<&'static str>,
+}
+
+impl Source {
+    /// What happens there. What is listed is shown beside the events, before the list is done.
+    fn events(
+        &self,
+        shown: mpsc::Sender<Vec<Raw>>,
+    ) -> impl Stream<Item = watcher::Result<Event<Raw>>> + use<> {
+        let client = lists::shown(&self.client, shown);
+        let api: Api<Raw> = match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &self.resource),
+            None => Api::all_with(client, &self.resource),
+        };
+        let config = Config {
+            field_selector: self.fields.map(str::to_owned),
+            page_size: None,
+            ..Config::default()
+        };
+        watcher(api, config).backoff(Pauses::default())
+    }
+}
+
 /// Follows it for good.
-pub(super) async fn follow(mut expected: Expected, realm: Realm, api: Api<Raw>, config: Config) {
+pub(super) async fn follow(mut expected: Expected, realm: Realm, source: Source) {
     let cluster = expected.cluster.clone();
-    let mut events = std::pin::pin!(watcher(api, config).backoff(Pauses::default()));
+    let (shown, mut listed) = mpsc::channel(AHEAD);
+    let mut events = std::pin::pin!(source.events(shown));
     let mut list = Listing::new(&cluster, &realm);
     let mut is_seen = false;
     let mut is_cut_off = false;
-    while let Some(event) = events.next().await {
+    loop {
+        let event = tokio::select! {
+            biased;
+            Some(objects) = listed.recv() => {
+                list.take(objects, Instant::now()).await;
+                continue;
+            }
+            event = events.next() => event,
+        };
+        let Some(event) = event else { return };
         let now = Instant::now();
         if event.is_ok() && std::mem::take(&mut is_cut_off) {
             info!(kind = realm.kind, "a watch goes on");
         }
         match event {
             Ok(Event::Init) => {
+                // What a list that failed showed is shown anew.
+                while listed.try_recv().is_ok() {}
                 list = Listing::new(&cluster, &realm);
                 cluster.cache().begins_anew(&realm);
                 continue;
             }
-            // Taken at once: a list of a large fleet need not lie here whole.
             Ok(Event::InitApply(object)) => {
-                list.take(object, now).await;
-                if !expected.is_heard {
-                    continue;
-                }
+                list.take(vec![object], now).await;
+                continue;
             }
             Ok(Event::InitDone) => {
+                while let Ok(objects) = listed.try_recv() {
+                    list.take(objects, now).await;
+                }
                 let there = list.finish(now).await;
                 let doubted = cluster.cache().has_shown(&realm, &there);
                 for key in doubted {
@@ -151,9 +194,9 @@ impl Listing {
         }
     }
 
-    /// Takes the next object.
-    async fn take(&mut self, object: Raw, now: Instant) {
-        self.waiting.push(object);
+    /// Takes the next objects.
+    async fn take(&mut self, objects: Vec<Raw>, now: Instant) {
+        self.waiting.extend(objects);
         if self.waiting.len() >= AT_ONCE {
             self.turn_over(now).await;
         }
@@ -265,6 +308,8 @@ fn key_of(cluster: &Cluster, realm: &Realm, object: &Raw) -> ObjectKey {
 
 /// How many objects of a list are split at a time.
 const AT_ONCE: usize = 32;
+/// How many pieces of a list are read ahead of that.
+const AHEAD: usize = 2;
 const LONGEST: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -165,16 +165,29 @@ impl Leader {
         if self.remaining().is_none() {
             return;
         }
-        let Some(held) = self.observed().record().cloned() else {
-            return;
-        };
-        let free = self.lease(&held, String::new());
+        let held = self.observed().record().cloned();
         self.observed().saw(None, self.now());
-        let params = PostParams::default();
-        let replaced = leases.replace(&self.name, &params, &free);
-        if !matches!(timeout(self.terms.retry, replaced).await, Ok(Ok(_))) {
+        let given = timeout(self.terms.retry, self.give(leases, held)).await;
+        if !matches!(given, Ok(Ok(()))) {
             warn!(lease = self.name, "the lease could not be given back");
         }
+    }
+
+    /// Gives it back as it was last seen, and as it is by now if it was changed meanwhile: a renewal
+    /// that was cut short by the end may have been written.
+    async fn give(&self, leases: &Api<Lease>, mut held: Option<Record>) -> Result<(), kube::Error> {
+        while let Some(last) = held.filter(|last| last.holder == self.me) {
+            let free = self.lease(&last, String::new());
+            let params = PostParams::default();
+            match leases.replace(&self.name, &params, &free).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    let now = leases.get_opt(&self.name).await?;
+                    held = now.as_ref().map(record);
+                }
+                replaced => return replaced.map(drop),
+            }
+        }
+        Ok(())
     }
 
     async fn look(&self, leases: &Api<Lease>) {

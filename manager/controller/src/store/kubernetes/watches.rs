@@ -7,27 +7,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::StreamExt as _;
 use kedge_core::{Fix, Problem};
 use kedge_crd::{capi, elemental, meta};
-use kube::{
-    Api,
-    runtime::watcher::{Config, Event, watcher},
-};
-use tokio::{
-    task::{AbortHandle, JoinSet},
-    time::timeout,
-};
+use tokio::task::{AbortHandle, JoinSet};
 use tracing::{debug, info, warn};
 
 use super::{
     cache::Realm,
     cluster::{Cluster, lock, secrets},
     dial::Seat,
-    follow::{Expected, follow, forbidden},
+    follow::{Expected, Source, follow},
     kinds::{self, Kind},
     problems::unanswered,
-    raw::Raw,
     referred,
 };
 
@@ -36,8 +27,6 @@ use super::{
 pub(super) struct Watches {
     running: BTreeMap<Realm, Running>,
     tasks: JoinSet<()>,
-    /// Whether the server streams lists, once that is known.
-    streaming: Option<bool>,
     /// What was looked at, and when.
     looked: Option<(u64, Instant)>,
     /// What was asked for and is not served, and when.
@@ -53,10 +42,9 @@ pub(super) struct Watches {
 /// A running watch, and what it takes to begin it anew.
 struct Running {
     task: AbortHandle,
-    api: Api<Raw>,
+    source: Source,
     /// Its place at a client that it shares.
     seat: Option<Seat>,
-    config: Config,
 }
 
 impl fmt::Debug for Running {
@@ -71,7 +59,6 @@ impl Watches {
         let mut watches = Self {
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
-            streaming: None,
             looked: None,
             asked: None,
             asked_at: Instant::now(),
@@ -83,7 +70,7 @@ impl Watches {
         for (group, kind) in ALL {
             let found = kinds::preferred(&cluster.inner.client, group, kind).await;
             match found.map_err(|error| told(&error))? {
-                Some(found) => watches.keep(cluster, group, kind, found).await,
+                Some(found) => watches.keep(cluster, group, kind, found),
                 None if group == meta::GROUP => {
                     let missing = format!("the cluster serves no {kind} of {group}");
                     let fix = Fix::text("install Kedge's custom resource definitions");
@@ -115,10 +102,7 @@ impl Watches {
         self.returns = returns;
         for (realm, running) in std::mem::take(&mut self.running) {
             running.task.abort();
-            let Running {
-                api, seat, config, ..
-            } = running;
-            self.watch(cluster, realm, (api, seat), config);
+            self.watch(cluster, realm, running.source, running.seat);
         }
     }
 
@@ -147,9 +131,13 @@ impl Watches {
             if !self.running.contains_key(&realm) {
                 let own = &cluster.inner.client;
                 let (client, seat) = cluster.inner.shared.board(own).await;
-                let api = Api::namespaced_with(client, namespace, &secrets());
-                let config = Config::default().fields(TOKENS);
-                self.watch(cluster, realm, (api, Some(seat)), config);
+                let source = Source {
+                    client,
+                    resource: secrets(),
+                    namespace: Some(namespace.clone()),
+                    fields: Some(TOKENS),
+                };
+                self.watch(cluster, realm, source, Some(seat));
                 is_settled = false;
             }
         }
@@ -215,7 +203,7 @@ impl Watches {
             match found {
                 Ok(Some(found)) => {
                     info!(group, kind, contract = ?found.contract, "a kind is watched");
-                    self.keep(cluster, &group, &kind, found).await;
+                    self.keep(cluster, &group, &kind, found);
                     is_settled = false;
                 }
                 Ok(None) => debug!(group, kind, "the cluster does not serve the kind"),
@@ -234,69 +222,28 @@ impl Watches {
         }
     }
 
-    async fn keep(&mut self, cluster: &Cluster, group: &str, kind: &str, found: Kind) {
-        let api: Api<Raw> = Api::all_with(cluster.inner.client.clone(), &found.resource);
-        if self.streaming.is_none() {
-            self.streaming = streams(&api).await;
-        }
+    fn keep(&mut self, cluster: &Cluster, group: &str, kind: &str, found: Kind) {
+        let source = Source {
+            client: cluster.inner.client.clone(),
+            resource: found.resource.clone(),
+            namespace: None,
+            fields: None,
+        };
         let name = (group.to_owned(), kind.to_owned());
         lock(&cluster.inner.kinds).insert(name, found);
         // Plans look at the contracts of kinds.
         cluster.cache().stock_mut().touch_all();
-        let realm = Realm::of(group, kind);
-        self.watch(cluster, realm, (api, None), Config::default());
+        self.watch(cluster, Realm::of(group, kind), source, None);
     }
 
-    fn watch(
-        &mut self,
-        cluster: &Cluster,
-        realm: Realm,
-        (api, seat): (Api<Raw>, Option<Seat>),
-        config: Config,
-    ) {
-        let how = if self.streaming == Some(true) {
-            config.clone().streaming_lists()
-        } else {
-            config.clone()
-        };
+    fn watch(&mut self, cluster: &Cluster, realm: Realm, source: Source, seat: Option<Seat>) {
         let expected = Expected::new(cluster);
-        let (own, with) = (realm.clone(), api.clone());
         let task = self
             .tasks
-            .spawn(async move { follow(expected, own, with, how).await });
-        let running = Running {
-            task,
-            api,
-            seat,
-            config,
-        };
+            .spawn(follow(expected, realm.clone(), source.clone()));
+        let running = Running { task, source, seat };
         self.running.insert(realm, running);
     }
-}
-
-/// Whether the server streams lists: older stores refuse for ever, and the watch does not notice.
-/// `None` where the kind that was asked for is not ours to see.
-async fn streams(api: &Api<Raw>) -> Option<bool> {
-    let first = async {
-        let config = Config::default().streaming_lists();
-        let mut events = std::pin::pin!(watcher(api.clone(), config));
-        loop {
-            match events.next().await {
-                Some(Ok(Event::InitDone)) => return Some(true),
-                Some(Ok(_)) => {}
-                Some(Err(error)) if forbidden(&error).is_some() => return None,
-                Some(Err(_)) | None => return Some(false),
-            }
-        }
-    };
-    let streams = timeout(PROBE, first).await.unwrap_or(Some(false))?;
-    if !streams {
-        info!(
-            because = "the server does not stream them",
-            "objects are listed in pages"
-        );
-    }
-    Some(streams)
 }
 
 fn secrets_of(namespace: &str) -> Realm {
@@ -323,4 +270,3 @@ pub const ALL: [(&str, &str); 11] = [
 const TOKENS: &str = "type=kedge.dev/enrollment-token";
 const LOOK: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_secs(10);
-const PROBE: Duration = Duration::from_secs(5);
