@@ -307,9 +307,9 @@ fn key_of(cluster: &Cluster, realm: &Realm, object: &Raw) -> ObjectKey {
 }
 
 /// How many objects of a list are split at a time.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 16;
 /// How many pieces of a list are read ahead of that.
-const AHEAD: usize = 2;
+const AHEAD: usize = 1;
 const LONGEST: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

@@ -76,4 +76,4 @@ async fn show(
 }
 
 /// So many bytes of a list are read at once.
-const PIECE: usize = 1 << 17;
+const PIECE: usize = 1 << 15;
