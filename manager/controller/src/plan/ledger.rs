@@ -143,13 +143,20 @@ impl Ledger {
         }
     }
 
-    /// What a claim that goes was to have, or had, counts no longer.
+    /// What a claim that goes was to have, or had, counts no longer. An address that stands, of
+    /// another claim of the same LoadBalancer, is in use.
     pub fn give_back(&mut self, claim: &Claim) {
         let by = holder(Some(claim), &claim.name);
-        while let Some(address) = self.address_of(&by, &claim.pool) {
-            let key = (claim.pool.namespace.clone(), address);
-            self.vips.remove(&key);
-        }
+        let (space, pool) = (&claim.pool.namespace, &claim.pool.name);
+        let given = self.facts.addresses.values();
+        let stand: BTreeSet<IpAddr> = given
+            .filter(|given| given.name.namespace == *space)
+            .map(|given| given.address)
+            .collect();
+        self.vips.retain(|(place, address), held| {
+            let is_its = held.holder == by && held.pool.as_ref() == Some(pool);
+            place != space || !is_its || stand.contains(address)
+        });
     }
 
     /// When the address of a claim that goes has rested for long enough, if that is still to come.
