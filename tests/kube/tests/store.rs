@@ -196,15 +196,7 @@ async fn of_two_managers_one_writes_and_the_other_takes_over() {
     eventually("one leads", LIMIT, async || one.leads()).await;
     let two = site.connect("two").await;
     let (first, second) = (Store::from(one.clone()), Store::from(two.clone()));
-    let key = key::<LoadBalancerSpec>(&Name::new(NS, "lb"));
-    let write = Write {
-        key,
-        layer: Layer::Owned(managers::ENDPOINT.to_owned()),
-        content: Some(
-            json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "LoadBalancer",
-                "metadata": {"name": "lb", "namespace": NS}, "spec": {"clusterName": "c"}}),
-        ),
-    };
+    let write = balancer();
     assert!(second.write(vec![write.clone()]).await.is_err());
     let balancers = site.api("kedge.dev", "v1alpha1", "LoadBalancer");
     assert!(balancers.get_opt("lb").await.unwrap().is_none());
@@ -239,14 +231,7 @@ async fn what_was_decided_before_somebody_else_led_is_not_carried_out() {
     };
     let store = site.leader("a").await;
     let balancers = site.api("kedge.dev", "v1alpha1", "LoadBalancer");
-    let write = Write {
-        key: key::<LoadBalancerSpec>(&Name::new(NS, "lb")),
-        layer: Layer::Owned(managers::ENDPOINT.to_owned()),
-        content: Some(
-            json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "LoadBalancer",
-                "metadata": {"name": "lb", "namespace": NS}, "spec": {"clusterName": "c"}}),
-        ),
-    };
+    let write = balancer();
     let carry = async |reign| {
         let writes = vec![write.clone()];
         store.carry_out(writes, &BTreeSet::new(), reign).await
@@ -482,6 +467,18 @@ fn fill(name: &str, endpoint: &Value) -> Write {
             json!({"apiVersion": format!("{INFRA}/v1beta1"), "kind": "ElementalCluster",
                 "metadata": {"name": name, "namespace": NS},
                 "spec": {"controlPlaneEndpoint": endpoint}}),
+        ),
+    }
+}
+
+/// Makes a LoadBalancer.
+fn balancer() -> Write {
+    Write {
+        key: key::<LoadBalancerSpec>(&Name::new(NS, "lb")),
+        layer: Layer::Owned(managers::ENDPOINT.to_owned()),
+        content: Some(
+            json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "LoadBalancer",
+                "metadata": {"name": "lb", "namespace": NS}, "spec": {"clusterName": "c"}}),
         ),
     }
 }

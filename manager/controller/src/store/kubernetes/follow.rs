@@ -63,15 +63,15 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// What happens there. What is listed is shown beside the events, before the list is done.
+    /// What happens there. A list of a whole kind is shown beside the events, before it is done; one
+    /// of a namespace is short, and among them.
     fn events(
         &self,
         shown: mpsc::Sender<Vec<Raw>>,
     ) -> impl Stream<Item = watcher::Result<Event<Raw>>> + use<> {
-        let client = lists::shown(&self.client, shown);
         let api: Api<Raw> = match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &self.resource),
-            None => Api::all_with(client, &self.resource),
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &self.resource),
+            None => Api::all_with(lists::shown(&self.client, shown), &self.resource),
         };
         let config = Config {
             field_selector: self.fields.map(str::to_owned),

@@ -44,13 +44,17 @@ impl<T> Default for Items<T> {
 }
 
 impl<T: DeserializeOwned> Items<T> {
-    /// Takes more of the list, and gives the items that are whole by now.
+    /// Takes more of the list.
+    pub fn push(&mut self, more: &[u8]) {
+        self.rest.extend_from_slice(more);
+    }
+
+    /// Gives the items that are whole by now. What is cut by the end is read again with what comes.
     ///
     /// # Errors
     ///
     /// It is no list, or an item is none of these.
-    pub fn read(&mut self, more: &[u8]) -> Result<Vec<T>, Error> {
-        self.rest.extend_from_slice(more);
+    pub fn read(&mut self) -> Result<Vec<T>, Error> {
         let mut found = Vec::new();
         let mut at = 0;
         while let Some(read) = self.step(at, &mut found)? {
@@ -144,7 +148,8 @@ mod tests {
         let mut items = Items::default();
         let mut found = Vec::new();
         for part in text.as_bytes().chunks(step.max(1)) {
-            found.extend(items.read(part)?);
+            items.push(part);
+            found.extend(items.read()?);
         }
         Ok((found, items.finish()?))
     }
@@ -200,7 +205,10 @@ mod tests {
         #[test]
         fn no_bytes_are_too_much(bytes in prop::collection::vec(any::<u8>(), 0..60), step in 1..9_usize) {
             let mut items = Items::<Value>::default();
-            let all = bytes.chunks(step).try_for_each(|part| items.read(part).map(drop));
+            let all = bytes.chunks(step).try_for_each(|part| {
+                items.push(part);
+                items.read().map(drop)
+            });
             // Whatever it says: it says it.
             let _ = all.and_then(|()| items.finish().map(drop));
         }

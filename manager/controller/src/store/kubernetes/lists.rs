@@ -51,16 +51,16 @@ async fn show(
     head.headers.remove(CONTENT_LENGTH);
     let mut body = body.into_data_stream();
     let mut items = Items::default();
-    let mut waiting = Vec::new();
+    let mut unread = 0;
     loop {
         let more = body.next().await.transpose()?;
         if let Some(more) = &more {
-            waiting.extend_from_slice(more);
+            items.push(more);
+            unread += more.len();
         }
-        // What is cut by the end of a piece is read again with the next one.
-        if waiting.len() >= PIECE || more.is_none() {
-            let found = items.read(&waiting)?;
-            waiting.clear();
+        if unread >= PIECE || more.is_none() {
+            unread = 0;
+            let found = items.read()?;
             if !found.is_empty() {
                 shown.send(found).await?;
             }
