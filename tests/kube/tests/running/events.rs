@@ -153,14 +153,22 @@ async fn what_hosts_ask_for_is_told_on_their_records_and_never_with_a_secret() {
     for _ in 0..3 {
         refused(clone.host(&site).ensure().await, 409);
     }
-    let conflict = host
-        .once(&site, "IdentityConflict", "Warning", "KEDGE-API-0005")
-        .await;
-    site.until("what happens again is counted", async || {
-        let all = host.all("IdentityConflict").await;
-        let asked = all.iter().find(|event| event.action == conflict.action);
-        asked.is_some_and(|event| times(event) == 3)
-    })
+    // Two words, in whichever order: what it asked for, which is counted, and what its record says
+    // from now on.
+    site.until(
+        "a conflict is told, and what happens again is counted",
+        async || {
+            let all = host.all("IdentityConflict").await;
+            let asked = all.iter().find(|event| is(event, "Request"));
+            let says = all.iter().find(|event| is(event, "Reconcile"));
+            asked.is_some_and(|event| times(event) == 3 && note(event).contains("KEDGE-API-0005"))
+                && says.is_some_and(|event| note(event).starts_with("IdentityUnique: two machines"))
+                && all.len() == 2
+                && all
+                    .iter()
+                    .all(|event| event.type_.as_deref() == Some("Warning"))
+        },
+    )
     .await;
 
     assert_eq!(conflicts().await, before + 3, "each is counted");
@@ -294,6 +302,11 @@ impl Told {
 
 fn note(event: &Event) -> &str {
     event.note.as_deref().unwrap_or_default()
+}
+
+/// It is of this action.
+fn is(event: &Event, action: &str) -> bool {
+    event.action.as_deref() == Some(action)
 }
 
 /// How often it happened.
