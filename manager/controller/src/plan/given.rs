@@ -45,8 +45,18 @@ pub struct Claim {
     pub is_our_record: bool,
     /// The LoadBalancer that controls it.
     pub balancer: Option<Name>,
-    /// Whether nothing may be changed: somebody paused it, or its cluster is not there.
-    pub rests: bool,
+    /// Somebody paused it, its cluster or its pool.
+    pub is_paused: bool,
+    /// It names a cluster that is not there.
+    pub is_early: bool,
+}
+
+impl Claim {
+    /// Whether nothing may be changed. The cluster of one that leaves may have been faster.
+    #[must_use]
+    pub const fn rests(&self) -> bool {
+        self.is_paused || self.is_early && self.leaving.is_none()
+    }
 }
 
 /// An address from a pool of ours.
@@ -140,12 +150,8 @@ fn claim(snapshot: &Snapshot, key: &ObjectKey, layers: &Layers) -> Option<Claim>
     let label = meta.labels.get(CLUSTER_NAME_LABEL).cloned();
     let named = Some(&claim.spec.cluster_name).filter(|name| !name.is_empty());
     let cluster = named.or(label.as_ref());
-    let by_cluster = cluster.is_some_and(|cluster| {
-        let paused = is_paused(snapshot, namespace, cluster);
-        // Whoever deletes a cluster may be faster than its claims.
-        paused.unwrap_or(meta.deletion_timestamp.is_none())
-    });
-    let pool_rests = snapshot.pools.get(&pool).is_some_and(is_at_rest);
+    let by_cluster = cluster.map(|cluster| is_paused(snapshot, namespace, cluster));
+    let by_pool = snapshot.pools.get(&pool).is_some_and(is_at_rest);
     let server = layers.server.clone().unwrap_or_default();
     let recorded = meta.annotations.get(ADDRESS);
     let ours = layers.marks.as_ref().and_then(|marks| {
@@ -161,7 +167,10 @@ fn claim(snapshot: &Snapshot, key: &ObjectKey, layers: &Layers) -> Option<Claim>
         recorded: recorded.and_then(|text| text.parse().ok()),
         is_our_record: ours.is_some() && ours == recorded.map(String::as_str),
         balancer: controller(snapshot, namespace, meta),
-        rests: by_cluster || pool_rests || meta.has_annotation(PAUSED_ANNOTATION),
+        is_paused: by_cluster == Some(Some(true))
+            || by_pool
+            || meta.has_annotation(PAUSED_ANNOTATION),
+        is_early: by_cluster == Some(None),
         label,
     })
 }

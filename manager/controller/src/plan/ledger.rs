@@ -175,7 +175,7 @@ impl Ledger {
             .facts
             .claims
             .values()
-            .filter(|claim| !claim.rests && claim.leaving.is_none())
+            .filter(|claim| !claim.rests() && claim.leaving.is_none())
             .filter(served)
             .cloned()
             .collect();

@@ -72,7 +72,7 @@ pub fn give(
         let rests = ledger.rests_until(&claim, &snapshot.now);
         let rests = rests.filter(|_| given.is_some() || claim.recorded.is_some());
         match (&claim.leaving, rests) {
-            _ if claim.rests => desk.keep(&claim, given, wanted),
+            _ if claim.rests() => desk.keep(&claim, given, wanted),
             (Some(_), Some(due)) => {
                 wake.at(due);
                 desk.keep(&claim, given, wanted);
