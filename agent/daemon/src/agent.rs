@@ -27,6 +27,7 @@ use crate::{
     desired::{Claimed, Desired, plan},
     facts::Facts,
     health::{GateEvent, Gates},
+    passwords::Passwords,
     tunnel::Tunnel,
 };
 
@@ -292,6 +293,7 @@ impl Agent {
             manager,
             &self.facts,
             &self.claims.at_start,
+            &Passwords::read(self.live.config(), self.live.root()),
         );
         if desired == self.desired {
             return;

@@ -17,6 +17,7 @@ use kedge_core::{
 use kedge_host::enrol::ManagerUrl;
 use kedge_tunnel_proto::keys::PublicKey;
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
+use kedge_vip_speaker::VipSpec;
 
 pub use check::{DEFAULT_OVERLAY, check_vip};
 pub use file::{
@@ -24,8 +25,8 @@ pub use file::{
     ProbeFile, ReportFile, TunnelFile, VipFile,
 };
 pub use values::{
-    AdvertSpan, Attempts, CertificatePin, Endpoint, HttpsUrl, InterfaceName, Keepalive, Mtu,
-    ProbeSpan, Version,
+    AdvertSpan, Attempts, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName, Keepalive,
+    MinTtl, Mtu, ProbeSpan, Version, VrrpVersion,
 };
 
 /// The agent's configuration, checked, defaults filled in.
@@ -46,8 +47,20 @@ pub struct AgentConfig {
 /// A VIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VipConfig {
-    /// Its addresses; IPv4.
-    pub addresses: Vec<std::net::Ipv4Addr>,
+    /// Its addresses; those of the family of the first are advertised.
+    pub addresses: Vec<IpAddr>,
+    /// Addresses that go along without being advertised.
+    pub excluded: Vec<IpAddr>,
+    /// The protocol version.
+    pub version: kedge_vip_speaker::Version,
+    /// The file with the password of version 2.
+    pub password_file: Option<PathBuf>,
+    /// The other routers, where adverts are not sent to the group.
+    pub unicast_peers: Vec<IpAddr>,
+    /// The lowest TTL accepted from them.
+    pub min_ttl: u8,
+    /// The source of adverts, if it is not to be chosen.
+    pub source: Option<IpAddr>,
     /// Its virtual router id.
     pub vrid: Vrid,
     /// Whether the VRID was derived from the first address.
@@ -62,10 +75,46 @@ pub struct VipConfig {
     pub interface: Option<String>,
     /// Whether a better Backup takes over from a living Active.
     pub preempt: bool,
+    /// How long after start or link-up that counts.
+    pub preempt_delay: Duration,
     /// The checksum form.
     pub checksum: ChecksumPolicy,
     /// What decides whether this host is fit to hold it; `None`: nothing.
     pub health: Option<ProbeConfig>,
+}
+
+impl VipConfig {
+    /// Every address it holds.
+    pub fn held(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter().chain(&self.excluded).copied()
+    }
+
+    /// Whether its adverts go over IPv6: as its first address is.
+    #[must_use]
+    pub fn is_ipv6(&self) -> bool {
+        self.addresses.first().is_some_and(IpAddr::is_ipv6)
+    }
+
+    /// What the speaker is asked for.
+    #[must_use]
+    pub fn spec(&self, name: Name, priority: Priority) -> VipSpec {
+        VipSpec {
+            excluded: self.excluded.clone(),
+            version: self.version,
+            unicast_peers: self.unicast_peers.clone(),
+            min_ttl: self.min_ttl,
+            source: self.source,
+            owner: self.priority == Some(Priority::OWNER),
+            interval: self.interval,
+            interface: self.interface.clone(),
+            preempt: self.preempt,
+            preempt_delay: self.preempt_delay,
+            members: self.members,
+            checksum: self.checksum,
+            gated: self.health.is_some(),
+            ..VipSpec::new(name, self.addresses.clone(), self.vrid, priority)
+        }
+    }
 }
 
 /// A health probe.

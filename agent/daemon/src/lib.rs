@@ -17,6 +17,7 @@ mod desired;
 mod explain;
 mod facts;
 mod health;
+mod passwords;
 mod report;
 mod run;
 mod socket;

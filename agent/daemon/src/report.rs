@@ -1,6 +1,6 @@
 //! Which addresses this host reports, and why. No I/O.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use kedge_control::report::{AddressType, ReportedAddress};
@@ -16,7 +16,7 @@ pub(crate) struct Rules<'a> {
     /// The host's name.
     pub hostname: &'a str,
     /// Every VIP this host takes part in.
-    pub vips: &'a [Ipv4Addr],
+    pub vips: &'a [IpAddr],
     /// The tunnel's interface.
     pub tunnel: &'a str,
 }
@@ -75,8 +75,7 @@ fn candidates<'a>(link: &'a Link, rules: &Rules<'_>) -> Vec<Candidate<'a>> {
     }
     let fits = |address: &&kedge_net::monitor::Address| {
         let ip = address.net.addr();
-        let ours = address.protocol == PROTOCOL
-            || matches!(ip, IpAddr::V4(ip) if rules.vips.contains(&ip));
+        let ours = address.protocol == PROTOCOL || rules.vips.contains(&ip);
         let passing = address.tentative || address.deprecated || address.temporary;
         let excluded = rules
             .config
@@ -102,7 +101,7 @@ impl Candidate<'_> {
         let vip = rules
             .vips
             .iter()
-            .find(|vip| !is_single(self.net) && self.net.contains(&IpAddr::V4(**vip)));
+            .find(|vip| !is_single(self.net) && self.net.contains(*vip));
         let route = facts.default_routes.iter().find(|route| {
             route
                 .gateway

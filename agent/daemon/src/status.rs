@@ -147,15 +147,10 @@ impl Agent {
     }
 
     fn addresses(&self) -> Vec<ReportedAddress> {
-        let vips: Vec<std::net::Ipv4Addr> = self
-            .desired
-            .vips
-            .iter()
-            .flat_map(|vip| &vip.spec.addresses)
-            .filter_map(|address| match address {
-                std::net::IpAddr::V4(address) => Some(*address),
-                std::net::IpAddr::V6(_) => None,
-            })
+        let specs = self.desired.vips.iter().map(|vip| &vip.spec);
+        let vips: Vec<std::net::IpAddr> = specs
+            .flat_map(|spec| spec.addresses.iter().chain(&spec.excluded))
+            .copied()
             .collect();
         let rules = report::Rules {
             config: Some(&self.live.config().report),

@@ -9,6 +9,7 @@ use std::{
 use kedge_core::{Code, Coded, Problem};
 
 use crate::{
+    bpf::{ACCEPT, REFUSE, jump_equal, load_word},
     privilege,
     sys::packet::{Instruction, Layer, Mac, PacketSocket},
 };
@@ -123,20 +124,9 @@ pub const MAX_WATCHED: usize = 2000;
 
 /// The sender is one of `addresses`.
 fn claims_to(addresses: &[Ipv4Addr]) -> Vec<Instruction> {
-    let mut program = vec![Instruction {
-        code: LOAD_WORD,
-        jt: 0,
-        jf: 0,
-        k: SENDER,
-    }];
+    let mut program = vec![load_word(SENDER)];
     for address in addresses {
-        program.push(Instruction {
-            code: JUMP_EQUAL,
-            jt: 0,
-            jf: 1,
-            k: address.to_bits(),
-        });
-        program.push(ACCEPT);
+        program.extend([jump_equal(address.to_bits(), 0, 1), ACCEPT]);
     }
     program.push(REFUSE);
     program
@@ -145,21 +135,6 @@ fn claims_to(addresses: &[Ipv4Addr]) -> Vec<Instruction> {
 const ETHERTYPE_ARP: u16 = 0x0806;
 const BROADCAST: Mac = [0xff; 6];
 const SENDER: u32 = 14;
-const LOAD_WORD: u16 = 0x20;
-const JUMP_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
-const ACCEPT: Instruction = Instruction {
-    code: RETURN,
-    jt: 0,
-    jf: 0,
-    k: 0xffff,
-};
-const REFUSE: Instruction = Instruction {
-    code: RETURN,
-    jt: 0,
-    jf: 0,
-    k: 0,
-};
 
 #[cfg(test)]
 mod tests {

@@ -6,10 +6,12 @@
 
 pub mod address;
 pub mod arp;
+mod bpf;
 pub mod clock;
 pub mod limits;
 pub mod link;
 pub mod monitor;
+pub mod nd;
 pub mod netns;
 pub mod nft;
 pub mod privilege;

@@ -8,6 +8,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
+use crate::bpf::{REFUSE, jump_equal, jump_greater, load_byte, load_word, take};
 use crate::sys::packet::{Instruction, Layer, Mac, PacketSocket};
 
 /// Listens for the first frame of another station on one interface. Drop it once it was heard:
@@ -54,26 +55,17 @@ impl AsFd for StationListener {
 /// Everything but 01:80:c2:00:00:*, which switches themselves send (spanning tree, LLDP, pause),
 /// and what this host loops back to itself: its own group reports arrive like anybody's.
 const FROM_STATIONS: &[Instruction] = &[
-    step(LOAD_WORD, 0, 0, PACKET_TYPE),
-    step(JUMP_GREATER, 5, 0, LAST_RECEIVED_TYPE),
-    step(LOAD_WORD, 0, 0, 0),
-    step(JUMP_EQUAL, 0, 2, 0x0180_c200),
-    step(LOAD_BYTE, 0, 0, 4),
-    step(JUMP_EQUAL, 1, 0, 0),
-    step(RETURN, 0, 0, 14),
-    step(RETURN, 0, 0, 0),
+    load_word(PACKET_TYPE),
+    jump_greater(LAST_RECEIVED_TYPE, 5, 0),
+    load_word(0),
+    jump_equal(0x0180_c200, 0, 2),
+    load_byte(4),
+    jump_equal(0, 1, 0),
+    take(14),
+    REFUSE,
 ];
 
-const fn step(code: u16, jt: u8, jf: u8, k: u32) -> Instruction {
-    Instruction { code, jt, jf, k }
-}
-
 const ETHERTYPE_ALL: u16 = 0x0003;
-const LOAD_WORD: u16 = 0x20;
-const LOAD_BYTE: u16 = 0x30;
-const JUMP_EQUAL: u16 = 0x15;
-const JUMP_GREATER: u16 = 0x25;
-const RETURN: u16 = 0x06;
 /// `SKF_AD_OFF + SKF_AD_PKTTYPE`.
 const PACKET_TYPE: u32 = 0xffff_f004;
 /// `PACKET_OTHERHOST`; above it are the types of packets on their way out.

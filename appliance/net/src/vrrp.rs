@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddrV4},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -14,29 +14,32 @@ use rustix::net::sockopt::{set_ip_multicast_if_with_ifindex, set_ip_multicast_lo
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
 
 use crate::{
+    bpf::{ACCEPT, REFUSE, jump_equal, load_byte},
     privilege,
     sys::packet::{Instruction, Layer, Mac, PacketSocket, set_priority},
+    udp::Family,
 };
 
-/// The group adverts are sent to.
-pub const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
+/// The group IPv4 adverts are sent to.
+pub const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
+/// The group IPv6 adverts are sent to.
+pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 
-/// VRRP for IPv4 on one interface, for every virtual router there.
+/// VRRP of one family on one interface, for every virtual router there.
 #[derive(Debug)]
 pub struct VrrpSocket {
     ifindex: u32,
     sender: Socket,
-    group: SockAddr,
     receiver: PacketSocket,
     buffer: Box<[u8; BUFFER]>,
 }
 
-/// An IPv4 packet of protocol 112.
+/// An IP packet of protocol 112.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
     /// The station that sent it.
     pub mac: Mac,
-    /// The packet, IPv4 header first. Nothing in it has been checked.
+    /// The packet, IP header first. Nothing in it has been checked.
     pub packet: &'a [u8],
 }
 
@@ -60,14 +63,18 @@ impl VrrpSocket {
     /// # Errors
     ///
     /// The kernel refused, for instance without `CAP_NET_RAW`.
-    pub fn open(interface: &str, ifindex: u32) -> Result<Self, VrrpError> {
+    pub fn open(interface: &str, ifindex: u32, family: Family) -> Result<Self, VrrpError> {
         let open = || {
-            let sender = open_sender(interface, ifindex)?;
-            let receiver = PacketSocket::open(Layer::Packet, ETHERTYPE_IPV4, ifindex, ADVERTS)?;
+            let sender = open_sender(interface, ifindex, family)?;
+            let ethertype = match family {
+                Family::V4 => ETHERTYPE_IPV4,
+                Family::V6 => ETHERTYPE_IPV6,
+            };
+            let filter = adverts(family);
+            let receiver = PacketSocket::open(Layer::Packet, ethertype, ifindex, &filter)?;
             Ok(Self {
                 ifindex,
                 sender,
-                group: SocketAddrV4::new(GROUP, 0).into(),
                 receiver,
                 buffer: Box::new([0; BUFFER]),
             })
@@ -84,21 +91,31 @@ impl VrrpSocket {
         self.ifindex
     }
 
-    /// Sends one VRRP message from `source` to the group, with TTL 255. Never waits.
+    /// Sends one VRRP message from `source` to `destination`, with TTL 255. Never waits.
     ///
     /// # Errors
     ///
-    /// The kernel's answer, such as `ENETDOWN` or `EPERM` from an output firewall.
-    pub fn send(&self, source: Ipv4Addr, message: &[u8]) -> io::Result<()> {
+    /// The kernel's answer, such as `ENETDOWN` or `EPERM` from an output firewall; `InvalidInput`
+    /// if the addresses are not both of the socket's family.
+    pub fn send(&self, source: IpAddr, destination: IpAddr, message: &[u8]) -> io::Result<()> {
         let mut packet = [0; MAX_PACKET];
-        let length = MAX_HEADER + message.len();
-        let (header, body) = packet.split_at_mut(MAX_HEADER);
-        header.copy_from_slice(&ip_header(source));
-        body.get_mut(..message.len())
-            .ok_or(io::ErrorKind::InvalidInput)?
-            .copy_from_slice(message);
-        let packet = packet.get(..length).ok_or(io::ErrorKind::InvalidInput)?;
-        self.sender.send_to(packet, &self.group).map(drop)
+        let length = match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                write(&mut packet, &header_v4(source, destination), message)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let header = header_v6(source, destination, message.len());
+                write(&mut packet, &header, message)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => None,
+        };
+        let packet = length.and_then(|length| packet.get(..length));
+        let packet = packet.ok_or(io::ErrorKind::InvalidInput)?;
+        let to: SocketAddr = match destination {
+            IpAddr::V4(_) => (destination, 0).into(),
+            IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, self.ifindex).into(),
+        };
+        self.sender.send_to(packet, &SockAddr::from(to)).map(drop)
     }
 
     /// Takes one queued packet, if there is one. Never waits.
@@ -146,31 +163,51 @@ impl Coded for VrrpError {
     }
 }
 
-fn open_sender(interface: &str, ifindex: u32) -> io::Result<Socket> {
+fn open_sender(interface: &str, ifindex: u32, family: Family) -> io::Result<Socket> {
     let protocol = Protocol::from(i32::from(PROTOCOL));
-    let socket = Socket::new(Domain::IPV4, Type::RAW, Some(protocol))?;
+    let domain = match family {
+        Family::V4 => Domain::IPV4,
+        Family::V6 => Domain::IPV6,
+    };
+    let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     // It only sends. What the kernel would queue on it is refused before it costs anything.
-    socket.attach_filter(&[socket2::SockFilter::new(RETURN, 0, 0, 0)])?;
+    socket
+        .attach_filter(&[REFUSE].map(|it| socket2::SockFilter::new(it.code, it.jt, it.jf, it.k)))?;
     socket.set_nonblocking(true)?;
-    socket.set_header_included_v4(true)?;
     socket.bind_device(Some(interface.as_bytes()))?;
-    set_ip_multicast_if_with_ifindex(
-        &socket,
-        &Ipv4Addr::UNSPECIFIED,
-        &Ipv4Addr::UNSPECIFIED,
-        ifindex,
-    )?;
-    set_ip_multicast_loop(&socket, false)?;
     // 6 is TC_PRIO_INTERACTIVE's neighbour for control traffic: first out of the queue.
     set_priority(socket.as_fd(), 6)?;
-    socket.join_multicast_v4_n(&GROUP, &InterfaceIndexOrAddress::Index(ifindex))?;
+    match family {
+        Family::V4 => {
+            socket.set_header_included_v4(true)?;
+            let any = Ipv4Addr::UNSPECIFIED;
+            set_ip_multicast_if_with_ifindex(&socket, &any, &any, ifindex)?;
+            set_ip_multicast_loop(&socket, false)?;
+            socket.join_multicast_v4_n(&GROUP_V4, &InterfaceIndexOrAddress::Index(ifindex))?;
+        }
+        Family::V6 => {
+            socket.set_header_included_v6(true)?;
+            socket.set_multicast_if_v6(ifindex)?;
+            socket.set_multicast_loop_v6(false)?;
+            socket.join_multicast_v6(&GROUP_V6, ifindex)?;
+        }
+    }
     Ok(socket)
 }
 
-/// An IPv4 header for the group. The kernel fills in length, identification and checksum.
-fn ip_header(source: Ipv4Addr) -> [u8; MAX_HEADER] {
+/// Puts header and message into `packet` and gives their length, if there is room.
+fn write(packet: &mut [u8; MAX_PACKET], header: &[u8], message: &[u8]) -> Option<usize> {
+    let length = header.len() + message.len();
+    let (head, body) = packet.get_mut(..length)?.split_at_mut(header.len());
+    head.copy_from_slice(header);
+    body.copy_from_slice(message);
+    Some(length)
+}
+
+/// An IPv4 header. The kernel fills in length, identification and checksum.
+fn header_v4(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
     let [a, b, c, d] = source.octets();
-    let [g, h, i, j] = GROUP.octets();
+    let [g, h, i, j] = destination.octets();
     [
         0x45,
         TOS,
@@ -195,48 +232,45 @@ fn ip_header(source: Ipv4Addr) -> [u8; MAX_HEADER] {
     ]
 }
 
+/// An IPv6 header around a payload of `length` bytes.
+fn header_v6(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> [u8; 40] {
+    let length = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
+    let [version_class, class_flow] = (0x6000 | u16::from(TOS) << 4).to_be_bytes();
+    let [high, low] = length;
+    let fixed = [version_class, class_flow, 0, 0, high, low, PROTOCOL, TTL];
+    let mut header = [0; 40];
+    let bytes = fixed
+        .into_iter()
+        .chain(source.octets())
+        .chain(destination.octets());
+    for (slot, byte) in header.iter_mut().zip(bytes) {
+        *slot = byte;
+    }
+    header
+}
+
 const PROTOCOL: u8 = 112;
 const TTL: u8 = 255;
 /// Internetwork control (CS6).
 const TOS: u8 = 0xc0;
 const DONT_FRAGMENT: u8 = 0x40;
 const ETHERTYPE_IPV4: u16 = 0x0800;
-const MAX_HEADER: usize = 20;
-const MAX_PACKET: usize = MAX_HEADER + 8 + 4 * 255;
-/// An advert of 255 addresses under an IPv4 header with every option, and room for a trailer.
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// Of an IPv6 header and 255 addresses.
+const MAX_PACKET: usize = 40 + 8 + 16 * 255;
+/// An IPv4 advert of 255 addresses under a header with every option, or what a link carries of
+/// IPv6, and room for a trailer.
 const BUFFER: usize = 2048;
 
-const LOAD_BYTE: u16 = 0x30;
-const JUMP_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
-
-/// IPv4 packets of protocol 112, whole. Fragments pass, so that they are counted as such.
-const ADVERTS: &[Instruction] = &[
-    Instruction {
-        code: LOAD_BYTE,
-        jt: 0,
-        jf: 0,
-        k: 9,
-    },
-    Instruction {
-        code: JUMP_EQUAL,
-        jt: 0,
-        jf: 1,
-        k: 112,
-    },
-    Instruction {
-        code: RETURN,
-        jt: 0,
-        jf: 0,
-        k: 0xffff,
-    },
-    Instruction {
-        code: RETURN,
-        jt: 0,
-        jf: 0,
-        k: 0,
-    },
-];
+/// IP packets of protocol 112, whole, by the byte that says so in a header of that family. IPv4
+/// fragments pass, so that they are counted as such.
+const fn adverts(family: Family) -> [Instruction; 4] {
+    let protocol = match family {
+        Family::V4 => 9,
+        Family::V6 => 6,
+    };
+    [load_byte(protocol), jump_equal(112, 0, 1), ACCEPT, REFUSE]
+}
 
 #[cfg(test)]
 mod tests;

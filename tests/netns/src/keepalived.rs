@@ -9,19 +9,23 @@ use kedge_net::netns::Namespace;
 
 use crate::{lan::Host, quietly, secs};
 
-/// How it is configured; VRRPv3 always.
+/// How it is configured.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
+    /// `vrrp_version`.
+    pub version: u8,
     /// `virtual_router_id`.
     pub vrid: u8,
     /// `priority`.
     pub priority: u8,
     /// `advert_int` in seconds, as keepalived reads it.
     pub advert_int: &'a str,
-    /// The VIP, with prefix length.
-    pub vip: &'a str,
+    /// The VIPs, with prefix length.
+    pub vips: &'a [&'a str],
     /// Whether it takes over from a lower priority; keepalived does unless told not to.
     pub preempt: bool,
+    /// More lines of the instance.
+    pub lines: &'a str,
 }
 
 /// A running keepalived; killed when dropped.
@@ -36,19 +40,25 @@ impl Keepalived {
     #[must_use]
     pub fn start(host: &Host, settings: Settings<'_>) -> Self {
         let Settings {
+            version,
             vrid,
             priority,
             advert_int,
-            vip,
+            vips,
             preempt,
+            lines,
         } = settings;
+        let vips: String = vips
+            .iter()
+            .map(|vip| format!("    {vip} dev eth0\n"))
+            .collect();
         let directory = host.directory();
         let nopreempt = if preempt { "" } else { "nopreempt" };
         let config = format!(
-            "global_defs {{\n  router_id {name}\n  vrrp_version 3\n}}\n\
+            "global_defs {{\n  router_id {name}\n  vrrp_version {version}\n}}\n\
              vrrp_instance vip {{\n  state BACKUP\n  interface eth0\n  virtual_router_id {vrid}\n  \
              priority {priority}\n  advert_int {advert_int}\n  {nopreempt}\n  \
-             virtual_ipaddress {{\n    {vip} dev eth0\n  }}\n}}\n",
+             {lines}\n  virtual_ipaddress {{\n{vips}  }}\n}}\n",
             name = host.name,
         );
         let path = directory.join("keepalived.conf");

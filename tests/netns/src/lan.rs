@@ -101,6 +101,10 @@ impl Lan {
                 silence(quiet);
                 let mut links = Links::open().unwrap();
                 links.up("lo").unwrap();
+                if !quiet {
+                    // The link-local address is there at once: nobody else has it.
+                    sysctl("ipv6/conf/eth0/accept_dad", "0").unwrap();
+                }
                 links.up("eth0").unwrap();
                 links.add_address("eth0", IpNet::V4(net)).unwrap();
             })
@@ -178,6 +182,21 @@ impl Host {
             let addresses = Links::open().unwrap().addresses("eth0").unwrap();
             addresses.iter().any(|net| net.addr() == address)
         })
+    }
+
+    /// Gives `eth0` another address.
+    pub fn add_address(&self, net: &str) {
+        let net: IpNet = net.parse().unwrap();
+        self.run(move || Links::open().unwrap().add_address("eth0", net).unwrap());
+    }
+
+    /// Its link-local address.
+    #[must_use]
+    pub fn link_local(&self) -> IpAddr {
+        let addresses = self.run(|| Links::open().unwrap().addresses("eth0").unwrap());
+        let mut all = addresses.iter().map(IpNet::addr);
+        all.find(|it| matches!(it, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+            .unwrap()
     }
 
     /// Runs a job inside.

@@ -2,8 +2,8 @@
 
 use std::{net::IpAddr, ops::Deref, sync::Arc, time::Duration};
 
-use kedge_core::vip::{AdvertInterval, Priority, RouterState, Vrid};
-use kedge_vip_speaker::{ChecksumPolicy, Members, Settings, Speaker, VipSnapshot, VipSpec};
+use kedge_core::vip::{Priority, RouterState, Vrid};
+use kedge_vip_speaker::{Members, Settings, Speaker, VipSnapshot, VipSpec};
 
 use crate::{eventually, lan::Host};
 
@@ -79,20 +79,12 @@ impl Deref for Speaking {
 #[must_use]
 pub fn vip(vrid: u8, priority: u8, address: &str) -> VipSpec {
     let address: IpAddr = address.parse().unwrap();
+    let (vrid, priority) = (Vrid::new(vrid).unwrap(), Priority::new(priority).unwrap());
     VipSpec {
-        name: "api".parse().unwrap(),
-        addresses: vec![address],
-        vrid: Vrid::new(vrid).unwrap(),
-        priority: Priority::new(priority).unwrap(),
-        owner: false,
-        interval: AdvertInterval::DEFAULT,
-        interface: None,
         preempt: true,
         members: Members::Mixed {
             unhealthy: Priority::new(1).unwrap(),
         },
-        checksum: ChecksumPolicy::Auto,
-        gated: false,
-        first_claim: false,
+        ..VipSpec::new("api".parse().unwrap(), vec![address], vrid, priority)
     }
 }

@@ -26,8 +26,10 @@ fn theirs(priority: u8, advert_int: &'static str) -> Settings<'static> {
         vrid: 51,
         priority,
         advert_int,
-        vip: "10.20.14.10/32",
+        version: 3,
+        vips: &["10.20.14.10/32"],
         preempt: true,
+        lines: "",
     }
 }
 
@@ -83,7 +85,7 @@ fn the_higher_priority_wins_on_either_side() {
             kedge.becomes(RouterState::Backup, secs(2));
             assert!(!a.holds(VIP), "a Backup answers for nothing");
             let active = kedge.vip().active.unwrap();
-            assert_eq!((active.address, active.mac), (b.address(), b.mac()));
+            assert_eq!((active.address, active.mac), (b.address().into(), b.mac()));
             assert_eq!(active.priority.get(), 200);
             throughout("it stays", secs(1), || kedge.state() == RouterState::Backup);
             let log = keepalived.log().to_lowercase();

@@ -130,13 +130,14 @@ impl Forger {
     fn advert(vrid: u8, priority: u8) -> Vec<u8> {
         let source = Ipv4Addr::new(10, 20, 14, 66);
         let advert = vrrp::Advert {
+            version: vrrp::Version::Three,
             vrid: Vrid::new(vrid).unwrap(),
             priority: Priority::new(priority).ok(),
             interval: AdvertInterval::DEFAULT,
             addresses: Addresses::new(&[VIP.parse().unwrap()]).unwrap(),
         };
         let mut buffer = [0; vrrp::MAX_LEN];
-        let length = advert.emit(Form::PseudoHeader, source, GROUP, &mut buffer);
+        let length = advert.emit(Form::PseudoHeader, source.into(), GROUP.into(), &mut buffer);
         let mut packet = vec![0x45, 0xc0, 0, 0, 0, 0, 0, 0, 255, 112, 0, 0];
         packet.extend(source.octets());
         packet.extend(GROUP.octets());

@@ -148,7 +148,7 @@ impl Checker {
         let Some(priority) = heard.advert.priority.filter(|_| heard.mac != mac(host)) else {
             return Ok(());
         };
-        let better = (priority, heard.src) > (before.priority, source(host));
+        let better = (priority, heard.src) > (before.priority, source(host, heard.src.is_ipv6()));
         let active = |view: &View| view.state == RouterState::Active;
         if active(before) && active(after) && better && result.is_ok() {
             let what = format!("stays Active after a better advert: {:?}", heard.advert);

@@ -1,11 +1,11 @@
 //! A client of the VIP: whom it would send to.
 
 use kedge_core::Instant;
-use kedge_vip_proto::wire::{Mac, arp};
+use kedge_vip_proto::wire::Mac;
 
-use crate::frame::{self, VIP};
+use crate::frame::{self, vip};
 
-/// A station that only keeps an ARP cache.
+/// A station that only keeps a neighbour cache.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     /// Where it believes the VIP to be.
@@ -15,16 +15,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// Believes every claim, as ARP does.
+    /// Believes every claim, as ARP and advertisements with the override flag have it.
     pub fn hear(&mut self, now: Instant, bytes: &[u8]) {
-        let Some((_, _, arp::ETHERTYPE, payload)) = frame::split(bytes) else {
+        let Some(claim) = frame::read_neighbor(bytes).and_then(|packet| packet.claim()) else {
             return;
         };
-        let Ok(packet) = arp::Packet::parse(payload) else {
-            return;
-        };
-        if packet.sender == VIP && self.cache != Some(packet.sender_mac) {
-            self.cache = Some(packet.sender_mac);
+        let is_vip = [false, true].map(vip).contains(&claim.address);
+        if is_vip && self.cache != Some(claim.mac) {
+            self.cache = Some(claim.mac);
             self.since = now;
         }
     }

@@ -1,14 +1,11 @@
 //! Ethernet frames as bytes.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kedge_vip_proto::{
     vrrp::Transmit,
-    wire::{Mac, arp, ipv4, vrrp::MAX_LEN},
+    wire::{Mac, Neighbor, arp, ip, nd, vrrp::MAX_LEN},
 };
-
-/// Where VRRP goes on Ethernet: the group address of 224.0.0.18.
-pub const VRRP_GROUP: Mac = Mac([0x01, 0x00, 0x5e, 0x00, 0x00, 0x12]);
 
 /// An Ethernet frame.
 pub type Frame = Vec<u8>;
@@ -18,12 +15,34 @@ pub type Frame = Vec<u8>;
 pub fn advert(from: Mac, transmit: &Transmit) -> Frame {
     let mut buffer = [0; MAX_LEN];
     let length = transmit.emit(&mut buffer);
+    let message = &buffer[..length];
+    match (transmit.src, transmit.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let mut frame = ethernet(GROUP_V4, from, IPV4);
+            frame.extend(header_v4(src, dst, length));
+            frame.extend(message);
+            frame
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let mut frame = ethernet(GROUP_V6, from, nd::ETHERTYPE);
+            let [high, low] = u16::try_from(length).unwrap().to_be_bytes();
+            frame.extend([0x6c, 0, 0, 0, high, low, ip::PROTOCOL_VRRP, ip::TTL]);
+            frame.extend(src.octets());
+            frame.extend(dst.octets());
+            frame.extend(message);
+            frame
+        }
+        mixed => panic!("{mixed:?}"),
+    }
+}
+
+fn header_v4(src: Ipv4Addr, dst: Ipv4Addr, length: usize) -> [u8; 20] {
     let total = u16::try_from(20 + length).unwrap().to_be_bytes();
     let mut header = [0; 20];
     header[..4].copy_from_slice(&[0x45, 0xc0, total[0], total[1]]);
-    header[8..10].copy_from_slice(&[ipv4::TTL, ipv4::PROTOCOL_VRRP]);
-    header[12..16].copy_from_slice(&transmit.src.octets());
-    header[16..20].copy_from_slice(&ipv4::GROUP.octets());
+    header[8..10].copy_from_slice(&[ip::TTL, ip::PROTOCOL_VRRP]);
+    header[12..16].copy_from_slice(&src.octets());
+    header[16..20].copy_from_slice(&dst.octets());
     let sum: u32 = header
         .chunks(2)
         .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
@@ -31,18 +50,37 @@ pub fn advert(from: Mac, transmit: &Transmit) -> Frame {
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     header[10..12].copy_from_slice(&(!u16::try_from(folded).unwrap()).to_be_bytes());
-    let mut frame = ethernet(VRRP_GROUP, from, 0x0800);
-    frame.extend(header);
-    frame.extend(&buffer[..length]);
-    frame
+    header
 }
 
-/// The frame of an ARP packet.
+/// The frame of an ARP or Neighbor Discovery packet.
 #[must_use]
-pub fn arp(to: Mac, from: Mac, packet: &arp::Packet) -> Frame {
-    let mut frame = ethernet(to, from, arp::ETHERTYPE);
-    frame.extend(packet.emit());
-    frame
+pub fn neighbor(to: Mac, from: Mac, packet: &Neighbor) -> Frame {
+    match packet {
+        Neighbor::Arp(packet) => {
+            let mut frame = ethernet(to, from, arp::ETHERTYPE);
+            frame.extend(packet.emit());
+            frame
+        }
+        Neighbor::Nd(packet) => {
+            let mut buffer = [0; nd::LEN];
+            let length = packet.emit(&mut buffer);
+            let mut frame = ethernet(packet.group_mac(), from, nd::ETHERTYPE);
+            frame.extend(&buffer[..length]);
+            frame
+        }
+    }
+}
+
+/// The ARP or Neighbor Discovery packet in a frame.
+#[must_use]
+pub fn read_neighbor(bytes: &[u8]) -> Option<Neighbor> {
+    let (_, from, ethertype, payload) = split(bytes)?;
+    match ethertype {
+        arp::ETHERTYPE => arp::Packet::parse(payload).ok().map(Neighbor::Arp),
+        nd::ETHERTYPE => nd::Packet::parse(from, payload).ok().map(Neighbor::Nd),
+        _ => None,
+    }
 }
 
 /// The parts of a frame: destination, source, EtherType, payload.
@@ -56,7 +94,14 @@ pub fn split(frame: &[u8]) -> Option<(Mac, Mac, u16, &[u8])> {
 }
 
 /// The address of the virtual router in every simulation.
-pub const VIP: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 10);
+#[must_use]
+pub const fn vip(ipv6: bool) -> IpAddr {
+    if ipv6 {
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x14, 0, 0, 0, 0, 0, 0x10))
+    } else {
+        IpAddr::V4(Ipv4Addr::new(10, 20, 14, 10))
+    }
+}
 
 fn ethernet(to: Mac, from: Mac, ethertype: u16) -> Frame {
     let mut frame = Vec::with_capacity(64);
@@ -65,3 +110,9 @@ fn ethernet(to: Mac, from: Mac, ethertype: u16) -> Frame {
     frame.extend(ethertype.to_be_bytes());
     frame
 }
+
+/// The group addresses of 224.0.0.18 and ff02::12.
+const GROUP_V4: Mac = Mac([0x01, 0x00, 0x5e, 0x00, 0x00, 0x12]);
+const GROUP_V6: Mac = Mac([0x33, 0x33, 0x00, 0x00, 0x00, 0x12]);
+/// The EtherType of IPv4.
+pub const IPV4: u16 = 0x0800;

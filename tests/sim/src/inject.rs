@@ -58,7 +58,7 @@ impl<S: Subject> World<S> {
                 if !self.hosts[host].link {
                     self.hosts[host].link = true;
                     self.hosts[host].heard = false;
-                    self.give(host, Inbound::Input(link_up(host)))?;
+                    self.give(host, Inbound::Input(link_up(host, self.setup.ipv6)))?;
                 }
             }
             Fault::Prioritise(host, priority) => {
@@ -123,7 +123,7 @@ impl<S: Subject> World<S> {
             host.config.first_claim = false;
             let (link, verdict) = (host.link, host.verdict);
             if link {
-                self.act(index, &Cause::Input(link_up(index)))?;
+                self.act(index, &Cause::Input(link_up(index, self.setup.ipv6)))?;
             }
             self.act(index, &Cause::Input(Input::Health(verdict)))?;
         }
@@ -147,9 +147,9 @@ impl<S: Subject> World<S> {
     }
 }
 
-fn link_up(host: usize) -> Input {
+fn link_up(host: usize, ipv6: bool) -> Input {
     Input::Link(Link::Up {
-        source: source(host),
+        source: source(host, ipv6),
         mac: mac(host),
     })
 }

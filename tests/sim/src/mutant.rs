@@ -6,7 +6,7 @@ use std::time::Duration;
 use kedge_core::{Instant, Machine, vip::RouterState};
 use kedge_vip_proto::vrrp::{Config, Input, Output, Reject, Router, View};
 
-use crate::{frame::VIP, subject::Subject};
+use crate::subject::Subject;
 
 /// How a router is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,8 @@ impl<const FLAW: usize> Machine for Mutant<FLAW> {
     type Reject = Reject;
 
     fn handle_input(&mut self, now: Instant, input: Input) -> Result<(), Reject> {
-        let arp = matches!(input, Input::Arp(_)) && self.is(Flaw::Dawdling, RouterState::Backup);
+        let arp =
+            matches!(input, Input::Neighbor(_)) && self.is(Flaw::Dawdling, RouterState::Backup);
         let advert = matches!(input, Input::Advert(_));
         if advert && self.is(Flaw::Stubborn, RouterState::Active) {
             return Ok(());
@@ -119,13 +120,14 @@ impl<const FLAW: usize> Machine for Mutant<FLAW> {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        use kedge_vip_proto::wire::{Mac, arp};
+        use kedge_vip_proto::wire::{Mac, Neighbor, arp};
         let announcement = || {
-            Output::Announce(arp::Packet::announcement(
+            let address = std::net::Ipv4Addr::new(10, 20, 14, 10);
+            Output::Announce(Neighbor::Arp(arp::Packet::announcement(
                 arp::Operation::Reply,
-                VIP,
+                address,
                 Mac::ZERO,
-            ))
+            )))
         };
         if std::mem::take(&mut self.hasty) {
             return Some(announcement());

@@ -1,6 +1,9 @@
 //! What a seed makes of a world before anything goes wrong.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 use kedge_vip_proto::{
@@ -8,13 +11,15 @@ use kedge_vip_proto::{
     wire::{Addresses, Mac},
 };
 
-use crate::{frame::VIP, random::Random};
+use crate::{frame::vip, random::Random};
 
 /// The parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// One configuration per host.
     pub configs: Vec<Config>,
+    /// Whether the LAN speaks IPv6.
+    pub ipv6: bool,
     /// The advertisement interval of all.
     pub interval: AdvertInterval,
     /// The shortest and the longest way of a frame.
@@ -71,9 +76,14 @@ impl Setup {
                 ..config(Priority::new(priority).unwrap())
             }
         });
-        let configs: Vec<Config> = configs.collect();
+        let mut configs: Vec<Config> = configs.collect();
         let refusals = random.pick(&[0, 0, 0, 5]);
+        let ipv6 = random.chance(30);
+        for config in &mut configs {
+            config.addresses = Addresses::new(&[vip(ipv6)]).unwrap();
+        }
         Self {
+            ipv6,
             configs,
             interval,
             delay: (fastest, slowest),
@@ -87,6 +97,7 @@ impl Setup {
     pub fn plain(priorities: &[u8]) -> Self {
         let delay = Duration::from_micros(200);
         Self {
+            ipv6: false,
             configs: priorities
                 .iter()
                 .map(|value| Config {
@@ -104,8 +115,13 @@ impl Setup {
 
 /// The source address of a host.
 #[must_use]
-pub fn source(host: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 20, 14, 11 + u8::try_from(host).unwrap())
+pub fn source(host: usize, ipv6: bool) -> IpAddr {
+    let last = 11 + u8::try_from(host).unwrap();
+    if ipv6 {
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into()
+    } else {
+        Ipv4Addr::new(10, 20, 14, last).into()
+    }
 }
 
 /// The hardware address of a host.
@@ -115,6 +131,6 @@ pub fn mac(host: usize) -> Mac {
 }
 
 fn config(priority: Priority) -> Config {
-    let addresses = Addresses::new(&[VIP]).unwrap();
+    let addresses = Addresses::new(&[vip(false)]).unwrap();
     Config::new(Vrid::new(51).unwrap(), addresses, priority)
 }

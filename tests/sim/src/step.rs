@@ -1,14 +1,16 @@
 //! One step of one host: what arrives, what its router does, what leaves.
 
+use std::net::IpAddr;
+
 use kedge_core::vip::RouterState;
 use kedge_vip_proto::{
     vrrp::{AddressRefused, Because, Event, Input, Notice, Output, Ticket},
-    wire::{Mac, arp, vrrp::Received},
+    wire::{Mac, Neighbor, arp, nd, vrrp::Received},
 };
 
 use crate::{
     check::Violation,
-    frame::{self, Frame, VIP},
+    frame::{self, Frame, vip},
     host::Inbound,
     setup::mac,
     subject::{Cause, Subject},
@@ -26,24 +28,43 @@ impl<S: Subject> World<S> {
         if !host.link {
             return Ok(());
         }
-        if let Some((_, from, arp::ETHERTYPE, payload)) = frame::split(&bytes)
-            && let Ok(packet) = arp::Packet::parse(payload)
-            && host.kernel.holds
-            && packet.operation == arp::Operation::Request
-            && packet.target == VIP
-            && !packet.is_announcement()
+        if host.kernel.holds
+            && let Some(answer) = self.answer(to, &bytes)
         {
-            let answer = arp::Packet {
-                operation: arp::Operation::Reply,
-                sender_mac: mac(to),
-                sender: VIP,
-                target_mac: from,
-                target: packet.sender,
-            };
-            self.meet("ARP answered by a kernel");
-            self.broadcast(to, &frame::arp(from, mac(to), &answer));
+            self.meet("asked, and answered by a kernel");
+            self.broadcast(to, &answer);
         }
         self.give(to, Inbound::Frame(bytes))
+    }
+
+    /// What the kernel of a host that holds the address answers a frame that asks for it.
+    fn answer(&self, host: usize, bytes: &[u8]) -> Option<Frame> {
+        let (_, from, _, _) = frame::split(bytes)?;
+        match frame::read_neighbor(bytes)? {
+            Neighbor::Arp(packet) => {
+                let asks = packet.operation == arp::Operation::Request && !packet.is_announcement();
+                let IpAddr::V4(vip) = vip(self.setup.ipv6) else {
+                    return None;
+                };
+                let answer = arp::Packet {
+                    operation: arp::Operation::Reply,
+                    sender_mac: mac(host),
+                    sender: vip,
+                    target_mac: from,
+                    target: packet.sender,
+                };
+                let frame = frame::neighbor(from, mac(host), &Neighbor::Arp(answer));
+                (asks && packet.target == vip).then_some(frame)
+            }
+            Neighbor::Nd(packet) => {
+                let asks = packet.kind == nd::Kind::Solicitation;
+                let own = IpAddr::V6(packet.target) == vip(self.setup.ipv6);
+                // A probe is answered to every node (RFC 4861 section 7.2.4).
+                let answer = nd::Packet::announcement(packet.target, mac(host));
+                let frame = frame::neighbor(from, mac(host), &Neighbor::Nd(answer));
+                (asks && own).then_some(frame)
+            }
+        }
     }
 
     /// Something arrives for a process: now, or when it is scheduled again.
@@ -114,7 +135,7 @@ impl<S: Subject> World<S> {
             Output::Announce(packet) | Output::ProbeAddress(packet) => {
                 let probe = packet.is_probe();
                 self.meet(if probe { "address probed" } else { "announced" });
-                let frame = frame::arp(Mac::BROADCAST, mac(index), &packet);
+                let frame = frame::neighbor(Mac::BROADCAST, mac(index), &packet);
                 self.digest.add(self.now, index, 2, &frame);
                 if probe || announcing {
                     self.broadcast(index, &frame);
@@ -174,7 +195,7 @@ impl<S: Subject> World<S> {
         let result = if self.random.chance(self.setup.refusals) {
             self.meet("refused by a kernel");
             Err(AddressRefused {
-                address: VIP,
+                address: vip(self.setup.ipv6),
                 errno: 99,
             })
         } else {
@@ -192,10 +213,10 @@ impl<S: Subject> World<S> {
 fn read(bytes: &[u8]) -> Option<Input> {
     let (_, from, ethertype, payload) = frame::split(bytes)?;
     match ethertype {
-        0x0800 => Received::parse(from, payload).ok().map(Input::Advert),
-        arp::ETHERTYPE => arp::Packet::parse(payload).ok().map(Input::Arp),
+        frame::IPV4 | nd::ETHERTYPE => Received::parse(from, payload).ok().map(Input::Advert),
         _ => None,
     }
+    .or_else(|| frame::read_neighbor(bytes).map(Input::Neighbor))
 }
 
 fn label(event: &Event) -> &'static str {

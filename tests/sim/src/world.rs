@@ -9,7 +9,7 @@ use std::{
 use kedge_core::{Instant, vip::RouterState};
 use kedge_vip_proto::{
     vrrp::{Input, Ticket},
-    wire::{Mac, arp},
+    wire::{Mac, Neighbor, arp},
 };
 
 use crate::{
@@ -251,7 +251,10 @@ impl<S: Subject> World<S> {
             Happening::Chatter => {
                 let client = self.hosts.len();
                 let other = arp::Packet::probe(std::net::Ipv4Addr::new(10, 20, 14, 1), mac(client));
-                self.broadcast(client, &frame::arp(Mac::BROADCAST, mac(client), &other));
+                self.broadcast(
+                    client,
+                    &frame::neighbor(Mac::BROADCAST, mac(client), &Neighbor::Arp(other)),
+                );
                 let next = self.now + self.setup.interval.duration() * 5;
                 self.at(next, Happening::Chatter);
                 Ok(())

@@ -141,7 +141,7 @@ fn a_thousand_worlds_keep_every_invariant() {
         "both checksums",
         "address probed",
         "address in use",
-        "ARP answered by a kernel",
+        "asked, and answered by a kernel",
         "refused by a kernel",
         "damaged or foreign frame",
         "frame lost",
@@ -313,7 +313,7 @@ fn a_first_start_beside_an_active_takes_its_answer_for_what_it_is() {
         world
             .run(Instant::ZERO + second + Duration::from_secs(5))
             .unwrap();
-        assert!(world.met.contains_key("ARP answered by a kernel"));
+        assert!(world.met.contains_key("asked, and answered by a kernel"));
         assert!(!world.met.contains_key("address in use"));
         assert_eq!(world.actives(), [0]);
     }

@@ -10,7 +10,7 @@ use kedge_core::{
 use kedge_vip_proto::{
     vrrp::{Command, Config, Input, Link, Output, Router, Transmit},
     wire::{
-        Addresses, Mac, ipv4,
+        Addresses, Mac, ip,
         vrrp::{Advert, MAX_LEN},
     },
 };
@@ -20,14 +20,14 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn started(priority: u8, last: u8) -> Router {
-    let vip = Addresses::new(&[Ipv4Addr::new(10, 20, 14, 10)]).unwrap();
+    let vip = Addresses::new(&[Ipv4Addr::new(10, 20, 14, 10).into()]).unwrap();
     let priority = Priority::new(priority).unwrap();
     let config = Config {
         link_up_wait: Duration::ZERO,
         ..Config::new(Vrid::new(51).unwrap(), vip, priority)
     };
     let mut router = Router::new(config).unwrap();
-    let source = Ipv4Addr::new(10, 20, 14, last);
+    let source = Ipv4Addr::new(10, 20, 14, last).into();
     let link = Link::Up {
         source,
         mac: Mac([2, 0, 0, 0, 0, last]),
@@ -86,9 +86,9 @@ fn a_thousand_adverts_are_sent_parsed_and_followed_without_an_allocation() {
         let mut buffer = [0; MAX_LEN];
         let length = transmit.emit(&mut buffer);
         let src = transmit.src;
-        let header = ipv4::Header {
+        let header = ip::Header {
             src,
-            dst: ipv4::GROUP,
+            dst: ip::group(false),
             ttl: 255,
             protocol: 112,
         };
@@ -96,6 +96,8 @@ fn a_thousand_adverts_are_sent_parsed_and_followed_without_an_allocation() {
         let mac = Mac([2, 0, 0, 0, 0, 11]);
         let received = kedge_vip_proto::wire::vrrp::Received {
             src,
+            dst: ip::group(false),
+            ttl: 255,
             mac,
             forms,
             advert,

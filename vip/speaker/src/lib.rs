@@ -24,7 +24,10 @@ mod speaker;
 mod spec;
 
 pub use event::VipEvent;
-pub use kedge_vip_proto::vrrp::{ChecksumPolicy, Members, Verdict};
+pub use kedge_vip_proto::{
+    vrrp::{ChecksumPolicy, Members, Verdict},
+    wire::{Password, vrrp::Version},
+};
 pub use select::{Chosen, Rejected, WhyNot, select};
 pub use snapshot::{ActivePeer, Duplicate, Transition, VipSnapshot};
 pub use speaker::{Settings, Speaker, StartError};

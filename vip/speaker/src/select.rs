@@ -1,8 +1,8 @@
 //! Which interface a VIP belongs to, and why not the others.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::IpNet;
 use kedge_core::{Code, Fix, Problem};
 use kedge_net::{
     Mac, PROTOCOL,
@@ -12,10 +12,12 @@ use kedge_net::{
 /// What an interface is looked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The VIP's first address.
-    pub vip: Ipv4Addr,
+    /// The address of the VIP that must be on-link.
+    pub vip: IpAddr,
     /// The configured interface, if there is one.
     pub interface: Option<&'a str>,
+    /// The configured source of adverts, an address of that interface.
+    pub source: Option<IpAddr>,
     /// Whether the VIP is to be the interface's own address.
     pub owner: bool,
 }
@@ -27,10 +29,12 @@ pub struct Chosen {
     pub ifindex: u32,
     /// Its name.
     pub name: String,
-    /// Its own address there, the source of adverts.
-    pub address: Ipv4Addr,
+    /// Its own address there, the source of adverts; for IPv6 a link-local one.
+    pub address: IpAddr,
     /// The length of the prefix that contains the VIP.
     pub prefix_len: u8,
+    /// Its on-link prefixes.
+    pub prefixes: Vec<IpNet>,
     /// Its hardware address.
     pub mac: Mac,
     /// Whether frames can pass.
@@ -57,7 +61,7 @@ pub enum WhyNot {
     #[error("no interface has a prefix that contains {vip}")]
     NoOnLinkPrefix {
         /// The VIP.
-        vip: Ipv4Addr,
+        vip: IpAddr,
         /// What there is.
         rejected: Vec<Rejected>,
     },
@@ -73,7 +77,7 @@ pub enum WhyNot {
     #[error("priority 255 was asked for {vip}, and no interface has it as its own address")]
     NotOwner {
         /// The VIP.
-        vip: Ipv4Addr,
+        vip: IpAddr,
         /// What there is.
         rejected: Vec<Rejected>,
     },
@@ -81,7 +85,7 @@ pub enum WhyNot {
     #[error("{vip} is already an address of {interface}, and Kedge did not put it there")]
     OwnAddress {
         /// The VIP.
-        vip: Ipv4Addr,
+        vip: IpAddr,
         /// The interface.
         interface: String,
     },
@@ -150,8 +154,9 @@ pub fn select<'a>(
     Ok(Chosen {
         ifindex: link.index,
         name: link.name.clone(),
-        address: fit.net.addr(),
+        address: fit.source,
         prefix_len: fit.net.prefix_len(),
+        prefixes: own_nets(link).map(|net| net.trunc()).collect(),
         mac: fit.mac,
         running: link.is_running(),
         because: because(link, &fit, wanted),
@@ -208,7 +213,8 @@ impl WhyNot {
 }
 
 struct Fit {
-    net: Ipv4Net,
+    net: IpNet,
+    source: IpAddr,
     mac: Mac,
 }
 
@@ -219,14 +225,13 @@ enum Judged {
     Port,
 }
 
-fn judge(
-    link: &Link,
-    Wanted {
+fn judge(link: &Link, wanted: Wanted<'_>) -> Judged {
+    let Wanted {
         vip,
         interface,
+        source,
         owner,
-    }: Wanted<'_>,
-) -> Judged {
+    } = wanted;
     let unfit = |because: &str| Judged::Unfit(because.to_owned());
     if interface.is_some_and(|name| name != link.name) {
         return Judged::Unfit(format!("{} is configured", interface.unwrap_or_default()));
@@ -234,11 +239,12 @@ fn judge(
     if link.loopback {
         return unfit("it is the loopback device");
     }
-    let own: Vec<Ipv4Net> = link.addresses.iter().filter_map(own_ipv4).collect();
+    let of_family = |net: &IpNet| net.addr().is_ipv6() == vip.is_ipv6();
+    let own: Vec<IpNet> = own_nets(link).filter(of_family).collect();
     if own.is_empty() && interface.is_none() && link.master.is_some() {
         return Judged::Port;
     }
-    let is_vip = |net: &&Ipv4Net| net.addr() == vip;
+    let is_vip = |net: &&IpNet| net.addr() == vip;
     let containing = own
         .iter()
         .filter(|net| net.contains(&vip) && (owner || !is_vip(net)));
@@ -248,48 +254,60 @@ fn judge(
         (false, Some(_)) => return Judged::OwnAddress,
         (false, None) => containing.max_by_key(|net| net.prefix_len()),
     };
-    match (best, link.mac) {
-        (Some(net), Some(mac)) => Judged::Fits(Fit { net: *net, mac }),
+    let family = if vip.is_ipv6() { "IPv6" } else { "IPv4" };
+    let Some(net) = best else {
+        let ours = |address: &Address| of_family(&address.net) && address.protocol == PROTOCOL;
+        return match own.as_slice() {
+            [] if link.addresses.iter().any(ours) => {
+                Judged::Unfit(format!("Kedge put its {family} addresses there itself"))
+            }
+            [] => Judged::Unfit(format!("it has no {family} address")),
+            own => {
+                let nets: Vec<String> = own.iter().map(IpNet::to_string).collect();
+                Judged::Unfit(format!("{} does not contain {vip}", nets.join(", ")))
+            }
+        };
+    };
+    let source = match (source, vip) {
+        (Some(source), _) => own.iter().find(|net| net.addr() == source),
+        (None, IpAddr::V4(_)) => Some(net),
+        (None, IpAddr::V6(_)) => own.iter().find(is_link_local),
+    };
+    match (source, link.mac) {
+        (Some(source), Some(mac)) => Judged::Fits(Fit {
+            net: *net,
+            source: source.addr(),
+            mac,
+        }),
         (Some(_), None) => unfit("it has no Ethernet address"),
-        (None, _) if own.is_empty() && link.addresses.iter().any(is_ours) => {
-            unfit("Kedge put its IPv4 addresses there itself")
-        }
-        (None, _) if own.is_empty() => unfit("it has no IPv4 address"),
-        (None, _) => {
-            let nets: Vec<String> = own.iter().map(Ipv4Net::to_string).collect();
-            Judged::Unfit(format!("{} does not contain {vip}", nets.join(", ")))
-        }
+        (None, _) => match wanted.source {
+            Some(source) => Judged::Unfit(format!("it does not have {source}, the source")),
+            None => unfit("it has no link-local address to advertise from"),
+        },
     }
 }
 
-/// An IPv4 address that Kedge put there, such as the tunnel's.
-fn is_ours(address: &Address) -> bool {
-    matches!(address.net, IpNet::V4(_)) && address.protocol == PROTOCOL
+fn is_link_local(net: &&IpNet) -> bool {
+    matches!(net, IpNet::V6(v6) if v6.addr().is_unicast_link_local())
 }
 
-/// An address that is the host's own: not one of ours, and not the end of a point-to-point link.
-fn own_ipv4(address: &Address) -> Option<Ipv4Net> {
-    match (address.net, address.peer) {
-        (IpNet::V4(net), None) if address.protocol != PROTOCOL => Some(net),
-        (IpNet::V4(_) | IpNet::V6(_), _) => None,
-    }
+/// The addresses that are the host's own: not ours, not the end of a point-to-point link, and not
+/// while somebody else may have them.
+fn own_nets(link: &Link) -> impl Iterator<Item = IpNet> + '_ {
+    let own = link.addresses.iter().filter(|address| {
+        address.peer.is_none() && address.protocol != PROTOCOL && !address.tentative
+    });
+    own.map(|address| address.net)
 }
 
-fn because(
-    link: &Link,
-    fit: &Fit,
-    Wanted {
-        vip,
-        interface,
-        owner,
-    }: Wanted<'_>,
-) -> String {
-    let how = if owner {
+fn because(link: &Link, fit: &Fit, wanted: Wanted<'_>) -> String {
+    let vip = wanted.vip;
+    let how = if wanted.owner {
         format!("{vip} is its own address")
     } else {
         format!("{} contains {vip}", fit.net)
     };
-    if interface.is_some() {
+    if wanted.interface.is_some() {
         format!("{} is configured, and {how}", link.name)
     } else {
         format!("{}: {how}", link.name)
@@ -322,7 +340,10 @@ impl Chosen {
     /// The VIP's address with the length of the on-link prefix, as people read it.
     #[must_use]
     pub fn with_prefix(&self, vip: IpAddr) -> String {
-        format!("{vip}/{}", self.prefix_len)
+        let containing = self.prefixes.iter().filter(|net| net.contains(&vip));
+        let longest = containing.map(IpNet::prefix_len).max();
+        let host = IpNet::from(vip).prefix_len();
+        format!("{vip}/{}", longest.unwrap_or(host))
     }
 }
 

@@ -84,7 +84,7 @@ impl VipSnapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActivePeer {
     /// Its address.
-    pub address: std::net::Ipv4Addr,
+    pub address: IpAddr,
     /// Its hardware address.
     pub mac: Mac,
     /// The priority it advertises.
@@ -95,11 +95,11 @@ pub struct ActivePeer {
     pub heard_at: Instant,
 }
 
-/// Another station that claims an address of ours by ARP.
+/// Another station that claims an address of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
     /// The address.
-    pub address: std::net::Ipv4Addr,
+    pub address: IpAddr,
     /// The station.
     pub mac: Mac,
     /// How often, as far as it was reported.

@@ -1,17 +1,14 @@
 //! What a VIP is configured with.
 
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 
 use kedge_core::{
     Code, Coded, Fix, Name, Problem,
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_vip_proto::{
-    vrrp::{ChecksumPolicy, Config, ConfigError, Members},
-    wire::{Addresses, addresses::BadCount},
+    vrrp::{ChecksumPolicy, Config, ConfigError, Members, Peers},
+    wire::{Addresses, addresses::BadAddresses, vrrp::Version},
 };
 
 /// One VIP as the agent wants it.
@@ -19,8 +16,20 @@ use kedge_vip_proto::{
 pub struct VipSpec {
     /// Its name.
     pub name: Name,
-    /// Its addresses; all of them stand on the interface of the first.
+    /// Its addresses; all of them stand on one interface. Those of the family of the first are
+    /// advertised, the others go along.
     pub addresses: Vec<IpAddr>,
+    /// Addresses that go along without being advertised, of either family.
+    pub excluded: Vec<IpAddr>,
+    /// The protocol version.
+    pub version: Version,
+    /// The other routers, where adverts are sent to each of them and not to the group.
+    pub unicast_peers: Vec<IpAddr>,
+    /// The lowest TTL accepted from them.
+    pub min_ttl: u8,
+    /// The source of adverts; without one the interface's address on the VIP's prefix, for IPv6
+    /// its link-local one.
+    pub source: Option<IpAddr>,
     /// The virtual router; another one is another router.
     pub vrid: Vrid,
     /// The priority while healthy.
@@ -33,6 +42,8 @@ pub struct VipSpec {
     pub interface: Option<String>,
     /// Whether a Backup takes over from an Active of lower priority.
     pub preempt: bool,
+    /// How long after start or link-up `preempt` begins to count.
+    pub preempt_delay: Duration,
     /// Who else takes part.
     pub members: Members,
     /// Which checksum to send.
@@ -53,15 +64,7 @@ pub enum SpecError {
         name: Name,
         /// Why.
         #[source]
-        source: BadCount,
-    },
-    /// An IPv6 address.
-    #[error("the VIP {name} has the IPv6 address {address}, and only IPv4 is spoken")]
-    Ipv6 {
-        /// The VIP.
-        name: Name,
-        /// The address.
-        address: IpAddr,
+        source: BadAddresses,
     },
     /// Settings that contradict each other.
     #[error("the VIP {name} contradicts itself")]
@@ -75,6 +78,32 @@ pub enum SpecError {
 }
 
 impl VipSpec {
+    /// A VIP with every default: version 3 to the group, 100 ms adverts, no preemption, no health
+    /// gate, among Kedge members, on the interface that fits, claimed before.
+    #[must_use]
+    pub const fn new(name: Name, addresses: Vec<IpAddr>, vrid: Vrid, priority: Priority) -> Self {
+        Self {
+            name,
+            addresses,
+            excluded: Vec::new(),
+            version: Version::Three,
+            unicast_peers: Vec::new(),
+            min_ttl: u8::MAX,
+            source: None,
+            vrid,
+            priority,
+            owner: false,
+            interval: AdvertInterval::DEFAULT,
+            interface: None,
+            preempt: false,
+            preempt_delay: Duration::ZERO,
+            members: Members::Kedge,
+            checksum: ChecksumPolicy::Auto,
+            gated: false,
+            first_claim: false,
+        }
+    }
+
     /// Whether it can be run, wherever its interface is.
     ///
     /// # Errors
@@ -84,30 +113,57 @@ impl VipSpec {
         self.config(Config::LINK_UP_WAIT).map(drop)
     }
 
-    /// Its addresses, if all are IPv4.
-    pub(crate) fn ipv4(&self) -> Result<Vec<Ipv4Addr>, SpecError> {
-        self.addresses
-            .iter()
-            .map(|address| match address {
-                IpAddr::V4(v4) => Ok(*v4),
-                IpAddr::V6(_) => Err(SpecError::Ipv6 {
-                    name: self.name.clone(),
-                    address: *address,
-                }),
-            })
-            .collect()
+    /// Every address it holds.
+    pub fn held(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter().chain(&self.excluded).copied()
+    }
+
+    /// Whether its adverts go over IPv6: as its first address is.
+    #[must_use]
+    pub fn is_ipv6(&self) -> bool {
+        self.addresses.first().is_some_and(IpAddr::is_ipv6)
+    }
+
+    /// The address that decides on which interface it stands: the first that is on-link on one
+    /// interface only, as link-local ones are not.
+    #[must_use]
+    pub fn on_link(&self) -> Option<IpAddr> {
+        let ipv6 = self.is_ipv6();
+        let mut of_family = self.addresses.iter().filter(|it| it.is_ipv6() == ipv6);
+        let first = of_family.clone().next();
+        of_family.find(|it| !is_link_local(it)).or(first).copied()
     }
 
     pub(crate) fn config(&self, link_up_wait: Duration) -> Result<Config, SpecError> {
         let name = || self.name.clone();
-        let addresses = Addresses::new(&self.ipv4()?).map_err(|source| SpecError::Count {
+        let ipv6 = self.is_ipv6();
+        let of_family = |address: &&IpAddr| address.is_ipv6() == ipv6;
+        let mut advertised: Vec<IpAddr> =
+            self.addresses.iter().filter(of_family).copied().collect();
+        // A link-local address comes first (RFC 9568 section 5.2.9).
+        advertised.sort_by_key(|address| !is_link_local(address));
+        let beside = self.addresses.iter().filter(|it| !of_family(it));
+        let excluded = beside.chain(&self.excluded).copied().collect();
+        let addresses = Addresses::new(&advertised).map_err(|source| SpecError::Count {
             name: name(),
             source,
         })?;
+        let peers = if self.unicast_peers.is_empty() {
+            Peers::Group
+        } else {
+            Peers::Unicast {
+                routers: self.unicast_peers.as_slice().into(),
+                min_ttl: self.min_ttl,
+            }
+        };
         let config = Config {
+            version: self.version,
+            excluded,
+            peers,
             owner: self.owner,
             interval: self.interval,
             preempt: self.preempt,
+            preempt_delay: self.preempt_delay,
             members: self.members,
             gated: self.gated,
             checksum: self.checksum,
@@ -126,20 +182,34 @@ impl VipSpec {
 
     /// Whether a running router can become this one: same identity, only settings differ.
     pub(crate) fn is_same_router(&self, other: &Self) -> bool {
-        self.vrid == other.vrid && self.interface == other.interface && self.owner == other.owner
+        let two = |spec: &Self| spec.version != Version::Three;
+        self.vrid == other.vrid
+            && self.is_ipv6() == other.is_ipv6()
+            && two(self) == two(other)
+            && self.interface == other.interface
+            && self.owner == other.owner
     }
+}
+
+fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 impl Coded for SpecError {
     fn problem(&self) -> Problem {
         let (code, name) = match self {
-            Self::Count { name, .. } | Self::Ipv6 { name, .. } => (Code::ConfigOutOfRange, name),
+            Self::Count { name, .. } => (Code::ConfigOutOfRange, name),
             Self::Config { name, source } => match source {
                 ConfigError::Owner => (Code::VipNotOwner, name),
-                ConfigError::LowPriority(_) => (Code::ConfigOutOfRange, name),
-                ConfigError::Unhealthy { .. } | ConfigError::VridChanged { .. } => {
-                    (Code::ConfigRule, name)
+                ConfigError::LowPriority(_) | ConfigError::TooLong => {
+                    (Code::ConfigOutOfRange, name)
                 }
+                ConfigError::Unhealthy { .. }
+                | ConfigError::VersionTwoIpv6
+                | ConfigError::VersionTwoInterval
+                | ConfigError::NoPeer
+                | ConfigError::BadPeer(_)
+                | ConfigError::OtherRouter => (Code::ConfigRule, name),
             },
         };
         let mut problem = Problem::new(code, self.to_string())
@@ -159,20 +229,8 @@ pub(crate) mod tests {
 
     pub(crate) fn spec(name: &str, address: &str) -> VipSpec {
         let address: IpAddr = address.parse().unwrap();
-        VipSpec {
-            name: name.parse().unwrap(),
-            addresses: vec![address],
-            vrid: Vrid::derive(address),
-            priority: Priority::new(254).unwrap(),
-            owner: false,
-            interval: AdvertInterval::DEFAULT,
-            interface: None,
-            preempt: false,
-            members: Members::Kedge,
-            checksum: ChecksumPolicy::Auto,
-            gated: false,
-            first_claim: false,
-        }
+        let (vrid, priority) = (Vrid::derive(address), Priority::new(254).unwrap());
+        VipSpec::new(name.parse().unwrap(), vec![address], vrid, priority)
     }
 
     #[test]
@@ -186,8 +244,10 @@ pub(crate) mod tests {
             assert_eq!(problem.object, "vips/api");
             problem.code
         };
+        let two = Version::Two { password: None };
+        assert_eq!(code(&|bad| bad.version = two), Code::ConfigRule);
         let v6 = "fd00::1".parse().unwrap();
-        assert_eq!(code(&|bad| bad.addresses.push(v6)), Code::ConfigOutOfRange);
+        assert_eq!(code(&|bad| bad.unicast_peers.push(v6)), Code::ConfigRule);
         assert_eq!(code(&|bad| bad.addresses.clear()), Code::ConfigOutOfRange);
         assert_eq!(code(&|bad| bad.owner = true), Code::VipNotOwner);
         assert_eq!(
@@ -201,5 +261,33 @@ pub(crate) mod tests {
             code(&|bad| bad.members = Members::Mixed { unhealthy }),
             Code::ConfigRule
         );
+    }
+
+    #[test]
+    fn the_family_of_the_first_address_is_advertised_and_the_other_goes_along() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let mut dual = spec("api", "10.20.14.10");
+        dual.addresses.push(ip("fd00::10"));
+        dual.addresses.push(ip("10.20.14.20"));
+        dual.excluded.push(ip("10.20.14.30"));
+        let config = dual.config(Duration::ZERO).unwrap();
+        let advertised = [ip("10.20.14.10"), ip("10.20.14.20")];
+        assert_eq!(config.addresses.as_slice(), advertised);
+        assert_eq!(*config.excluded, [ip("fd00::10"), ip("10.20.14.30")]);
+        assert_eq!(dual.on_link(), Some(ip("10.20.14.10")));
+    }
+
+    #[test]
+    fn a_link_local_address_is_advertised_first_and_chooses_no_interface() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let mut six = spec("api", "fd00::10");
+        six.addresses.push(ip("fe80::10"));
+        let config = six.config(Duration::ZERO).unwrap();
+        assert_eq!(
+            config.addresses.as_slice(),
+            [ip("fe80::10"), ip("fd00::10")]
+        );
+        six.addresses.reverse();
+        assert_eq!(six.on_link(), Some(ip("fd00::10")));
     }
 }

@@ -2,6 +2,7 @@
 //! Every problem names its key.
 
 mod tunnel;
+mod vip;
 
 use std::{
     collections::BTreeMap,
@@ -11,20 +12,17 @@ use std::{
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use kedge_control::enrol::HostRef;
-use kedge_core::{
-    Code, Fix, Name, Problem,
-    vip::{AdvertInterval, Priority, Vrid},
-};
+use kedge_core::{Code, Fix, Name, Problem};
 use kedge_host::{
     Role,
-    layers::{Auto, Origins, RoleFile},
+    layers::{Origins, RoleFile},
 };
-use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 
 use super::{
-    AgentConfig, AgentFile, ChecksumFile, HealthFile, HttpsUrl, ManagerConfig, ManagerFile,
-    MembersFile, ProbeConfig, ProbeFile, ReportConfig, Trust, VipConfig, VipFile,
+    AgentConfig, AgentFile, HttpsUrl, ManagerConfig, ManagerFile, ProbeConfig, ProbeFile,
+    ReportConfig, Trust, VipConfig,
 };
+pub use vip::check_vip;
 
 /// The prefixes overlay addresses come from (`EdgeGateway.spec.tunnel.cidrs`).
 pub const DEFAULT_OVERLAY: [IpNet; 2] = [
@@ -92,164 +90,6 @@ impl AgentFile {
                 },
             }),
             _ => Err(problems),
-        }
-    }
-}
-
-/// Checks one VIP, wherever it comes from; `key` is where it stands.
-///
-/// # Errors
-///
-/// Every rule that is broken.
-pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let addresses = check_addresses(key, file.addresses.as_deref(), &mut problems);
-    let members = check_members(key, file, &mut problems);
-    let health = match file.health.clone().unwrap_or_default() {
-        HealthFile::Auto => Some(automatic_probe()),
-        HealthFile::None => None,
-        HealthFile::Probe(probe) => check_probe(key, &probe, &mut problems),
-    };
-    let (vrid, vrid_derived) = match (file.vrid.unwrap_or_default(), addresses.first()) {
-        (Auto::Value(vrid), _) => (Some(vrid), false),
-        (Auto::Auto, Some(first)) => (Some(Vrid::derive(IpAddr::V4(*first))), true),
-        (Auto::Auto, None) => (None, true),
-    };
-    match (vrid, members) {
-        (Some(vrid), Some(members)) if problems.is_empty() => Ok(VipConfig {
-            addresses,
-            vrid,
-            vrid_derived,
-            priority: file.priority.and_then(Auto::value),
-            members,
-            interval: file
-                .advert_interval
-                .as_ref()
-                .map_or(AdvertInterval::DEFAULT, |span| span.interval()),
-            interface: file.interface.as_ref().map(ToString::to_string),
-            preempt: file.preempt.unwrap_or_default(),
-            checksum: match file.checksum.unwrap_or_default() {
-                ChecksumFile::Auto => ChecksumPolicy::Auto,
-                ChecksumFile::Message => ChecksumPolicy::Message,
-                ChecksumFile::PseudoHeader => ChecksumPolicy::PseudoHeader,
-            },
-            health,
-        }),
-        _ => Err(problems),
-    }
-}
-
-fn check_addresses(
-    key: &str,
-    addresses: Option<&[IpAddr]>,
-    problems: &mut Vec<Problem>,
-) -> Vec<Ipv4Addr> {
-    let key = format!("{key}.addresses");
-    let mut taken = Vec::new();
-    for address in addresses.unwrap_or_default() {
-        match address {
-            IpAddr::V6(address) => problems.push(
-                rule(&key, format!("{address} is an IPv6 address, VIPs are IPv4"))
-                    .fix(Fix::text("give the VIP IPv4 addresses only")),
-            ),
-            IpAddr::V4(address) if !is_host(*address) => problems.push(
-                range(&key, format!("{address} cannot be the address of a host"))
-                    .fix(Fix::text("take a unicast address of the hosts' network")),
-            ),
-            IpAddr::V4(address) if taken.contains(address) => {
-                problems.push(rule(&key, format!("{address} stands there twice")));
-            }
-            IpAddr::V4(address) => taken.push(*address),
-        }
-    }
-    let count = addresses.unwrap_or_default().len();
-    if count == 0 {
-        problems.push(
-            rule(&key, "a VIP needs an address")
-                .fix(Fix::text("name at least one").command("addresses: [10.20.14.10]")),
-        );
-    }
-    if count > MOST_ADDRESSES {
-        problems.push(range(
-            &key,
-            format!("a VIP has at most {MOST_ADDRESSES} addresses, not {count}"),
-        ));
-    }
-    taken
-}
-
-fn check_members(key: &str, file: &VipFile, problems: &mut Vec<Problem>) -> Option<Members> {
-    let priority_key = format!("{key}.priority");
-    let unhealthy_key = format!("{key}.unhealthy_priority");
-    let priority = file.priority.and_then(Auto::value);
-    let owner = priority == Some(Priority::OWNER);
-    match file.members.unwrap_or_default() {
-        MembersFile::Kedge => {
-            if let Some(priority) = priority.filter(|p| p.get() < LOWEST_BASE) {
-                problems.push(
-                    range(
-                        &priority_key,
-                        format!("priority must be auto, 192 to 254 or 255, not {priority}"),
-                    )
-                    .consequence("priorities below 192 mean `not healthy` among Kedge hosts")
-                    .fix(Fix::text(
-                        "take `auto`, or `members: mixed` when keepalived or others take part",
-                    )),
-                );
-                return None;
-            }
-            if file.unhealthy_priority.is_some() {
-                problems.push(
-                    rule(
-                        &unhealthy_key,
-                        "unhealthy_priority goes with `members: mixed`",
-                    )
-                    .fix(Fix::text(
-                        "leave it out: among Kedge hosts it is the priority less 191",
-                    )),
-                );
-                return None;
-            }
-            Some(Members::Kedge)
-        }
-        MembersFile::Mixed => {
-            let Some(priority) = priority else {
-                problems.push(
-                    rule(&priority_key, "`members: mixed` needs an explicit priority").fix(
-                        Fix::text(
-                            "take one that fits the other routers' (keepalived's default is 100)",
-                        ),
-                    ),
-                );
-                return None;
-            };
-            match file.unhealthy_priority {
-                Some(unhealthy) if unhealthy < priority => Some(Members::Mixed { unhealthy }),
-                Some(unhealthy) => {
-                    problems.push(range(
-                        &unhealthy_key,
-                        format!("{unhealthy} is not below the priority {priority}"),
-                    ));
-                    None
-                }
-                // The owner never lowers its priority (RFC 9568 section 5.2.4).
-                None if owner => Some(Members::Mixed {
-                    unhealthy: Priority::new(1).unwrap_or(Priority::OWNER),
-                }),
-                None => {
-                    problems.push(
-                        rule(
-                            &unhealthy_key,
-                            "`members: mixed` needs an unhealthy_priority",
-                        )
-                        .fix(
-                            Fix::text("take one below every healthy router's priority")
-                                .command("unhealthy_priority: 1"),
-                        ),
-                    );
-                    None
-                }
-            }
         }
     }
 }
@@ -387,7 +227,10 @@ fn duplicates(vips: &BTreeMap<Name, VipConfig>, problems: &mut Vec<Problem>) {
             // Two VIPs without an interface may be on different links: only VRIDs that somebody
             // wrote down are told here, derived ones when the interface is known.
             let derived = vip.vrid_derived && known.vrid_derived && vip.interface.is_none();
-            if known.vrid == vip.vrid && known.interface == vip.interface && !derived {
+            let same = known.vrid == vip.vrid
+                && known.is_ipv6() == vip.is_ipv6()
+                && known.interface == vip.interface;
+            if same && !derived {
                 let on = vip
                     .interface
                     .as_ref()
@@ -404,7 +247,8 @@ fn duplicates(vips: &BTreeMap<Name, VipConfig>, problems: &mut Vec<Problem>) {
                     )),
                 );
             }
-            for address in vip.addresses.iter().filter(|a| known.addresses.contains(a)) {
+            let shared = vip.held().filter(|a| known.held().any(|taken| taken == *a));
+            for address in shared {
                 problems.push(
                     rule(
                         &format!("vips.{name}.addresses"),
@@ -422,16 +266,6 @@ fn keep<T>(checked: Result<T, Vec<Problem>>, problems: &mut Vec<Problem>) -> Opt
     checked.map_err(|found| problems.extend(found)).ok()
 }
 
-fn is_host(address: Ipv4Addr) -> bool {
-    let [first, ..] = address.octets();
-    !(address.is_unspecified()
-        || address.is_loopback()
-        || address.is_multicast()
-        || address.is_broadcast()
-        || first == 0
-        || first >= 240)
-}
-
 fn rule(key: &str, what: impl Into<String>) -> Problem {
     Problem::new(Code::ConfigRule, what).object(key)
 }
@@ -439,8 +273,3 @@ fn rule(key: &str, what: impl Into<String>) -> Problem {
 fn range(key: &str, what: impl Into<String>) -> Problem {
     Problem::new(Code::ConfigOutOfRange, what).object(key)
 }
-
-/// RFC 9568 has room for 255; more than this does not fit a packet that must not be fragmented.
-const MOST_ADDRESSES: usize = 255;
-/// Among Kedge members lower priorities mean "not healthy".
-const LOWEST_BASE: u8 = 192;

@@ -8,7 +8,7 @@ use kedge_host::layers::Auto;
 use super::{
     AgentFile, ChecksumFile, HealthFile, MembersFile, ProbeFile, VipFile,
     check::{DEFAULT_OVERLAY, automatic_probe},
-    values::{AdvertSpan, Attempts, Keepalive, ProbeSpan, Version},
+    values::{AdvertSpan, Attempts, Delay, Keepalive, MinTtl, ProbeSpan, Version, VrrpVersion},
 };
 
 /// What the agent does where nobody said anything.
@@ -42,6 +42,11 @@ fn fill_vip(vip: &mut VipFile) {
     vip.advert_interval
         .get_or_insert(AdvertSpan::from(AdvertInterval::DEFAULT));
     vip.preempt.get_or_insert(false);
+    vip.preempt_delay.get_or_insert(Delay::NONE);
+    vip.version.get_or_insert(VrrpVersion::THREE);
+    vip.excluded_addresses.get_or_insert_default();
+    vip.unicast_peers.get_or_insert_default();
+    vip.min_ttl.get_or_insert(MinTtl::ON_LINK);
     vip.checksum.get_or_insert(ChecksumFile::Auto);
     if let HealthFile::Probe(probe) = vip.health.get_or_insert(HealthFile::Auto) {
         fill_probe(probe);

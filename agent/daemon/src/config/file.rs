@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{
-    AdvertSpan, Attempts, CertificatePin, Endpoint, HttpsUrl, InterfaceName, Keepalive, Mtu,
-    ProbeSpan, Version,
+    AdvertSpan, Attempts, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName, Keepalive,
+    MinTtl, Mtu, ProbeSpan, Version, VrrpVersion,
 };
 
 section! {
@@ -39,8 +39,14 @@ section! {
 section! {
     /// A floating address.
     VipFile {
-        /// The addresses, installed as /32. IPv4.
+        /// The addresses, installed as /32 or /128. Those of the family of the first are
+        /// advertised, the others go along: a VIP for IPv4 and IPv6.
         addresses: Vec<IpAddr>,
+        /// Addresses that go along without being advertised.
+        excluded_addresses: Vec<IpAddr>,
+        /// The VRRP version, the same on all members: 3, or 2 for IPv4 with others that speak
+        /// nothing newer.
+        version: VrrpVersion,
         /// The virtual router id: `auto` derives it from the first address, the same on every host.
         vrid: Auto<Vrid>,
         /// The priority while healthy: `auto`, 192 to 254 (with `members: mixed` 1 to 254), or 255
@@ -57,10 +63,23 @@ section! {
         health: HealthFile,
         /// The interface; left out it is chosen by on-link prefix.
         interface: InterfaceName,
+        /// The file with the password of version 2, 1 to 8 bytes, as keepalived's `auth_pass`. It
+        /// travels in clear: it keeps groups apart, it protects from nobody.
+        password_file: PathBuf,
         /// Whether a host of higher priority takes the address from a living one.
         preempt: bool,
-        /// The checksum form to send: `auto` learns it, `pseudo_header` (RFC 9568), or `message`
-        /// (without the pseudo-header, as some IPv4 implementations).
+        /// How long after start or link-up that counts: 0s to 1h.
+        preempt_delay: Delay,
+        /// The other hosts, where adverts go to each of them and not to the group: for networks
+        /// without multicast.
+        unicast_peers: Vec<IpAddr>,
+        /// The lowest TTL accepted from them: 255 is the same link.
+        min_ttl: MinTtl,
+        /// The source of adverts, an address of the interface; left out it is the one on the
+        /// VIP's prefix, for IPv6 the link-local one.
+        source: IpAddr,
+        /// The checksum form to send: `auto` learns it, `pseudo_header` (RFC 5798, as most
+        /// send it), or `message` (RFC 9568 for IPv4, without the pseudo-header).
         checksum: ChecksumFile,
     }
 }

@@ -224,6 +224,26 @@ const VIP_MISTAKES: &[(&str, Code, &str)] = &[
         "a pin is the SHA-256",
     ),
     ("vird: 51", Code::ConfigUnknownKey, "vird"),
+    ("version: 4", Code::ConfigOutOfRange, "2 to 3, not 4"),
+    ("version: 2", Code::ConfigRule, "whole seconds"),
+    ("password_file: /x", Code::ConfigRule, "only version 2"),
+    ("min_ttl: 0", Code::ConfigOutOfRange, "1 to 255, not 0"),
+    ("preempt_delay: 2h", Code::ConfigOutOfRange, "1h"),
+    (
+        "excluded_addresses: [10.20.14.10]",
+        Code::ConfigRule,
+        "twice",
+    ),
+    (
+        "unicast_peers: ['fd00::1']",
+        Code::ConfigRule,
+        "in the family of the VIP",
+    ),
+    (
+        "unicast_peers: [10.20.14.10]",
+        Code::ConfigRule,
+        "no address of a router",
+    ),
     (
         "health: {url: 'https://127.0.0.1/', raise: 2}",
         Code::ConfigUnknownKey,
@@ -255,7 +275,10 @@ fn addresses_are_those_of_hosts() {
     for (addresses, words) in [
         ("[]", "needs an address"),
         ("[10.20.14.10, 10.20.14.10]", "twice"),
-        ("['fd00::1']", "IPv6"),
+        ("['::1']", "cannot be the address of a host"),
+        ("['ff02::12']", "cannot be the address of a host"),
+        ("['::ffff:10.20.14.10']", "cannot be the address of a host"),
+        ("['fd00::1', 'FD00:0::1']", "twice"),
         ("[127.0.0.1]", "cannot be the address of a host"),
         ("[224.0.0.18]", "cannot be the address of a host"),
         ("[255.255.255.255]", "cannot be the address of a host"),

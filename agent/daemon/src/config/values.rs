@@ -121,6 +121,22 @@ impl Version {
 }
 
 bounded! {
+    /// The version of the VRRP protocol.
+    VrrpVersion(u8), "a VRRP version", 2..=3
+}
+impl VrrpVersion {
+    pub(super) const THREE: Self = Self(3);
+}
+
+bounded! {
+    /// The lowest TTL accepted from a unicast peer.
+    MinTtl(u8), "min_ttl", 1..=255
+}
+impl MinTtl {
+    pub(super) const ON_LINK: Self = Self(255);
+}
+
+bounded! {
     /// Probes in a row.
     Attempts(u32), "a number of probes", 1..=100
 }
@@ -246,6 +262,24 @@ impl Keepalive {
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         (!self.0.is_zero()).then_some(self.0)
+    }
+}
+
+checked_text! {
+    /// A time to wait.
+    Delay(Duration),
+    |text| within(text, "a delay", Duration::ZERO, Duration::from_secs(3_600)),
+    |value| Span::new(*value).to_string(),
+    { "type": "string", "examples": ["30s"] }
+}
+
+impl Delay {
+    pub(super) const NONE: Self = Self(Duration::ZERO);
+
+    /// The duration.
+    #[must_use]
+    pub const fn duration(&self) -> Duration {
+        self.0
     }
 }
 

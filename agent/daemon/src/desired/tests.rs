@@ -32,20 +32,24 @@ fn facts() -> Facts {
         deprecated: false,
         temporary: false,
     };
-    let link = |index, name: &str, net| Link {
+    let link = |index, name: &str, nets: &[&str]| Link {
         index,
         name: name.to_owned(),
         up: true,
         carrier: true,
         multicast: true,
         mac: Some([2, 0, 0, 0, 0, 1]),
-        addresses: vec![address(net)],
+        addresses: nets.iter().map(|net| address(net)).collect(),
         ..Link::default()
     };
     Facts {
         links: vec![
-            link(2, "eth0", "10.20.14.11/24"),
-            link(3, "eth1", "10.0.9.4/24"),
+            link(
+                2,
+                "eth0",
+                &["10.20.14.11/24", "fe80::b/64", "fd00:14::b/64"],
+            ),
+            link(3, "eth1", &["10.0.9.4/24", "fe80::b/64"]),
         ],
         ..Facts::default()
     }
@@ -72,7 +76,13 @@ fn of(vips: Vec<agent::VipConfig>) -> HostConfig {
 }
 
 fn planned(config: &AgentConfig, manager: Option<&HostConfig>) -> Desired {
-    plan(config, manager, &facts(), &Claimed::new())
+    plan(
+        config,
+        manager,
+        &facts(),
+        &Claimed::new(),
+        &Passwords::default(),
+    )
 }
 
 fn names(desired: &Desired) -> Vec<String> {
@@ -116,7 +126,7 @@ fn a_vip_held_before_needs_no_first_claim() {
     let local = config("vips: {api: {addresses: [10.20.14.10], vrid: 7}}");
     let held = |interface: &str, vrid| {
         let claimed = [(interface.to_owned(), Vrid::new(vrid).unwrap())].into();
-        !plan(&local, None, &facts(), &claimed).vips[0]
+        !plan(&local, None, &facts(), &claimed, &Passwords::default()).vips[0]
             .spec
             .first_claim
     };
@@ -147,8 +157,8 @@ fn wishes_that_do_not_fit_are_left_out_and_told() {
         ),
         (Box::new(|w| w.addresses.clear()), Code::ConfigRule),
         (
-            Box::new(|w| w.addresses[0] = "fd00::1".parse().unwrap()),
-            Code::ConfigRule,
+            Box::new(|w| w.addresses[0] = "ff02::1".parse().unwrap()),
+            Code::ConfigOutOfRange,
         ),
         (
             Box::new(|w| w.addresses[0] = "127.0.0.1".parse().unwrap()),
@@ -370,4 +380,27 @@ fn bad_peers_of_the_manager_leave_the_others_alone() {
     let desired = planned(&local, Some(&tunnel(&[], vec![odd])));
     assert_eq!(desired.problems[0].code, Code::ConfigOutOfRange);
     assert_eq!(desired.tunnel.unwrap().peers[1].endpoint, None);
+}
+
+#[test]
+fn a_vip_of_version_two_without_its_password_is_left_out_and_told() {
+    let yaml = "vips: {api: {addresses: [10.20.14.10], version: 2, advert_interval: 1s, \
+                password_file: /etc/kedge/vrrp}, other: {addresses: [10.20.14.20]}}";
+    let desired = planned(&config(yaml), None);
+    assert_eq!(names(&desired), ["other local"]);
+    assert_eq!(desired.problems[0].code, Code::ConfigFileUnreadable);
+    assert_eq!(desired.problems[0].object, "vips/api");
+}
+
+#[test]
+fn an_ipv6_vip_is_placed_by_its_prefix_and_ranked_by_the_link_local_address() {
+    let local = config("vips: {api: {addresses: ['fe80::10', 'fd00:14::10']}}");
+    let vip = planned(&local, None).vips.remove(0);
+    // Slot 11 at 100 ms: 254 - 3 * 11.
+    assert_eq!(vip.spec.priority.get(), 221);
+    assert!(
+        vip.priority_because.contains("fe80::b/64 on eth0"),
+        "{}",
+        vip.priority_because
+    );
 }

@@ -1,10 +1,6 @@
 //! The VIPs of this host.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use kedge_control::agent::{self, HealthMode};
 use kedge_core::{
@@ -13,12 +9,13 @@ use kedge_core::{
 };
 use kedge_host::layers::Auto;
 use kedge_vip_proto::vrrp::{automatic_priority, slot_of, spacing};
-use kedge_vip_speaker::{Chosen, VipSpec, select, select::Wanted};
+use kedge_vip_speaker::{Chosen, Version, VipSpec, select, select::Wanted};
 
 use super::{Claimed, Source, Vip};
 use crate::{
     config::{AdvertSpan, AgentConfig, HealthFile, VipConfig, VipFile, check_vip},
     facts::Facts,
+    passwords::Passwords,
 };
 
 pub(super) fn plan(
@@ -26,11 +23,27 @@ pub(super) fn plan(
     wishes: &[agent::VipConfig],
     facts: &Facts,
     claimed: &Claimed,
+    passwords: &Passwords,
     problems: &mut Vec<Problem>,
 ) -> Vec<Vip> {
     let mut vips: BTreeMap<Name, Vip> = BTreeMap::new();
-    for (name, vip) in &config.vips {
-        let vip = describe(name, vip, Source::Local, facts, claimed);
+    for (name, config) in &config.vips {
+        let mut vip = describe(name, config, Source::Local, facts, claimed);
+        match config
+            .password_file
+            .as_deref()
+            .map(|file| passwords.get(file))
+        {
+            None => {}
+            Some(Ok(password)) => {
+                let password = Some(password);
+                vip.spec.version = Version::Two { password };
+            }
+            Some(Err(problem)) => {
+                problems.push(problem.object(format!("vips/{name}")));
+                continue;
+            }
+        }
         if let Some(taken) = collision(&vip, &vips, facts) {
             problems.push(taken);
         } else {
@@ -131,7 +144,8 @@ fn accept(
 fn describe(name: &Name, vip: &VipConfig, source: Source, facts: &Facts, claimed: &Claimed) -> Vip {
     let owner = vip.priority == Some(Priority::OWNER);
     let first = vip.addresses.first();
-    let own = first.and_then(|first| place(facts, *first, vip.interface.as_deref(), owner));
+    // Where it stands does not depend on the priority, which depends on that.
+    let own = place(facts, &vip.spec(name.clone(), Priority::OWNER), owner);
     let (priority, priority_because) = match (vip.priority, &own) {
         (Some(priority), _) => (priority, chosen_by(source)),
         (None, Some(own)) => {
@@ -163,27 +177,18 @@ fn describe(name: &Name, vip: &VipConfig, source: Source, facts: &Facts, claimed
         vrid_because,
         priority_because,
         spec: VipSpec {
-            name: name.clone(),
-            addresses: vip.addresses.iter().copied().map(IpAddr::V4).collect(),
-            vrid: vip.vrid,
-            priority,
-            owner,
-            interval: vip.interval,
-            interface: vip.interface.clone(),
-            preempt: vip.preempt,
-            members: vip.members,
-            checksum: vip.checksum,
-            gated: vip.health.is_some(),
             first_claim: !held,
+            ..vip.spec(name.clone(), priority)
         },
     }
 }
 
 /// Where the speaker would put a VIP.
-fn place(facts: &Facts, vip: Ipv4Addr, interface: Option<&str>, owner: bool) -> Option<Chosen> {
+fn place(facts: &Facts, spec: &VipSpec, owner: bool) -> Option<Chosen> {
     let wanted = Wanted {
-        vip,
-        interface,
+        vip: spec.on_link()?,
+        interface: spec.interface.as_deref(),
+        source: spec.source,
         owner,
     };
     select(&facts.links, wanted).ok()
@@ -198,28 +203,24 @@ fn chosen_by(source: Source) -> String {
 
 /// Why a VIP cannot stand beside the others, if so.
 fn collision(vip: &Vip, others: &BTreeMap<Name, Vip>, facts: &Facts) -> Option<Problem> {
-    let interface = |vip: &Vip| {
-        let first = vip.spec.addresses.iter().find_map(|address| match address {
-            IpAddr::V4(address) => Some(*address),
-            IpAddr::V6(_) => None,
-        });
-        let wanted = vip.spec.interface.as_deref();
-        place(facts, first?, wanted, vip.spec.owner).map(|chosen| chosen.name)
-    };
+    let interface = |vip: &Vip| place(facts, &vip.spec, vip.spec.owner).map(|chosen| chosen.name);
     let name = &vip.spec.name;
     let here = interface(vip);
     others.values().find_map(|other| {
         let taken = vip
             .spec
-            .addresses
-            .iter()
-            .find(|address| other.spec.addresses.contains(address));
+            .held()
+            .find(|address| other.spec.held().any(|it| it == *address));
         let problem = if let Some(address) = taken {
             Problem::new(
                 Code::ConfigRule,
                 format!("{address} belongs to the VIP {} already", other.spec.name),
             )
-        } else if vip.spec.vrid == other.spec.vrid && here.is_some() && here == interface(other) {
+        } else if vip.spec.vrid == other.spec.vrid
+            && vip.spec.is_ipv6() == other.spec.is_ipv6()
+            && here.is_some()
+            && here == interface(other)
+        {
             Problem::new(
                 Code::ConfigDuplicateVrid,
                 format!(

@@ -5,7 +5,6 @@ use std::{
 
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 use kedge_net::Mac;
-use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 use kedge_vip_speaker::{ActivePeer, Chosen, Rejected, VipSpec};
 
 use super::*;
@@ -37,6 +36,7 @@ fn snapshot(state: RouterState) -> VipSnapshot {
             name: "eth0".to_owned(),
             address: "10.20.14.11".parse().unwrap(),
             prefix_len: 24,
+            prefixes: vec!["10.20.14.0/24".parse().unwrap()],
             mac: mac(),
             running: true,
             because: String::new(),
@@ -74,18 +74,8 @@ fn wanted() -> Wanted {
         vrid_because: "derived from 10.20.14.10, the same on every host".to_owned(),
         priority_because: "auto: 254 less 3 x slot 11".to_owned(),
         spec: VipSpec {
-            name: vip.name,
-            addresses: vip.addresses,
-            vrid: vip.vrid,
-            priority: vip.base_priority,
-            owner: false,
-            interval: vip.interval,
-            interface: None,
-            preempt: false,
-            members: Members::Kedge,
-            checksum: ChecksumPolicy::Auto,
             gated: true,
-            first_claim: false,
+            ..VipSpec::new(vip.name, vip.addresses, vip.vrid, vip.base_priority)
         },
     }
 }

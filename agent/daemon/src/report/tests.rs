@@ -109,7 +109,7 @@ fn only_the_hosts_own_lasting_addresses_are_reported() {
 fn a_vip_somebody_else_installed_is_no_address_of_the_host() {
     let facts = facts(&[link(2, "eth0", &["10.0.0.10/32", "10.0.0.5/24"])], &[]);
     let rules = Rules {
-        vips: &[Ipv4Addr::new(10, 0, 0, 10)],
+        vips: &["10.0.0.10".parse().unwrap()],
         ..Rules::default()
     };
     assert_eq!(
@@ -137,7 +137,7 @@ fn the_primary_is_chosen_by_vip_then_default_route_then_order() {
         "*172.16.0.5: the default route leaves by eth2"
     );
     let rules = Rules {
-        vips: &[Ipv4Addr::new(10, 0, 0, 10)],
+        vips: &["10.0.0.10".parse().unwrap()],
         ..Rules::default()
     };
     assert_eq!(

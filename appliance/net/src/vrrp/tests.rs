@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     arp::ArpSocket,
     link::Links,
+    nd::NdSocket,
     netns::{Lease, Namespace, tests::root},
     station::StationListener,
 };
@@ -36,10 +37,10 @@ fn pair(test: impl FnOnce(&Namespace, &Namespace)) {
     test(&a, &b);
 }
 
-fn open(host: &Namespace) -> VrrpSocket {
+fn open(host: &Namespace, family: Family) -> VrrpSocket {
     host.run(|| {
         let index = Links::open().unwrap().index("eth0").unwrap();
-        VrrpSocket::open("eth0", index).unwrap()
+        VrrpSocket::open("eth0", index, family).unwrap()
     })
     .unwrap()
 }
@@ -58,11 +59,11 @@ fn wait<T>(mut take: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn an_advert_arrives_with_its_header_and_the_stations_address() {
     pair(|a, b| {
-        let (sender, mut receiver) = (open(a), open(b));
+        let (sender, mut receiver) = (open(a, Family::V4), open(b, Family::V4));
         let message = [0x31, 7, 100, 1, 0, 100, 0, 0, 10, 20, 14, 10];
         let (mac, packet) = wait(|| {
             // A link that has just come up may still drop what is sent.
-            _ = sender.send("10.20.14.1".parse().unwrap(), &message);
+            _ = sender.send("10.20.14.1".parse().unwrap(), GROUP_V4.into(), &message);
             let received = receiver.receive().unwrap()?;
             Some((received.mac, received.packet.to_vec()))
         });
@@ -77,6 +78,77 @@ fn an_advert_arrives_with_its_header_and_the_stations_address() {
         let mut sender = sender;
         assert_eq!(sender.receive().unwrap(), None, "nobody hears himself");
         assert_eq!(receiver.take_drops(), 0);
+    });
+}
+
+#[test]
+fn an_advert_over_ipv6_arrives_with_its_header_and_the_stations_address() {
+    pair(|a, b| {
+        let (sender, mut receiver) = (open(a, Family::V6), open(b, Family::V6));
+        let source: Ipv6Addr = "fe80::1".parse().unwrap();
+        let message = [0x31, 7, 100, 0, 0, 100, 0xab, 0xcd];
+        let (mac, packet) = wait(|| {
+            _ = sender.send(source.into(), GROUP_V6.into(), &message);
+            let received = receiver.receive().unwrap()?;
+            Some((received.mac, received.packet.to_vec()))
+        });
+        assert_eq!(mac, [2, 0, 0, 0, 0, 1]);
+        assert_eq!(packet[..8], [0x6c, 0, 0, 0, 0, 8, 112, 255]);
+        assert_eq!(packet[8..24], source.octets());
+        assert_eq!(packet[24..40], GROUP_V6.octets());
+        assert_eq!(packet[40..], message, "the checksum is the sender's");
+        let mixed = sender.send(source.into(), GROUP_V4.into(), &message);
+        assert_eq!(mixed.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn neighbor_discovery_is_received_for_watched_addresses_only() {
+    pair(|a, b| {
+        let open = |host: &Namespace| {
+            host.run(|| {
+                let index = Links::open().unwrap().index("eth0").unwrap();
+                NdSocket::open("eth0", index).unwrap()
+            })
+            .unwrap()
+        };
+        let (sender, mut receiver) = (open(a), open(b));
+        assert!(!receiver.forwards());
+        let [vip, near, other]: [Ipv6Addr; 3] =
+            ["fd00::10", "fd00::11", "fd01::10"].map(|text| text.parse().unwrap());
+        let packet = |source: Ipv6Addr, kind: u8, target: Ipv6Addr| {
+            let mut packet = vec![0x60, 0, 0, 0, 0, 24, 58, 255];
+            packet.extend(source.octets());
+            packet.extend("ff02::1".parse::<Ipv6Addr>().unwrap().octets());
+            packet.extend([kind, 0, 0, 0, 0, 0, 0, 0]);
+            packet.extend(target.octets());
+            packet
+        };
+        receiver.watch(&["fd00::1".parse().unwrap(), vip]).unwrap();
+        // The claims come last: whatever else passed the filter would be received before them.
+        let packets = [
+            packet(near, 136, near),
+            packet(vip, 136, other),
+            packet(other, 135, vip),
+            packet(Ipv6Addr::UNSPECIFIED, 135, vip),
+            packet(vip, 128, vip),
+            packet(near, 136, vip),
+            packet(vip, 135, near),
+        ];
+        let everybody = [0x33, 0x33, 0, 0, 0, 1];
+        let mut next = || {
+            let (mac, packet) = receiver.receive().unwrap()?;
+            Some((mac, packet.to_vec()))
+        };
+        let first = wait(|| {
+            for packet in &packets {
+                _ = sender.send(everybody, packet);
+            }
+            next()
+        });
+        let from = [2, 0, 0, 0, 0, 1];
+        assert_eq!(first, (from, packets[5].clone()));
+        assert_eq!(wait(next), (from, packets[6].clone()));
     });
 }
 

@@ -1,28 +1,25 @@
-//! Gratuitous ARP on a schedule.
+//! Gratuitous ARP and unsolicited Neighbor Advertisements on a schedule.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
 use kedge_core::Instant;
 
-use crate::wire::{
-    Addresses, Mac,
-    arp::{Operation, Packet},
-};
+use crate::wire::{Mac, Neighbor};
 
 /// Announces addresses: a burst at 0, 1, 5, 20 and 100 ms for caches that miss one, then at
 /// 500 ms, 1 s and 5 s for switches that learn late, then every 60 s because caches age.
 ///
-/// Each announcement is a request *and* a reply for every address. A child of
+/// Each announcement of an IPv4 address is a request *and* a reply. A child of
 /// [`vrrp::Router`](crate::vrrp::Router), which decides when it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announcer {
     run: Option<Run>,
-    queue: VecDeque<Packet>,
+    queue: VecDeque<Neighbor>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
-    addresses: Addresses,
+    addresses: Arc<[IpAddr]>,
     mac: Mac,
     started: Instant,
 
@@ -31,7 +28,7 @@ struct Run {
 
 impl Announcer {
     /// Announces `addresses` at `mac` at once and then on schedule; replaces what ran before.
-    pub fn start(&mut self, now: Instant, addresses: Addresses, mac: Mac) {
+    pub fn start(&mut self, now: Instant, addresses: Arc<[IpAddr]>, mac: Mac) {
         self.queue.clear();
         self.run = Some(Run {
             addresses,
@@ -71,7 +68,7 @@ impl Announcer {
     }
 
     /// The next packet to broadcast.
-    pub fn poll_output(&mut self) -> Option<Packet> {
+    pub fn poll_output(&mut self) -> Option<Neighbor> {
         self.queue.pop_front()
     }
 
@@ -88,10 +85,9 @@ impl Announcer {
     }
 }
 
-fn push(queue: &mut VecDeque<Packet>, run: &Run) {
+fn push(queue: &mut VecDeque<Neighbor>, run: &Run) {
     for address in run.addresses.iter() {
-        queue.push_back(Packet::announcement(Operation::Request, address, run.mac));
-        queue.push_back(Packet::announcement(Operation::Reply, address, run.mac));
+        queue.extend(Neighbor::announcements(*address, run.mac));
     }
 }
 

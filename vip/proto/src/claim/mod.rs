@@ -3,12 +3,10 @@
 mod announcer;
 mod defence;
 mod probe;
-mod watch;
 
 pub use announcer::Announcer;
 pub use defence::Defence;
 pub use probe::Probe;
-pub use watch::{Claim, Watch};
 
 #[cfg(test)]
 mod tests;

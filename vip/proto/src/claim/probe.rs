@@ -1,10 +1,10 @@
-//! Asking whether anybody uses an address (RFC 5227 section 2.1).
+//! Asking whether anybody uses an address (RFC 5227 section 2.1; RFC 4862 section 5.4 for IPv6).
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
 use kedge_core::Instant;
 
-use crate::wire::{Addresses, Mac, arp::Packet};
+use crate::wire::{Mac, Neighbor};
 
 /// Three probes of every address, at 0, 1 and 2 s, and an end at 3 s.
 ///
@@ -12,17 +12,17 @@ use crate::wire::{Addresses, Mac, arp::Packet};
 /// the router listens for an Active anyway, so nothing is gained by spreading them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    addresses: Addresses,
+    addresses: Arc<[IpAddr]>,
     mac: Mac,
     started: Instant,
     sent: u32,
-    queue: VecDeque<Packet>,
+    queue: VecDeque<Neighbor>,
 }
 
 impl Probe {
     /// Begins to probe now.
     #[must_use]
-    pub fn start(now: Instant, addresses: Addresses, mac: Mac) -> Self {
+    pub fn start(now: Instant, addresses: Arc<[IpAddr]>, mac: Mac) -> Self {
         let mut probe = Self {
             addresses,
             mac,
@@ -45,13 +45,13 @@ impl Probe {
             let probes = self
                 .addresses
                 .iter()
-                .map(|address| Packet::probe(address, self.mac));
+                .map(|address| Neighbor::probe(*address, self.mac));
             self.queue.extend(probes);
         }
     }
 
     /// The next packet to broadcast.
-    pub fn poll_output(&mut self) -> Option<Packet> {
+    pub fn poll_output(&mut self) -> Option<Neighbor> {
         self.queue.pop_front()
     }
 

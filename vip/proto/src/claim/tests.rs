@@ -1,13 +1,18 @@
 //! Schedules and buckets, instant by instant.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use kedge_core::Instant;
 
-use super::{Announcer, Claim, Defence, Probe, Watch};
+use super::{Announcer, Defence, Probe};
 use crate::wire::{
-    Addresses, Mac,
+    Mac, Neighbor,
     arp::{Operation, Packet},
+    nd,
 };
 
 const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -18,8 +23,10 @@ fn at(millis: u64) -> Instant {
     Instant::from_nanos(1_000_000_000) + Duration::from_millis(millis)
 }
 
-fn addresses() -> Addresses {
-    Addresses::new(&[VIP, Ipv4Addr::new(10, 20, 14, 20)]).unwrap()
+fn addresses() -> Arc<[IpAddr]> {
+    [VIP, Ipv4Addr::new(10, 20, 14, 20)]
+        .map(IpAddr::from)
+        .into()
 }
 
 fn drain(announcer: &mut Announcer) -> usize {
@@ -48,17 +55,16 @@ fn announcements_follow_the_schedule_and_then_refresh() {
 }
 
 #[test]
-fn each_announcement_is_a_request_and_a_reply_for_every_address() {
+fn an_announcement_is_a_request_and_a_reply_for_ipv4_and_an_advertisement_for_ipv6() {
+    let second = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x10);
     let mut announcer = Announcer::default();
-    announcer.start(at(0), addresses(), OWN);
-    let sent: Vec<Packet> = std::iter::from_fn(|| announcer.poll_output()).collect();
-    let expected: Vec<Packet> = addresses()
-        .iter()
-        .flat_map(|address| {
-            [Operation::Request, Operation::Reply]
-                .map(|operation| Packet::announcement(operation, address, OWN))
-        })
-        .collect();
+    announcer.start(at(0), [VIP.into(), second.into()].into(), OWN);
+    let sent: Vec<Neighbor> = std::iter::from_fn(|| announcer.poll_output()).collect();
+    let expected = [
+        Neighbor::Arp(Packet::announcement(Operation::Request, VIP, OWN)),
+        Neighbor::Arp(Packet::announcement(Operation::Reply, VIP, OWN)),
+        Neighbor::Nd(nd::Packet::announcement(second, OWN)),
+    ];
     assert_eq!(sent, expected);
 }
 
@@ -115,34 +121,6 @@ fn a_probe_asks_three_times_and_ends_a_second_later() {
     }
     assert_eq!(times, [0, 0, 1_000, 1_000, 2_000, 2_000]);
     assert_eq!(probe.ends_at(), at(3_000));
-}
-
-#[test]
-fn only_another_station_that_says_our_address_claims_it() {
-    let watch = Watch::new(addresses(), OWN);
-    let claim = |packet: Packet| watch.claim(&packet);
-    let announced = Packet::announcement(Operation::Reply, VIP, OTHER);
-    assert_eq!(
-        claim(announced),
-        Some(Claim {
-            address: VIP,
-            mac: OTHER
-        })
-    );
-    assert_eq!(
-        claim(Packet::announcement(Operation::Reply, VIP, OWN)),
-        None
-    );
-    assert_eq!(
-        claim(Packet::probe(VIP, OTHER)),
-        None,
-        "a probe claims nothing"
-    );
-    let asks = Packet {
-        sender: Ipv4Addr::new(10, 20, 14, 99),
-        ..announced
-    };
-    assert_eq!(claim(asks), None);
 }
 
 #[test]

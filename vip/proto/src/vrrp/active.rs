@@ -9,7 +9,7 @@ use super::{
     state::{Active, State},
     timing::{ADVERTS_LOST, next_after},
 };
-use crate::claim::Claim;
+use crate::wire::Claim;
 
 impl Router {
     /// Becomes Active: advertise, take the addresses, and announce once the kernel holds them.
@@ -187,8 +187,7 @@ impl Router {
                 active.held = true;
                 self.refusals = 0;
                 self.unclaimed = false;
-                self.announcer
-                    .start(now, self.config.addresses.clone(), mac);
+                self.announcer.start(now, self.claimed(), mac);
             }
             (State::Active(_), _, Err(refused)) => {
                 self.send(None);

@@ -1,6 +1,6 @@
 //! Backup: listening for the Active (RFC 9568 section 6.4.2).
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use kedge_core::Instant;
 
@@ -8,9 +8,8 @@ use super::{
     Because, Link, Output, Peer, health,
     router::Router,
     state::{Backup, Cause, Fault, State},
-    timing::{active_down, skew},
 };
-use crate::claim::{Claim, Probe};
+use crate::{claim::Probe, wire::Claim};
 
 impl Router {
     /// Begins to take part: the owner of the address is Active at once, everybody else listens.
@@ -26,10 +25,9 @@ impl Router {
             Link::Up { .. } if self.config.owner => self.take_over(now, Because::OwnsAddress),
             Link::Up { mac, .. } => {
                 self.preempt_from = now + self.config.preempt_delay;
-                let addresses = &self.config.addresses;
                 let probe = self
                     .unclaimed
-                    .then(|| Probe::start(now, addresses.clone(), mac));
+                    .then(|| Probe::start(now, self.claimed(), mac));
                 self.listen(now, None, probe, because);
                 self.wait_for_probes();
             }
@@ -47,7 +45,7 @@ impl Router {
         self.active = active;
         self.interval = active.map_or(self.config.interval, |peer| peer.interval);
         self.fresh.cancel();
-        let down_at = now + active_down(self.interval, self.priority());
+        let down_at = now + self.active_down(self.interval);
         let backup = Backup {
             since: now,
             down_at,
@@ -104,6 +102,7 @@ impl Router {
         let overruling = self.damping.allows(now);
         let preempting = self.config.preempt && now >= self.preempt_from && overruling;
         let lower = peer.priority < own;
+        let active_down = self.active_down(peer.interval);
         let State::Backup(backup) = &mut self.state else {
             return;
         };
@@ -125,7 +124,7 @@ impl Router {
             return;
         }
         backup.cause = Cause::Silence;
-        backup.down_at = now + active_down(peer.interval, own);
+        backup.down_at = now + active_down;
         self.active = Some(peer);
         self.interval = peer.interval;
         if !ill {
@@ -135,8 +134,8 @@ impl Router {
 
     /// A goodbye counts only from the Active that we follow, and repeated ones never postpone
     /// the election.
-    pub(super) fn backup_goodbye(&mut self, now: Instant, src: Ipv4Addr) {
-        let skew = skew(self.interval, self.priority());
+    pub(super) fn backup_goodbye(&mut self, now: Instant, src: IpAddr) {
+        let skew = self.skew();
         let followed = self.active.is_some_and(|peer| peer.address == src);
         let State::Backup(backup) = &mut self.state else {
             return;
@@ -150,7 +149,7 @@ impl Router {
     /// Our own service has just been probed because the Active is not healthy.
     pub(super) fn on_probed(&mut self, now: Instant, healthy: bool) {
         self.fresh.answered(now, healthy);
-        let skew = skew(self.interval, self.priority());
+        let skew = self.skew();
         let ill = self.active.filter(|peer| {
             healthy
                 && self.damping.allows(now)

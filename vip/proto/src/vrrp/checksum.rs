@@ -1,6 +1,6 @@
 //! Which checksum to send.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use kedge_core::Instant;
 
@@ -26,16 +26,16 @@ pub enum ChecksumPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checksums {
     /// A peer that sends the message form; such a peer may accept nothing else.
-    message_peer: Option<Ipv4Addr>,
+    message_peer: Option<IpAddr>,
     /// A peer that went on as Active although our pseudo-header adverts beat it.
-    deaf_peer: Option<Ipv4Addr>,
+    deaf_peer: Option<IpAddr>,
     /// The peer that is ignoring us at present.
     ignoring: Option<Ignoring>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ignoring {
-    peer: Ipv4Addr,
+    peer: IpAddr,
     since: Instant,
     last: Instant,
 }
@@ -69,7 +69,7 @@ impl Checksums {
     }
 
     /// Learns from an advert of `peer`.
-    pub(super) fn heard(&mut self, peer: Ipv4Addr, forms: Forms) {
+    pub(super) fn heard(&mut self, peer: IpAddr, forms: Forms) {
         match forms {
             Forms::Message => self.message_peer = Some(peer),
             Forms::PseudoHeader if self.message_peer == Some(peer) => self.message_peer = None,

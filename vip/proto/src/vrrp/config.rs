@@ -1,19 +1,26 @@
 //! What a virtual router is configured with.
 
-use std::time::Duration;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 
-use super::ChecksumPolicy;
-use crate::wire::Addresses;
+use super::{ChecksumPolicy, Peers};
+use crate::wire::{Addresses, vrrp::Version};
 
 /// The configuration of one virtual router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The virtual router identifier; another one is another router.
     pub vrid: Vrid,
+    /// The protocol version, the same on all members.
+    pub version: Version,
     /// The addresses, in the order in which they are advertised.
     pub addresses: Addresses,
+    /// Addresses of any family that go with them and are not advertised (keepalived's
+    /// `virtual_ipaddress_excluded`).
+    pub excluded: Arc<[IpAddr]>,
+    /// Where adverts go, and whose count.
+    pub peers: Peers,
     /// The priority while healthy; 255 exactly when `owner`.
     pub priority: Priority,
     /// Whether the addresses are the interface's own (RFC 9568 "Address Owner").
@@ -42,13 +49,16 @@ impl Config {
     /// Thirty seconds, twice the forward delay of the spanning tree protocol.
     pub const LINK_UP_WAIT: Duration = Duration::from_secs(30);
 
-    /// A configuration with every default: members are Kedge, no health gate, no preemption,
-    /// 100 ms adverts, checksum learned, no first-claim probes.
+    /// A configuration with every default: version 3 to the group, members are Kedge, no health
+    /// gate, no preemption, 100 ms adverts, checksum learned, no first-claim probes.
     #[must_use]
-    pub const fn new(vrid: Vrid, addresses: Addresses, priority: Priority) -> Self {
+    pub fn new(vrid: Vrid, addresses: Addresses, priority: Priority) -> Self {
         Self {
             vrid,
+            version: Version::Three,
             addresses,
+            excluded: Arc::default(),
+            peers: Peers::Group,
             priority,
             owner: false,
             interval: AdvertInterval::DEFAULT,
@@ -72,6 +82,8 @@ impl Config {
         if self.owner != (self.priority == Priority::OWNER) {
             return Err(ConfigError::Owner);
         }
+        self.check_version()?;
+        self.peers.check(&self.addresses)?;
         match self.members {
             Members::Kedge if !self.owner && priority < LOWEST_BASE => {
                 Err(ConfigError::LowPriority(self.priority))
@@ -84,6 +96,34 @@ impl Config {
             }
             Members::Kedge | Members::Mixed { .. } => Ok(()),
         }
+    }
+
+    fn check_version(&self) -> Result<(), ConfigError> {
+        let ipv6 = self.addresses.is_ipv6();
+        if ipv6 && usize::from(self.addresses.count()) > MOST_IPV6 {
+            return Err(ConfigError::TooLong);
+        }
+        match self.version {
+            Version::Three => Ok(()),
+            Version::Two { .. } if ipv6 => Err(ConfigError::VersionTwoIpv6),
+            Version::Two { .. } if !self.interval.centis().is_multiple_of(100) => {
+                Err(ConfigError::VersionTwoInterval)
+            }
+            Version::Two { .. } => Ok(()),
+        }
+    }
+
+    /// Every address that this router holds while Active: those that are advertised, then the
+    /// others.
+    pub fn held(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let beside = self.excluded.iter().copied();
+        self.addresses.iter().chain(beside)
+    }
+
+    /// Whether `address` is one of those.
+    #[must_use]
+    pub fn holds(&self, address: IpAddr) -> bool {
+        self.addresses.contains(address) || self.excluded.contains(&address)
     }
 }
 
@@ -116,15 +156,30 @@ pub enum ConfigError {
         /// The priority while healthy.
         priority: Priority,
     },
-    /// Another VRID is another router.
-    #[error("a running router cannot change its VRID from {from} to {to}")]
-    VridChanged {
-        /// The running router's.
-        from: Vrid,
-        /// The one that was asked for.
-        to: Vrid,
-    },
+    /// Version 2 is for IPv4 (RFC 3768 section 5.3.9).
+    #[error("VRRP version 2 has IPv4 addresses only")]
+    VersionTwoIpv6,
+    /// Version 2 counts whole seconds (RFC 3768 section 5.3.7).
+    #[error("the advertisement interval of VRRP version 2 is whole seconds, 1s to 40s")]
+    VersionTwoInterval,
+    /// An IPv6 packet is not fragmented on its way out.
+    #[error(
+        "an advertisement has room for {MOST_IPV6} IPv6 addresses; the others can go with it \
+         without being advertised"
+    )]
+    TooLong,
+    /// Unicast without anybody to send to.
+    #[error("unicast needs at least one peer")]
+    NoPeer,
+    /// An address nobody can be reached at, or of the other family.
+    #[error("the unicast peer {0} is no address of a router in the family of the VIP")]
+    BadPeer(IpAddr),
+    /// Another VRID, version or family is another router.
+    #[error("a running router cannot change its VRID, version or address family")]
+    OtherRouter,
 }
 
 /// The lowest base priority among Kedge members; what lies below is unhealthy.
 pub(super) const LOWEST_BASE: u8 = 192;
+/// What fits 1500 bytes beside the IPv6 header, the VRRP header and an authentication trailer.
+const MOST_IPV6: usize = (1500 - 40 - 8 - 28) / 16;

@@ -3,7 +3,10 @@
 use kedge_core::{Instant, vip::Priority};
 
 use super::{Because, Event, Link, Notice, Output, Ticket, Transmit, router::Router, state::State};
-use crate::wire::vrrp::Advert;
+use crate::wire::{
+    checksum::Form,
+    vrrp::{Advert, Version},
+};
 
 impl Router {
     /// Changes the state and says so.
@@ -22,20 +25,31 @@ impl Router {
             return;
         };
         let advert = Advert {
+            version: self.config.version,
             vrid: self.config.vrid,
             priority,
             interval: self.config.interval,
             addresses: self.config.addresses.clone(),
         };
-        let (first, second) = self.checksums.forms(self.config.checksum);
+        let ipv6 = self.config.addresses.is_ipv6();
+        let (first, second) = match self.config.version {
+            Version::Two { .. } => (Form::Message, None),
+            Version::Three if ipv6 => (Form::PseudoHeader, None),
+            Version::Three => self.checksums.forms(self.config.checksum),
+        };
         for form in [Some(first), second].into_iter().flatten() {
-            self.stats.adverts_sent += 1;
-            if priority.is_none() {
-                self.stats.goodbyes_sent += 1;
+            for dst in self.config.peers.destinations(ipv6) {
+                self.stats.adverts_sent += 1;
+                if priority.is_none() {
+                    self.stats.goodbyes_sent += 1;
+                }
+                self.outputs.push_back(Output::Send(Transmit {
+                    src,
+                    dst,
+                    form,
+                    advert: advert.clone(),
+                }));
             }
-            let advert = advert.clone();
-            self.outputs
-                .push_back(Output::Send(Transmit { src, form, advert }));
         }
     }
 

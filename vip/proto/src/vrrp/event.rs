@@ -1,6 +1,6 @@
 //! What a virtual router tells people, and why.
 
-use std::{fmt, net::Ipv4Addr, time::Duration};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use kedge_core::{
     Instant,
@@ -94,7 +94,7 @@ pub enum Because {
     /// Another host answers for an address of ours, and it is no VRRP router.
     AddressInUse {
         /// The address.
-        address: Ipv4Addr,
+        address: IpAddr,
         /// Who answers.
         mac: Mac,
     },
@@ -129,10 +129,10 @@ pub enum Because {
 /// Something wrong or unusual on the LAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Another host claims an address of ours by ARP while we hold it.
+    /// Another host claims an address of ours while we hold it.
     ForeignClaim {
         /// The address.
-        address: Ipv4Addr,
+        address: IpAddr,
         /// Who claims it.
         mac: Mac,
         /// How often so far, within this dispute.
@@ -155,7 +155,7 @@ pub enum Notice {
         /// The VRID.
         vrid: Vrid,
         /// The stranger's address.
-        src: Ipv4Addr,
+        src: IpAddr,
         /// The stranger's hardware address.
         mac: Mac,
         /// What it advertises.
@@ -164,7 +164,7 @@ pub enum Notice {
     /// A member advertises another address list than ours.
     AddressesDiffer {
         /// The member.
-        src: Ipv4Addr,
+        src: IpAddr,
         /// What it advertises.
         theirs: Addresses,
         /// What we are configured with.
@@ -173,30 +173,53 @@ pub enum Notice {
     /// A member advertises at another interval than ours; it is learned.
     IntervalDiffers {
         /// The member.
-        src: Ipv4Addr,
+        src: IpAddr,
         /// What it advertises.
         theirs: AdvertInterval,
         /// What we are configured with.
         ours: AdvertInterval,
     },
+    /// A router advertises at another interval than ours, which version 2 does not learn.
+    IntervalRefused {
+        /// The router.
+        src: IpAddr,
+        /// What it advertises.
+        theirs: AdvertInterval,
+        /// What we are configured with.
+        ours: AdvertInterval,
+    },
+    /// A router speaks another protocol version.
+    VersionDiffers {
+        /// The router.
+        src: IpAddr,
+        /// Its version: 2 or 3.
+        theirs: u8,
+    },
+    /// A router of version 2 has another password than ours.
+    PasswordDiffers {
+        /// The router.
+        src: IpAddr,
+        /// Whether it has one at all.
+        has_one: bool,
+    },
     /// Another host advertises with our source address and our priority.
     DuplicateRouter {
         /// The address both use.
-        src: Ipv4Addr,
+        src: IpAddr,
         /// The other's hardware address.
         mac: Mac,
     },
     /// A second router says that it owns the address (priority 255).
     SecondOwner {
         /// The other.
-        src: Ipv4Addr,
+        src: IpAddr,
         /// Its hardware address.
         mac: Mac,
     },
     /// From here on both checksum forms are sent.
     BothChecksums {
         /// The peer that made it necessary.
-        peer: Ipv4Addr,
+        peer: IpAddr,
     },
 }
 
@@ -278,7 +301,7 @@ impl fmt::Display for Notice {
             } => {
                 write!(
                     f,
-                    "{mac} claims {address} by ARP while we hold it (claim {claims})"
+                    "{mac} claims {address} while we hold it (claim {claims})"
                 )?;
                 if *persistent {
                     f.write_str(" and does not give in")
@@ -323,6 +346,25 @@ impl fmt::Display for Notice {
                 Seconds(theirs.duration()),
                 Seconds(ours.duration())
             ),
+            Self::IntervalRefused { src, theirs, ours } => write!(
+                f,
+                "{src} advertises every {}, we are configured with {}, and version 2 learns no \
+                 interval",
+                Seconds(theirs.duration()),
+                Seconds(ours.duration())
+            ),
+            Self::VersionDiffers { src, theirs } => {
+                write!(f, "{src} speaks VRRP version {theirs}, and we do not")
+            }
+            Self::PasswordDiffers { src, has_one: true } => {
+                write!(f, "{src} advertises with a password that is not ours")
+            }
+            Self::PasswordDiffers {
+                src,
+                has_one: false,
+            } => {
+                write!(f, "{src} advertises without a password, and we have one")
+            }
             Self::DuplicateRouter { src, mac } => {
                 write!(
                     f,

@@ -9,7 +9,7 @@ use super::{
     router::Router,
     state::{Fault, State, Then},
 };
-use crate::{claim::Claim, wire::arp::Packet};
+use crate::wire::{Claim, Neighbor};
 
 impl Fault {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -39,8 +39,7 @@ impl Router {
             (Link::Up { mac: old, .. }, Link::Up { mac: new, .. }) => {
                 self.advertise(now);
                 if old != new && self.announcing() {
-                    self.announcer
-                        .start(now, self.config.addresses.clone(), new);
+                    self.announcer.start(now, self.claimed(), new);
                 }
             }
         }
@@ -103,10 +102,11 @@ impl Router {
                 }
                 *answered = false;
                 *probe_at = now + PROBE_AGAIN;
-                for address in self.config.addresses.iter() {
-                    self.outputs
-                        .push_back(Output::ProbeAddress(Packet::probe(address, own)));
-                }
+                let probes = self
+                    .config
+                    .held()
+                    .map(|address| Neighbor::probe(address, own));
+                self.outputs.extend(probes.map(Output::ProbeAddress));
             }
             Fault::InUse { .. } | Fault::Refused { .. } => {}
         }

@@ -1,17 +1,17 @@
 //! What can happen to a virtual router.
 
-use std::{fmt, net::Ipv4Addr};
+use std::{fmt, net::IpAddr};
 
 use super::{Config, ConfigError, Verdict};
-use crate::wire::{Mac, arp, vrrp::Received};
+use crate::wire::{Mac, Neighbor, vrrp::Received};
 
 /// What can happen to a virtual router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// An advertisement for this VRID arrived and passed [`Received::parse`].
     Advert(Received),
-    /// An ARP packet arrived whose sender is one of our addresses.
-    Arp(arp::Packet),
+    /// An ARP or Neighbor Discovery packet arrived that is about one of our addresses.
+    Neighbor(Neighbor),
     /// The kernel answered an [`Output::Own`](super::Output::Own) with `hold: true`.
     Owned {
         /// The ticket of that output.
@@ -22,7 +22,7 @@ pub enum Input {
     /// The link changed. The first one comes before [`Command::Start`].
     Link(Link),
     /// A frame from another station arrived (not 01:80:c2:00:00:*, which switches send to
-    /// everybody). Needed once after each [`Link::Up`]; adverts and ARP count by themselves.
+    /// everybody). Needed once after each [`Link::Up`]; adverts and claims count by themselves.
     Heard,
     /// The health gate's verdict changed.
     Health(Verdict),
@@ -46,7 +46,7 @@ pub struct Ticket(pub u32);
 #[error("the kernel refused {address} (errno {errno})")]
 pub struct AddressRefused {
     /// The address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The kernel's error number.
     pub errno: i32,
 }
@@ -56,8 +56,9 @@ pub struct AddressRefused {
 pub enum Link {
     /// There is carrier and an address to advertise from.
     Up {
-        /// The interface's primary address, the source of adverts.
-        source: Ipv4Addr,
+        /// The interface's primary address of the family, the source of adverts; for IPv6 the
+        /// link-local one.
+        source: IpAddr,
         /// The interface's hardware address.
         mac: Mac,
     },
@@ -110,11 +111,23 @@ pub enum Reject {
     /// The advertisement is for another VRID.
     #[error("the advertisement is for another virtual router")]
     OtherVrid,
+    /// Sent to this host, and we take part by the group.
+    #[error("the advertisement was sent to this host, and only those to the group count")]
+    Unicast,
+    /// Sent to the group, and we take part by unicast.
+    #[error("the advertisement was sent to the group, and only those of unicast peers count")]
+    Group,
+    /// Nobody we know.
+    #[error("the sender is none of the unicast peers")]
+    UnknownPeer,
+    /// It came from further away than configured.
+    #[error("the TTL is below `min_ttl`")]
+    Ttl,
     /// Our own packet came back.
     #[error("our own packet was looped back")]
     OwnPacket,
-    /// The ARP packet is about none of our addresses.
-    #[error("the ARP packet is about none of our addresses")]
+    /// The claim is about none of our addresses.
+    #[error("the claim is about none of our addresses")]
     OtherAddress,
     /// An answer to a request that was superseded.
     #[error("the kernel's answer is to an older request")]
@@ -137,6 +150,10 @@ impl Reject {
         match self {
             Self::NotListening => "not_listening",
             Self::OtherVrid => "other_vrid",
+            Self::Unicast => "unicast",
+            Self::Group => "group",
+            Self::UnknownPeer => "unknown_peer",
+            Self::Ttl => "ttl",
             Self::OwnPacket => "own_packet",
             Self::OtherAddress => "other_address",
             Self::OldTicket => "old_ticket",

@@ -1,4 +1,5 @@
-//! The virtual router of RFC 9568 for IPv4, with Kedge's hand-over, health and conflict rules.
+//! The virtual router of RFC 9568 (and of RFC 3768, version 2), with Kedge's hand-over, health and
+//! conflict rules.
 //!
 //! ```text
 //!          link, no conflict                down_at due
@@ -33,6 +34,7 @@ mod health;
 mod input;
 mod notices;
 mod output;
+mod peers;
 mod receive;
 mod reconfigure;
 mod releasing;
@@ -48,8 +50,10 @@ pub use event::{Because, Event, Notice, Waiting};
 pub use health::Verdict;
 pub use input::{AddressRefused, Command, Input, Link, LinkLoss, Reject, Ticket};
 pub use output::{Output, Transmit};
+pub use peers::Peers;
 pub use router::Router;
 pub use slots::{automatic_priority, slot_of, slots, spacing};
+pub use timing::{active_down, skew};
 pub use view::{Peer, Stats, View};
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Telling people once, not with every packet.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use kedge_core::Instant;
 
@@ -17,13 +17,16 @@ pub(super) struct Notices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     ForeignClaim(Mac, bool),
-    Unheard(Ipv4Addr, bool),
+    Unheard(IpAddr, bool),
     VridInUse(Mac),
-    AddressesDiffer(Ipv4Addr),
-    IntervalDiffers(Ipv4Addr),
+    AddressesDiffer(IpAddr),
+    IntervalDiffers(IpAddr),
+    IntervalRefused(IpAddr),
+    VersionDiffers(IpAddr),
+    PasswordDiffers(IpAddr),
     DuplicateRouter(Mac),
     SecondOwner(Mac),
-    BothChecksums(Ipv4Addr),
+    BothChecksums(IpAddr),
 }
 
 impl Notices {
@@ -59,6 +62,9 @@ fn key(notice: &Notice) -> Key {
         Notice::VridInUse { mac, .. } => Key::VridInUse(*mac),
         Notice::AddressesDiffer { src, .. } => Key::AddressesDiffer(*src),
         Notice::IntervalDiffers { src, .. } => Key::IntervalDiffers(*src),
+        Notice::IntervalRefused { src, .. } => Key::IntervalRefused(*src),
+        Notice::VersionDiffers { src, .. } => Key::VersionDiffers(*src),
+        Notice::PasswordDiffers { src, .. } => Key::PasswordDiffers(*src),
         Notice::DuplicateRouter { mac, .. } => Key::DuplicateRouter(*mac),
         Notice::SecondOwner { mac, .. } => Key::SecondOwner(*mac),
         Notice::BothChecksums { peer } => Key::BothChecksums(*peer),

@@ -1,12 +1,11 @@
 //! What a virtual router wants done.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use super::{Event, Ticket};
 use crate::wire::{
-    arp,
+    Neighbor,
     checksum::Form,
-    ipv4,
     vrrp::{Advert, MAX_LEN},
 };
 
@@ -15,7 +14,7 @@ use crate::wire::{
 pub enum Output {
     /// Send an advertisement.
     Send(Transmit),
-    /// Want, or no longer want, the addresses of [`Router::config`](super::Router::config) on
+    /// Want, or no longer want, the addresses that [`Config::held`](super::Config::held) gives on
     /// the interface. While wanted they are kept, whoever removes them.
     Own {
         /// Whether the addresses are wanted.
@@ -23,11 +22,11 @@ pub enum Output {
         /// To be repeated in the [`Input::Owned`](super::Input::Owned) that answers `hold: true`.
         ticket: Ticket,
     },
-    /// Broadcast a gratuitous ARP, if [`Router::announcing`](super::Router::announcing) still
-    /// holds after the sockets were drained.
-    Announce(arp::Packet),
-    /// Broadcast an RFC 5227 probe.
-    ProbeAddress(arp::Packet),
+    /// Tell everybody where an address is, if [`Router::announcing`](super::Router::announcing)
+    /// still holds after the sockets were drained.
+    Announce(Neighbor),
+    /// Ask everybody whether an address is in use.
+    ProbeAddress(Neighbor),
     /// Probe this host's own service now and answer with
     /// [`Input::Probed`](super::Input::Probed).
     ProbeHealth,
@@ -35,11 +34,13 @@ pub enum Output {
     Event(Event),
 }
 
-/// An advertisement to be sent to 224.0.0.18 with TTL 255.
+/// An advertisement to be sent with TTL 255.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The source address, the interface's primary one.
-    pub src: Ipv4Addr,
+    pub src: IpAddr,
+    /// The destination: the group of the family, or a unicast peer.
+    pub dst: IpAddr,
     /// The checksum to send.
     pub form: Form,
     /// The advertisement.
@@ -47,9 +48,9 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// Writes the VRRP message, without IPv4 header, and returns its length.
+    /// Writes the VRRP message, without IP header, and returns its length.
     #[must_use]
     pub fn emit(&self, buffer: &mut [u8; MAX_LEN]) -> usize {
-        self.advert.emit(self.form, self.src, ipv4::GROUP, buffer)
+        self.advert.emit(self.form, self.src, self.dst, buffer)
     }
 }

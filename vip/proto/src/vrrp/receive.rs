@@ -1,6 +1,6 @@
 //! What comes in: which inputs make sense, and what every packet tells whatever the state.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use kedge_core::Instant;
 
@@ -8,11 +8,10 @@ use super::{
     Command, Input, Link, Notice, Peer, Reject,
     router::Router,
     state::{Backup, State},
-    timing::skew,
 };
-use crate::{
-    claim::Watch,
-    wire::{Mac, arp, vrrp::Received},
+use crate::wire::{
+    Mac, Neighbor,
+    vrrp::{Received, Version},
 };
 
 impl Router {
@@ -27,19 +26,15 @@ impl Router {
                 if received.mac == own {
                     Err(Reject::OwnPacket)
                 } else {
-                    Ok(())
+                    self.config.peers.accept(received)
                 }
             }
-            Input::Arp(packet) => {
+            Input::Neighbor(packet) => {
                 let own = self.listening()?;
-                if packet.sender_mac == own {
-                    return Err(Reject::OwnPacket);
-                }
-                let ours = self.config.addresses.contains(packet.sender);
-                if ours {
-                    Ok(())
-                } else {
-                    Err(Reject::OtherAddress)
+                match packet.claim() {
+                    Some(claim) if claim.mac == own => Err(Reject::OwnPacket),
+                    Some(claim) if self.config.holds(claim.address) => Ok(()),
+                    Some(_) | None => Err(Reject::OtherAddress),
                 }
             }
             Input::Owned { ticket, .. } => {
@@ -86,6 +81,9 @@ impl Router {
 
     pub(super) fn on_advert(&mut self, now: Instant, received: &Received) {
         self.on_frame(now);
+        if self.contradicts(now, received) {
+            return;
+        }
         self.stats.adverts_received += 1;
         self.checksums.heard(received.src, received.forms);
         self.compare(now, received);
@@ -114,7 +112,7 @@ impl Router {
         }
     }
 
-    fn on_goodbye(&mut self, now: Instant, src: Ipv4Addr) {
+    fn on_goodbye(&mut self, now: Instant, src: IpAddr) {
         match &self.state {
             State::Backup(_) => self.backup_goodbye(now, src),
             State::Active(_) => self.active_goodbye(now),
@@ -122,8 +120,39 @@ impl Router {
         }
     }
 
-    /// Reports how an advert differs from our configuration. Differences never drop it: hosts
-    /// that ignore each other are two Actives.
+    /// Whether an advert differs from our configuration in a way that both versions' RFCs discard:
+    /// another version, another password, or in version 2 another interval.
+    fn contradicts(&mut self, now: Instant, received: &Received) -> bool {
+        let src = received.src;
+        let (theirs, ours) = (received.advert.interval, self.config.interval);
+        let notice = match (received.advert.version, self.config.version) {
+            (Version::Three, Version::Three) => return false,
+            (Version::Two { .. }, Version::Three) | (Version::Three, Version::Two { .. }) => {
+                self.stats.version_errors += 1;
+                let theirs = received.advert.version.number();
+                Notice::VersionDiffers { src, theirs }
+            }
+            (Version::Two { password: theirs }, Version::Two { password })
+                if theirs != password =>
+            {
+                self.stats.auth_errors += 1;
+                Notice::PasswordDiffers {
+                    src,
+                    has_one: theirs.is_some(),
+                }
+            }
+            (Version::Two { .. }, Version::Two { .. }) if theirs != ours => {
+                self.stats.interval_errors += 1;
+                Notice::IntervalRefused { src, theirs, ours }
+            }
+            (Version::Two { .. }, Version::Two { .. }) => return false,
+        };
+        self.notice(now, notice);
+        true
+    }
+
+    /// Reports how an advert differs from our configuration. These differences never drop it:
+    /// hosts that ignore each other are two Actives.
     fn compare(&mut self, now: Instant, received: &Received) {
         let (theirs, ours) = (&received.advert.addresses, &self.config.addresses);
         let src = received.src;
@@ -152,12 +181,10 @@ impl Router {
         }
     }
 
-    pub(super) fn on_arp(&mut self, now: Instant, packet: &arp::Packet) {
-        let Link::Up { mac, .. } = self.link else {
-            return;
-        };
-        let watch = Watch::new(self.config.addresses.clone(), mac);
-        let Some(claim) = watch.claim(packet) else {
+    /// Another station says that an address of ours is there. Probes say nothing: every member of
+    /// a virtual router probes at its first start (RFC 5227 would see a conflict there).
+    pub(super) fn on_neighbor(&mut self, now: Instant, packet: &Neighbor) {
+        let Some(claim) = packet.claim() else {
             return;
         };
         self.on_frame(now);
@@ -173,7 +200,7 @@ impl Router {
     /// Nothing proves that the link carries frames.
     pub(super) fn deafen(&mut self, now: Instant) {
         self.deaf = true;
-        self.not_before = now + self.config.link_up_wait + skew(self.interval, self.priority());
+        self.not_before = now + self.config.link_up_wait + self.skew();
     }
 
     /// A frame from another station arrived.
@@ -187,7 +214,7 @@ impl Router {
                 }
             };
             let from = probed.map_or(now, |end| end.max(now));
-            let skew = skew(self.interval, self.priority());
+            let skew = self.skew();
             self.not_before = self.not_before.min(from + skew);
         }
     }
@@ -198,7 +225,7 @@ impl Router {
             probe: Some(probe), ..
         }) = &self.state
         {
-            let skew = skew(self.interval, self.priority());
+            let skew = self.skew();
             self.not_before = self.not_before.max(probe.ends_at() + skew);
         }
     }

@@ -2,20 +2,21 @@
 
 use kedge_core::Instant;
 
-use super::{
-    Because, Config, ConfigError, Link, router::Router, state::State, timing::active_down,
-};
-use crate::claim::Probe;
+use super::{Because, Config, ConfigError, Link, router::Router, state::State};
+use crate::{claim::Probe, wire::vrrp::Version};
 
 impl Router {
     /// Whether `config` may replace the one in force.
     pub(super) fn accept_config(&self, config: &Config) -> Result<(), ConfigError> {
         config.check()?;
-        let (from, to) = (self.config.vrid, config.vrid);
-        if from == to {
+        let same = |config: &Config| {
+            let two = config.version != Version::Three;
+            (config.vrid, two, config.addresses.is_ipv6())
+        };
+        if same(config) == same(&self.config) {
             Ok(())
         } else {
-            Err(ConfigError::VridChanged { from, to })
+            Err(ConfigError::OtherRouter)
         }
     }
 
@@ -25,9 +26,12 @@ impl Router {
         }
         let priority = self.priority();
         let before = std::mem::replace(&mut self.config, config);
-        let addresses = !before.addresses.same_set(&self.config.addresses);
-        let advert =
-            before.addresses != self.config.addresses || before.interval != self.config.interval;
+        let addresses = !before.addresses.same_set(&self.config.addresses)
+            || before.excluded != self.config.excluded;
+        let advert = before.addresses != self.config.addresses
+            || before.interval != self.config.interval
+            || before.version != self.config.version
+            || before.peers != self.config.peers;
         if priority != self.priority() {
             self.priority_changed(now, priority, Because::Configured);
         } else if advert {
@@ -55,10 +59,11 @@ impl Router {
         if interval && self.active.is_none() {
             self.interval = self.config.interval;
         }
-        let soonest = now + active_down(self.interval, self.priority());
+        let soonest = now + self.active_down(self.interval);
         let Link::Up { mac, .. } = self.link else {
             return;
         };
+        let claimed = self.claimed();
         let State::Backup(backup) = &mut self.state else {
             return;
         };
@@ -68,7 +73,7 @@ impl Router {
         }
         if addresses && backup.probe.is_some() {
             backup.suspect = None;
-            backup.probe = Some(Probe::start(now, self.config.addresses.clone(), mac));
+            backup.probe = Some(Probe::start(now, claimed, mac));
             self.wait_for_probes();
         }
     }

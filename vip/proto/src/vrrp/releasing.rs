@@ -8,7 +8,7 @@ use super::{
     state::{Releasing, State, Successor, Then},
     timing::{longest_active_down, next_after},
 };
-use crate::claim::Claim;
+use crate::wire::Claim;
 
 impl Releasing {
     pub(super) fn poll_timeout(&self) -> Instant {
@@ -52,7 +52,7 @@ impl Router {
         let releasing = Releasing {
             advert_at: now + interval.duration(),
             sent_at: now,
-            release_at: now + longest_active_down(interval),
+            release_at: now + longest_active_down(self.config.version, interval),
             successor: None,
             then,
             held,
@@ -79,7 +79,7 @@ impl Router {
         let Some(successor) = &mut releasing.successor else {
             return;
         };
-        if successor.announced(&self.config.addresses, claim) {
+        if successor.announced(&self.config, claim) {
             let peer = successor.peer;
             self.finish(now, Because::Succeeded { peer });
         }

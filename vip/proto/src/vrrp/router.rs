@@ -1,6 +1,6 @@
 //! The virtual router itself: what it knows, which inputs it takes, and its deadlines.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
 use kedge_core::{
     Instant, Machine,
@@ -15,10 +15,11 @@ use super::{
     health::{self, FreshProbe},
     notices::Notices,
     state::State,
+    timing,
 };
 use crate::claim::{Announcer, Defence};
 
-/// One virtual router: (interface, VRID) for IPv4.
+/// One virtual router: (interface, VRID, address family).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Router {
     pub(super) config: Config,
@@ -162,7 +163,7 @@ impl Machine for Router {
         self.let_go_after_stall(now);
         match input {
             Input::Advert(received) => self.on_advert(now, &received),
-            Input::Arp(packet) => self.on_arp(now, &packet),
+            Input::Neighbor(packet) => self.on_neighbor(now, &packet),
             Input::Owned { result, .. } => self.on_owned(now, result),
             Input::Link(link) => self.on_link(now, link),
             Input::Heard => self.on_frame(now),
@@ -220,6 +221,21 @@ impl Machine for Router {
 }
 
 impl Router {
+    /// `Skew_Time` at the interval in force.
+    pub(super) fn skew(&self) -> Duration {
+        timing::skew(self.config.version, self.interval, self.priority())
+    }
+
+    /// `Active_Down_Interval` of an Active that advertises at `interval`.
+    pub(super) fn active_down(&self, interval: AdvertInterval) -> Duration {
+        timing::active_down(self.config.version, interval, self.priority())
+    }
+
+    /// What is announced and probed.
+    pub(super) fn claimed(&self) -> Arc<[IpAddr]> {
+        self.config.held().collect()
+    }
+
     fn on_health(&mut self, now: Instant, verdict: Verdict) {
         let before = self.priority();
         self.verdict = verdict;

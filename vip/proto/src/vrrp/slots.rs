@@ -1,6 +1,6 @@
 //! `priority: auto`: different priorities without anybody choosing them.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use kedge_core::vip::{AdvertInterval, Priority};
 
@@ -22,10 +22,18 @@ pub fn automatic_priority(interval: AdvertInterval, slot: u8) -> Priority {
 /// The slot of a host with `address` in a network of `prefix_len` when no manager hands one out:
 /// the host part modulo the number of slots.
 #[must_use]
-pub fn slot_of(address: Ipv4Addr, prefix_len: u8, interval: AdvertInterval) -> u8 {
-    let mask = u32::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
-    let host = address.to_bits() & mask;
-    u8::try_from(host % u32::from(slots(interval))).unwrap_or(0)
+pub fn slot_of(address: IpAddr, prefix_len: u8, interval: AdvertInterval) -> u8 {
+    let host = match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
+            u128::from(v4.to_bits() & mask)
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shr(u32::from(prefix_len)).unwrap_or(0);
+            v6.to_bits() & mask
+        }
+    };
+    u8::try_from(host % u128::from(slots(interval))).unwrap_or(0)
 }
 
 /// How many slots there are at `interval`.

@@ -2,11 +2,8 @@
 
 use kedge_core::{Instant, vip::RouterState};
 
-use super::{AddressRefused, LinkLoss, Peer};
-use crate::{
-    claim::{Claim, Probe},
-    wire::Addresses,
-};
+use super::{AddressRefused, Config, LinkLoss, Peer};
+use crate::{claim::Probe, wire::Claim};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -126,17 +123,16 @@ impl Successor {
     }
 
     /// Notes a claim; whether the successor has now announced all of `addresses`.
-    pub(super) fn announced(&mut self, addresses: &Addresses, claim: Claim) -> bool {
+    pub(super) fn announced(&mut self, config: &Config, claim: Claim) -> bool {
         if claim.mac != self.peer.mac {
             return false;
         }
-        if let Some(index) = addresses
-            .iter()
-            .position(|address| address == claim.address)
-        {
+        let index = config.held().position(|address| address == claim.address);
+        if let Some(index) = index {
             self.announced.insert(index);
         }
-        self.announced.count() == u32::from(addresses.count())
+        // Addresses beyond those that are remembered are announced after them.
+        self.announced.count() == config.held().count().min(Seen::CAPACITY)
     }
 }
 
@@ -145,13 +141,16 @@ impl Successor {
 struct Seen([u64; 4]);
 
 impl Seen {
+    const CAPACITY: usize = 256;
+
     fn insert(&mut self, index: usize) {
         if let Some(word) = self.0.get_mut(index / 64) {
             *word |= 1 << (index % 64);
         }
     }
 
-    fn count(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
+    fn count(&self) -> usize {
+        let ones = self.0.iter().map(|word| word.count_ones());
+        usize::try_from(ones.sum::<u32>()).unwrap_or(usize::MAX)
     }
 }

@@ -1,4 +1,4 @@
-//! The intervals of RFC 9568 section 6.1 at full precision.
+//! The intervals of RFC 9568 section 6.1 and RFC 3768 section 6.1 at full precision.
 
 use std::time::Duration;
 
@@ -7,19 +7,32 @@ use kedge_core::{
     vip::{AdvertInterval, Priority},
 };
 
-/// `Skew_Time`: `(256 - priority) * interval / 256`.
-pub(super) fn skew(interval: AdvertInterval, priority: Priority) -> Duration {
-    interval.duration() * (256 - u32::from(priority.get())) / 256
+use crate::wire::vrrp::Version;
+
+/// `Skew_Time`: `(256 - priority) * interval / 256`; in version 2 the interval has no part in it,
+/// `(256 - priority) / 256` seconds.
+#[must_use]
+pub fn skew(version: Version, interval: AdvertInterval, priority: Priority) -> Duration {
+    let whole = match version {
+        Version::Three => interval.duration(),
+        Version::Two { .. } => Duration::from_secs(1),
+    };
+    whole * (256 - u32::from(priority.get())) / 256
 }
 
 /// `Active_Down_Interval`: `3 * interval + Skew_Time`.
-pub(super) fn active_down(interval: AdvertInterval, priority: Priority) -> Duration {
-    interval.duration() * ADVERTS_LOST + skew(interval, priority)
+#[must_use]
+pub fn active_down(version: Version, interval: AdvertInterval, priority: Priority) -> Duration {
+    interval.duration() * ADVERTS_LOST + skew(version, interval, priority)
 }
 
 /// The longest `Active_Down_Interval` any Backup can have.
-pub(super) fn longest_active_down(interval: AdvertInterval) -> Duration {
-    interval.duration() * (ADVERTS_LOST + 1)
+pub(super) fn longest_active_down(version: Version, interval: AdvertInterval) -> Duration {
+    let whole = match version {
+        Version::Three => interval.duration(),
+        Version::Two { .. } => Duration::from_secs(1),
+    };
+    interval.duration() * ADVERTS_LOST + whole
 }
 
 /// The first instant after `now` on the schedule that goes through `due`: what was missed is

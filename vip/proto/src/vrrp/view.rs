@@ -1,6 +1,6 @@
 //! What a virtual router knows, as people see it.
 
-use std::{fmt, net::Ipv4Addr};
+use std::{fmt, net::IpAddr};
 
 use kedge_core::{
     Instant,
@@ -14,7 +14,7 @@ use crate::wire::Mac;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
     /// The source of its adverts.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// Its hardware address.
     pub mac: Mac,
     /// The priority it advertised last.
@@ -75,7 +75,11 @@ pub struct Stats {
     pub address_list_errors: u64,
     /// Adverts whose interval differs from ours.
     pub interval_errors: u64,
-    /// ARP claims of others to an address that we held.
+    /// Adverts of another protocol version, which are discarded.
+    pub version_errors: u64,
+    /// Adverts whose password is not ours, which are discarded.
+    pub auth_errors: u64,
+    /// Claims of others to an address that we held.
     pub foreign_claims: u64,
     /// Times this host was too late to stay Active.
     pub stalls: u64,

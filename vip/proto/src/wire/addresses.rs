@@ -1,8 +1,9 @@
 //! The address list of a virtual router.
 
-use std::{fmt, net::Ipv4Addr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
-/// 1 to 255 IPv4 addresses in order: what an advertisement can carry (RFC 9568 section 5.2.5).
+/// 1 to 255 addresses of one family in order: what an advertisement can carry (RFC 9568 section
+/// 5.2.5).
 ///
 /// Lists of up to eight addresses live inline, so that sending and receiving an advertisement
 /// allocates nothing; longer lists are shared.
@@ -11,27 +12,37 @@ pub struct Addresses(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, items: [Ipv4Addr; INLINE] },
-    Shared(Arc<[Ipv4Addr]>),
+    Inline { len: u8, items: [IpAddr; INLINE] },
+    Shared(Arc<[IpAddr]>),
 }
 
 /// A list that no advertisement can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a virtual router has 1 to 255 addresses, not {0}")]
-pub struct BadCount(pub usize);
+pub enum BadAddresses {
+    /// None, or more than an advertisement can count.
+    #[error("a virtual router has 1 to 255 addresses, not {0}")]
+    Count(usize),
+    /// IPv4 beside IPv6.
+    #[error("an advertisement carries addresses of one family, not IPv4 beside IPv6")]
+    Mixed,
+}
 
 impl Addresses {
     /// A list of `addresses`.
     ///
     /// # Errors
     ///
-    /// An empty list, or more than 255 addresses.
-    pub fn new(addresses: &[Ipv4Addr]) -> Result<Self, BadCount> {
+    /// An empty list, more than 255 addresses, or two families.
+    pub fn new(addresses: &[IpAddr]) -> Result<Self, BadAddresses> {
         let len = match u8::try_from(addresses.len()) {
             Ok(len) if len > 0 => len,
-            Ok(_) | Err(_) => return Err(BadCount(addresses.len())),
+            Ok(_) | Err(_) => return Err(BadAddresses::Count(addresses.len())),
         };
-        let mut items = [Ipv4Addr::UNSPECIFIED; INLINE];
+        let v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
+        if addresses.iter().any(|address| address.is_ipv6() != v6) {
+            return Err(BadAddresses::Mixed);
+        }
+        let mut items = [NONE; INLINE];
         Ok(Self(match items.get_mut(..addresses.len()) {
             Some(slots) => {
                 slots.copy_from_slice(addresses);
@@ -43,7 +54,7 @@ impl Addresses {
 
     /// The addresses in order.
     #[must_use]
-    pub fn as_slice(&self) -> &[Ipv4Addr] {
+    pub fn as_slice(&self) -> &[IpAddr] {
         match &self.0 {
             Repr::Inline { len, items } => items.get(..usize::from(*len)).unwrap_or(items),
             Repr::Shared(items) => items,
@@ -51,8 +62,14 @@ impl Addresses {
     }
 
     /// The addresses in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Ipv4Addr> + '_ {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = IpAddr> + '_ {
         self.as_slice().iter().copied()
+    }
+
+    /// Whether they are IPv6 addresses; otherwise all are IPv4.
+    #[must_use]
+    pub fn is_ipv6(&self) -> bool {
+        self.as_slice().first().is_some_and(IpAddr::is_ipv6)
     }
 
     /// How many there are, 1 to 255.
@@ -63,7 +80,7 @@ impl Addresses {
 
     /// Whether `address` is in the list.
     #[must_use]
-    pub fn contains(&self, address: Ipv4Addr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         self.as_slice().contains(&address)
     }
 
@@ -109,14 +126,18 @@ impl fmt::Display for Addresses {
 
 /// Enough for every VIP people configure by hand, small enough to copy.
 const INLINE: usize = 8;
+/// In the places that are not used.
+const NONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
-    fn list(len: u32) -> Vec<Ipv4Addr> {
+    fn list(len: u32) -> Vec<IpAddr> {
         (0..len)
-            .map(|index| Ipv4Addr::from_bits(0x0a00_0001 + index))
+            .map(|index| Ipv4Addr::from_bits(0x0a00_0001 + index).into())
             .collect()
     }
 
@@ -128,8 +149,8 @@ mod tests {
             assert_eq!(kept.as_slice(), given);
             assert_eq!(u32::from(kept.count()), len);
         }
-        assert_eq!(Addresses::new(&[]), Err(BadCount(0)));
-        assert_eq!(Addresses::new(&list(256)), Err(BadCount(256)));
+        assert_eq!(Addresses::new(&[]), Err(BadAddresses::Count(0)));
+        assert_eq!(Addresses::new(&list(256)), Err(BadAddresses::Count(256)));
     }
 
     #[test]
@@ -141,6 +162,15 @@ mod tests {
         assert_ne!(forward, backward);
         assert!(forward.same_set(&backward));
         assert!(!forward.same_set(&Addresses::new(&list(2)).unwrap()));
-        assert!(forward.is_disjoint(&Addresses::new(&[Ipv4Addr::LOCALHOST]).unwrap()));
+        assert!(forward.is_disjoint(&Addresses::new(&[Ipv4Addr::LOCALHOST.into()]).unwrap()));
+    }
+
+    #[test]
+    fn a_list_is_of_one_family() {
+        let v6 = [IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        assert!(Addresses::new(&v6).unwrap().is_ipv6());
+        assert!(!Addresses::new(&list(2)).unwrap().is_ipv6());
+        let both = [list(1), v6.to_vec()].concat();
+        assert_eq!(Addresses::new(&both), Err(BadAddresses::Mixed));
     }
 }

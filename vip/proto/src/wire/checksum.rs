@@ -1,13 +1,14 @@
-//! The two checksums that VRRPv3 over IPv4 is seen with.
+//! The Internet checksum, and the two forms that VRRPv3 over IPv4 is seen with.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// What a checksum was computed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// The message alone (RFC 9568 section 5.2.8 for IPv4).
+    /// The message alone (RFC 9568 section 5.2.8 for IPv4, and version 2).
     Message,
-    /// The message and a pseudo-header (RFC 5798; what keepalived and FRR send by default).
+    /// The message and a pseudo-header (IPv6; for IPv4 RFC 5798, what keepalived and FRR send by
+    /// default).
     PseudoHeader,
 }
 
@@ -43,12 +44,21 @@ impl Sum {
         Self(fold(self.0 + other.0))
     }
 
-    /// The sum of the IPv4 pseudo-header of a VRRP message of `length` bytes.
-    pub(super) fn pseudo_header(src: Ipv4Addr, dst: Ipv4Addr, length: u16) -> Self {
-        let [high, low] = length.to_be_bytes();
-        Self::of(&src.octets())
-            .plus(Self::of(&dst.octets()))
-            .plus(Self::of(&[0, super::ipv4::PROTOCOL_VRRP, high, low]))
+    /// The sum of the pseudo-header of a payload of `length` bytes (RFC 8200 section 8.1; RFC 768
+    /// for IPv4).
+    pub(super) fn pseudo_header(src: IpAddr, dst: IpAddr, protocol: u8, length: usize) -> Self {
+        let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+        Self::of_address(src)
+            .plus(Self::of_address(dst))
+            .plus(Self::of(&length))
+            .plus(Self::of(&[0, protocol]))
+    }
+
+    fn of_address(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Self::of(&v4.octets()),
+            IpAddr::V6(v6) => Self::of(&v6.octets()),
+        }
     }
 
     /// The checksum field that makes the whole sum to [`Sum::VALID`].

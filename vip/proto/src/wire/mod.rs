@@ -1,15 +1,21 @@
-//! Packets: VRRPv3 for IPv4 (RFC 9568), ARP for Ethernet and IPv4 (RFC 826, RFC 5227) and the
-//! part of an IPv4 header that VRRP's checks need.
+//! Packets: VRRP versions 3 (RFC 9568) and 2 (RFC 3768), ARP for Ethernet and IPv4 (RFC 826,
+//! RFC 5227), Neighbor Discovery for IPv6 (RFC 4861), and the part of an IP header that their
+//! checks need.
 
 use std::fmt;
 
 pub mod addresses;
 pub mod arp;
 pub mod checksum;
-pub mod ipv4;
+pub mod ip;
+pub mod nd;
+pub mod neighbor;
+pub mod password;
 pub mod vrrp;
 
 pub use addresses::Addresses;
+pub use neighbor::{Claim, Neighbor};
+pub use password::Password;
 
 /// An Ethernet hardware address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,24 +41,28 @@ pub enum ParseError {
     /// Fewer bytes than the packet's own fields claim.
     #[error("the packet is shorter than its fields claim")]
     Truncated,
-    /// Not IPv4, a bad header length or a bad header checksum.
-    #[error("the IPv4 header is malformed")]
+    /// Neither IPv4 nor IPv6, a bad header length or a bad header checksum.
+    #[error("the IP header is malformed")]
     BadIpHeader,
     /// A fragment: adverts are never fragmented.
-    #[error("the packet is an IPv4 fragment")]
+    #[error("the packet is a fragment")]
     Fragment,
-    /// An IPv4 packet that is not VRRP (protocol 112).
+    /// An IP packet that is not VRRP (protocol 112).
     #[error("the packet is not VRRP")]
     NotVrrp,
-    /// The TTL is not 255: the packet crossed a router (RFC 9568 section 5.1.1.3).
+    /// The TTL or hop limit is not 255: the packet crossed a router (RFC 9568 sections 5.1.1.3
+    /// and 5.1.2.3).
     #[error("the TTL is not 255, so the packet crossed a router")]
     Ttl,
-    /// VRRP version 2, which this router does not speak.
-    #[error("the advertisement is VRRP version 2")]
-    VersionTwo,
-    /// A VRRP version that does not exist.
-    #[error("the VRRP version is neither 2 nor 3")]
+    /// A VRRP version that does not exist, or version 2 over IPv6.
+    #[error("the VRRP version is neither 2 (IPv4 only) nor 3")]
     Version,
+    /// A way to authenticate version 2 adverts that is neither "none" nor a password.
+    #[error("the authentication type of version 2 is neither 0 (none) nor 1 (password)")]
+    AuthType,
+    /// A version 2 interval that no router here can have.
+    #[error("the advertisement interval is longer than 40 s")]
+    LongInterval,
     /// A VRRP packet type other than advertisement.
     #[error("the VRRP packet is not an advertisement")]
     NotAdvertisement,
@@ -71,6 +81,9 @@ pub enum ParseError {
     /// Not ARP for Ethernet and IPv4, or neither request nor reply.
     #[error("not an ARP request or reply for Ethernet and IPv4")]
     NotArp,
+    /// Neither a Neighbor Solicitation nor a Neighbor Advertisement.
+    #[error("not a neighbor solicitation or advertisement")]
+    NotNd,
 }
 
 impl ParseError {
@@ -83,14 +96,16 @@ impl ParseError {
             Self::Fragment => "fragment",
             Self::NotVrrp => "not_vrrp",
             Self::Ttl => "ttl",
-            Self::VersionTwo => "version_2",
             Self::Version => "version",
+            Self::AuthType => "auth_type",
+            Self::LongInterval => "long_interval",
             Self::NotAdvertisement => "not_advertisement",
             Self::NoAddress => "no_address",
             Self::ZeroInterval => "zero_interval",
             Self::ZeroVrid => "zero_vrid",
             Self::Checksum => "checksum",
             Self::NotArp => "not_arp",
+            Self::NotNd => "not_nd",
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Codecs against bytes of another implementation, every truncation, every bit flip.
 
-use std::net::Ipv4Addr;
+mod six;
+mod two;
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 use proptest::prelude::*;
@@ -8,8 +11,8 @@ use proptest::prelude::*;
 use super::{
     Addresses, Mac, ParseError, arp,
     checksum::{Form, Forms},
-    ipv4,
-    vrrp::{Advert, MAX_LEN, Received},
+    ip,
+    vrrp::{Advert, MAX_LEN, Received, Version},
 };
 
 /// keepalived 2.2.7, priority 150, VRID 51, 100 ms, two addresses; without Ethernet header.
@@ -33,11 +36,13 @@ const KEEPALIVED_ARP: [u8; 28] = [
 ];
 
 const MAC: Mac = Mac([0xaa, 0xb6, 0xa3, 0xbc, 0xad, 0xc1]);
-const SRC: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 11);
+const SRC: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 20, 14, 11));
+const GROUP: IpAddr = ip::group(false);
 
 fn captured() -> Advert {
-    let addresses = [Ipv4Addr::new(10, 20, 14, 10), Ipv4Addr::new(10, 20, 14, 20)];
+    let addresses = [10, 20].map(|last| Ipv4Addr::new(10, 20, 14, last).into());
     Advert {
+        version: Version::Three,
         vrid: Vrid::new(51).unwrap(),
         priority: Some(Priority::new(150).unwrap()),
         interval: AdvertInterval::from_centis(10).unwrap(),
@@ -59,8 +64,8 @@ fn packet(ttl: u8, protocol: u8, options: usize, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![
         ihl, 0xc0, total[0], total[1], 0, 1, 0, 0, ttl, protocol, 0, 0,
     ];
-    bytes.extend(SRC.octets());
-    bytes.extend(ipv4::GROUP.octets());
+    bytes.extend([10, 20, 14, 11]);
+    bytes.extend(ip::GROUP_V4.octets());
     bytes.resize(header_len, 1);
     let sum: u32 = bytes
         .chunks(2)
@@ -74,7 +79,7 @@ fn packet(ttl: u8, protocol: u8, options: usize, payload: &[u8]) -> Vec<u8> {
 
 fn emit(advert: &Advert, form: Form) -> Vec<u8> {
     let mut buffer = [0xff; MAX_LEN];
-    let length = advert.emit(form, SRC, ipv4::GROUP, &mut buffer);
+    let length = advert.emit(form, SRC, GROUP, &mut buffer);
     buffer[..length].to_vec()
 }
 
@@ -99,6 +104,8 @@ fn an_advert_of_keepalived_parses_and_is_what_we_would_send() {
         received,
         Received {
             src: SRC,
+            dst: GROUP,
+            ttl: 255,
             mac: MAC,
             forms: Forms::PseudoHeader,
             advert: captured()
@@ -145,16 +152,16 @@ fn the_message_form_is_the_sum_of_rfc_9568() {
 #[test]
 fn a_pseudo_header_that_sums_to_zero_matches_both_forms() {
     // Chosen so that source + destination + protocol + length sum to ffff, which counts as zero.
-    let src = Ipv4Addr::new(10, 20, 0x15, 0x59);
-    let header = ipv4::Header {
+    let src = Ipv4Addr::new(10, 20, 0x15, 0x59).into();
+    let header = ip::Header {
         src,
-        dst: ipv4::GROUP,
+        dst: GROUP,
         ttl: 255,
         protocol: 112,
     };
     let advert = captured();
     let mut buffer = [0; MAX_LEN];
-    let length = advert.emit(Form::Message, src, ipv4::GROUP, &mut buffer);
+    let length = advert.emit(Form::Message, src, GROUP, &mut buffer);
     assert_eq!(
         Advert::parse(&header, &buffer[..length]),
         Ok((advert, Forms::Both))
@@ -170,9 +177,9 @@ fn no_truncation_parses() {
             "{length}"
         );
     }
-    let header = ipv4::Header {
+    let header = ip::Header {
         src: SRC,
-        dst: ipv4::GROUP,
+        dst: GROUP,
         ttl: 255,
         protocol: 112,
     };
@@ -233,7 +240,7 @@ fn each_check_has_its_own_reason() {
     let refused = |bytes: &[u8], why: ParseError| assert_eq!(parse(bytes), Err(why));
     refused(&packet(254, 112, 0, &message), ParseError::Ttl);
     refused(&packet(255, 89, 0, &message), ParseError::NotVrrp);
-    refused(&patched(0, 0x21), ParseError::VersionTwo);
+    refused(&patched(0, 0x21), ParseError::Truncated);
     refused(&patched(0, 0x41), ParseError::Version);
     refused(&patched(0, 0x32), ParseError::NotAdvertisement);
     refused(&patched(1, 0), ParseError::ZeroVrid);
@@ -247,9 +254,9 @@ fn each_check_has_its_own_reason() {
     fragment[6] = 0x20;
     fragment[10] -= 0x20;
     refused(&fragment, ParseError::Fragment);
-    let mut six = KEEPALIVED;
-    six[0] = 0x65;
-    refused(&six, ParseError::BadIpHeader);
+    let mut seven = KEEPALIVED;
+    seven[0] = 0x75;
+    refused(&seven, ParseError::BadIpHeader);
     let mut short = KEEPALIVED;
     short[0] = 0x44;
     refused(&short, ParseError::BadIpHeader);
@@ -272,7 +279,6 @@ fn labels_are_unique() {
         E::Fragment,
         E::NotVrrp,
         E::Ttl,
-        E::VersionTwo,
         E::Version,
         E::NotAdvertisement,
         E::NoAddress,
@@ -280,6 +286,9 @@ fn labels_are_unique() {
         E::ZeroVrid,
         E::Checksum,
         E::NotArp,
+        E::NotNd,
+        E::AuthType,
+        E::LongInterval,
     ];
     let mut labels = all.map(E::label).to_vec();
     labels.sort_unstable();
@@ -303,8 +312,10 @@ fn probes_and_announcements_have_the_fields_of_rfc_5227() {
 }
 
 fn any_advert() -> impl Strategy<Value = Advert> {
-    let list = prop::collection::vec(any::<u32>().prop_map(Ipv4Addr::from_bits), 1..=255);
+    let address = any::<u32>().prop_map(|bits| Ipv4Addr::from_bits(bits).into());
+    let list = prop::collection::vec(address, 1..=255);
     (1..=255_u8, any::<u8>(), 1..4096_u16, list).prop_map(|(vrid, priority, centis, list)| Advert {
+        version: Version::Three,
         vrid: Vrid::new(vrid).unwrap(),
         priority: Priority::new(priority).ok(),
         interval: AdvertInterval::from_centis(centis).unwrap(),
@@ -326,7 +337,7 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..1200)) {
         let _ = parse(&bytes);
         let _ = arp::Packet::parse(&bytes);
-        let header = ipv4::Header { src: SRC, dst: ipv4::GROUP, ttl: 255, protocol: 112 };
+        let header = ip::Header { src: SRC, dst: GROUP, ttl: 255, protocol: 112 };
         let _ = Advert::parse(&header, &bytes);
     }
 

@@ -1,25 +1,54 @@
-//! The VRRPv3 advertisement for IPv4 (RFC 9568 section 5.2).
+//! The VRRP advertisement: version 3 (RFC 9568 section 5.2) and version 2 (RFC 3768 section 5.3).
 //!
 //! ```text
-//! 0x31 vrid prio count | rsvd(4)=0 max_adv(12, cs) | checksum | addresses
+//! 3: 0x31 vrid prio count | rsvd(4)=0 max_adv(12, cs) | checksum | addresses
+//! 2: 0x21 vrid prio count | auth_type adv(8, s)       | checksum | addresses | 8 auth bytes
 //! ```
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 
 use super::{
-    Addresses, Mac, ParseError,
+    Addresses, Mac, ParseError, Password,
     checksum::{Form, Forms, Sum},
-    ipv4,
+    ip,
 };
 
-/// The longest advertisement: 8 bytes and 255 addresses.
-pub const MAX_LEN: usize = 8 + 255 * 4;
+/// The longest advertisement: 8 bytes and 255 IPv6 addresses.
+pub const MAX_LEN: usize = HEADER + 255 * 16;
 
-/// A VRRPv3 advertisement for IPv4.
+/// The protocol version of an advertisement, with what only that version carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// VRRPv3 (RFC 9568): IPv4 and IPv6, centiseconds.
+    #[default]
+    Three,
+    /// VRRPv2 (RFC 3768): IPv4, whole seconds.
+    Two {
+        /// The password of RFC 2338, if there is one.
+        password: Option<Password>,
+    },
+}
+
+impl Version {
+    /// The number in the first half byte of a message: 2 or 3.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Three => 3,
+            Self::Two { .. } => 2,
+        }
+    }
+}
+
+/// A VRRP advertisement.
+///
+/// One of version 2 has IPv4 addresses and an interval of whole seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advert {
+    /// The protocol version.
+    pub version: Version,
     /// The virtual router.
     pub vrid: Vrid,
     /// The sender's priority; `None` is priority 0, "I am leaving".
@@ -34,7 +63,11 @@ pub struct Advert {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The source address, the sender's primary address on the link.
-    pub src: Ipv4Addr,
+    pub src: IpAddr,
+    /// The destination: the group, or an address of this host.
+    pub dst: IpAddr,
+    /// The TTL or hop limit it arrived with, 255 if it was sent to the group.
+    pub ttl: u8,
     /// The sender's hardware address, from the Ethernet header.
     pub mac: Mac,
     /// Which checksum forms matched.
@@ -44,21 +77,24 @@ pub struct Received {
 }
 
 impl Received {
-    /// Reads an IPv4 packet (without Ethernet header), as a packet socket delivers it; `mac` is
-    /// its Ethernet source. The checks are those of RFC 9568 section 7.1 in a fixed order; the
-    /// VRID is left to whoever knows the configured routers.
+    /// Reads an IP packet (without Ethernet header), as a packet socket delivers it; `mac` is its
+    /// Ethernet source. The checks are those of RFC 9568 section 7.1 in a fixed order; the VRID,
+    /// and who may send to an address of this host with which TTL, is left to whoever knows the
+    /// configured routers.
     ///
     /// # Errors
     ///
-    /// The packet is not a valid VRRPv3 advertisement.
+    /// The packet is not a valid VRRP advertisement.
     pub fn parse(mac: Mac, packet: &[u8]) -> Result<Self, ParseError> {
-        let (header, payload) = ipv4::Header::parse(packet)?;
-        if header.protocol != ipv4::PROTOCOL_VRRP {
+        let (header, payload) = ip::Header::parse(packet)?;
+        if header.protocol != ip::PROTOCOL_VRRP {
             return Err(ParseError::NotVrrp);
         }
         let (advert, forms) = Advert::parse(&header, payload)?;
         Ok(Self {
             src: header.src,
+            dst: header.dst,
+            ttl: header.ttl,
             mac,
             forms,
             advert,
@@ -67,43 +103,59 @@ impl Received {
 }
 
 impl Advert {
-    /// Reads the payload of an IPv4 packet with `header`; returns which checksum forms matched.
+    /// Reads the payload of an IP packet with `header`; returns which checksum forms matched.
     ///
     /// Padding behind the message is tolerated.
     ///
     /// # Errors
     ///
     /// See [`ParseError`]; the first failing check wins.
-    pub fn parse(header: &ipv4::Header, payload: &[u8]) -> Result<(Self, Forms), ParseError> {
+    pub fn parse(header: &ip::Header, payload: &[u8]) -> Result<(Self, Forms), ParseError> {
         let (fixed, rest) = payload
-            .split_first_chunk::<8>()
+            .split_first_chunk::<HEADER>()
             .ok_or(ParseError::Truncated)?;
         let [version_type, vrid, priority, count, hi, lo, _, _] = *fixed;
-        let length = fixed.len() + usize::from(count) * 4;
-        let message = payload.get(..length).ok_or(ParseError::Truncated)?;
-        let list = rest
-            .get(..usize::from(count) * 4)
+        let ipv6 = header.src.is_ipv6();
+        let is_two = version_type >> 4 == 2;
+        let list_length = usize::from(count) * if ipv6 { 16 } else { 4 };
+        let (list, behind) = rest
+            .split_at_checked(list_length)
             .ok_or(ParseError::Truncated)?;
-        let addresses = addresses(list).ok_or(ParseError::NoAddress)?;
-        // The four reserved bits are ignored on reception (RFC 9568 section 5.2.6).
-        let interval = AdvertInterval::from_centis(u16::from_be_bytes([hi & 0x0f, lo]))
-            .map_err(|_| ParseError::ZeroInterval)?;
-        if header.ttl != ipv4::TTL {
+        let authentication = match behind.first_chunk::<{ Password::LEN }>() {
+            Some(field) if is_two => Some(*field),
+            None if is_two => return Err(ParseError::Truncated),
+            Some(_) | None => None,
+        };
+        let length = HEADER + list_length + authentication.map_or(0, |field| field.len());
+        let message = payload.get(..length).ok_or(ParseError::Truncated)?;
+        let addresses = addresses(list, ipv6).ok_or(ParseError::NoAddress)?;
+        if header.dst.is_multicast() && header.ttl != ip::TTL {
             return Err(ParseError::Ttl);
         }
-        match version_type >> 4 {
-            3 => {}
-            2 => return Err(ParseError::VersionTwo),
+        let version = match (version_type >> 4, authentication) {
+            (3, _) => Version::Three,
+            // Without authentication the field is ignored (RFC 3768 section 5.3.10).
+            (2, Some(field)) if !ipv6 => Version::Two {
+                password: match hi {
+                    AUTH_NONE => None,
+                    AUTH_PASSWORD => Some(Password::from_field(field)),
+                    _ => return Err(ParseError::AuthType),
+                },
+            },
             _ => return Err(ParseError::Version),
-        }
+        };
+        let interval = interval(version, [hi, lo])?;
         if version_type & 0x0f != TYPE_ADVERTISEMENT {
             return Err(ParseError::NotAdvertisement);
         }
-        let forms = verify(header, message).ok_or(ParseError::Checksum)?;
+        // Over IPv6 everything behind the header is summed, whatever follows the message.
+        let summed = if ipv6 { payload } else { message };
+        let forms = verify(version, header, summed).ok_or(ParseError::Checksum)?;
         let vrid = Vrid::new(vrid).map_err(|_| ParseError::ZeroVrid)?;
         let priority = Priority::new(priority).ok();
         Ok((
             Self {
+                version,
                 vrid,
                 priority,
                 interval,
@@ -114,54 +166,81 @@ impl Advert {
     }
 
     /// Writes the message into `buffer` with the checksum of `form` for a packet from `src` to
-    /// `dst`, and returns its length.
+    /// `dst`, and returns its length. Version 2 knows [`Form::Message`] only.
     ///
     /// `buffer` always suffices: [`MAX_LEN`] is the longest message.
     #[must_use]
-    pub fn emit(
-        &self,
-        form: Form,
-        src: Ipv4Addr,
-        dst: Ipv4Addr,
-        buffer: &mut [u8; MAX_LEN],
-    ) -> usize {
-        let [hi, lo] = self.interval.centis().to_be_bytes();
+    pub fn emit(&self, form: Form, src: IpAddr, dst: IpAddr, buffer: &mut [u8; MAX_LEN]) -> usize {
         let priority = self.priority.map_or(0, Priority::get);
         let count = self.addresses.count();
-        let fixed = [
-            VERSION_3 | TYPE_ADVERTISEMENT,
-            self.vrid.get(),
-            priority,
-            count,
-            hi,
-            lo,
-            0,
-            0,
-        ];
-        let (head, body) = buffer.split_at_mut(fixed.len());
-        head.copy_from_slice(&fixed);
-        let (slots, _) = body.as_chunks_mut::<4>();
-        for (slot, address) in slots.iter_mut().zip(self.addresses.iter()) {
-            *slot = address.octets();
+        let [hi, lo] = self.interval.centis().to_be_bytes();
+        let (version, hi, lo, authentication) = match self.version {
+            Version::Three => (3, hi, lo, None),
+            Version::Two { password } => {
+                let seconds = u8::try_from(self.interval.centis() / 100).unwrap_or(u8::MAX);
+                let kind = password.map_or(AUTH_NONE, |_| AUTH_PASSWORD);
+                let field = password.map_or([0; Password::LEN], |password| password.field());
+                (2, kind, seconds, Some(field))
+            }
+        };
+        let first = version << 4 | TYPE_ADVERTISEMENT;
+        let fixed = [first, self.vrid.get(), priority, count, hi, lo, 0, 0];
+        let mut length = 0;
+        let mut write = |bytes: &[u8]| {
+            if let Some(slots) = buffer.get_mut(length..length + bytes.len()) {
+                slots.copy_from_slice(bytes);
+                length += bytes.len();
+            }
+        };
+        write(&fixed);
+        for address in self.addresses.iter() {
+            match address {
+                IpAddr::V4(v4) => write(&v4.octets()),
+                IpAddr::V6(v6) => write(&v6.octets()),
+            }
         }
-        let length = 8 + u16::from(count) * 4;
-        let message = buffer.get(..usize::from(length)).unwrap_or(buffer);
+        if let Some(field) = authentication {
+            write(&field);
+        }
+        let message = buffer.get(..length).unwrap_or(buffer);
         let sum = match form {
             Form::Message => Sum::of(message),
-            Form::PseudoHeader => Sum::of(message).plus(Sum::pseudo_header(src, dst, length)),
+            Form::PseudoHeader => Sum::of(message).plus(pseudo_header(src, dst, length)),
         };
         if let Some(field) = buffer.get_mut(6..8) {
             field.copy_from_slice(&sum.checksum().to_be_bytes());
         }
-        usize::from(length)
+        length
     }
 }
 
-fn verify(header: &ipv4::Header, message: &[u8]) -> Option<Forms> {
-    let length = u16::try_from(message.len()).ok()?;
+fn interval(version: Version, [hi, lo]: [u8; 2]) -> Result<AdvertInterval, ParseError> {
+    let centis = match version {
+        // The four reserved bits are ignored on reception (RFC 9568 section 5.2.6).
+        Version::Three => u16::from_be_bytes([hi & 0x0f, lo]),
+        Version::Two { .. } => u16::from(lo) * 100,
+    };
+    AdvertInterval::from_centis(centis).map_err(|_| {
+        if centis == 0 {
+            ParseError::ZeroInterval
+        } else {
+            ParseError::LongInterval
+        }
+    })
+}
+
+fn verify(version: Version, header: &ip::Header, message: &[u8]) -> Option<Forms> {
     let sum = Sum::of(message);
+    let with = |dst| sum.plus(pseudo_header(header.src, dst, message.len())) == Sum::VALID;
     let plain = sum == Sum::VALID;
-    let pseudo = sum.plus(Sum::pseudo_header(header.src, header.dst, length)) == Sum::VALID;
+    if version != Version::Three {
+        return plain.then_some(Forms::Message);
+    }
+    if header.src.is_ipv6() {
+        return with(header.dst).then_some(Forms::PseudoHeader);
+    }
+    // Older keepalived sums the group's address in unicast adverts too.
+    let pseudo = with(header.dst) || with(ip::group(false));
     match (plain, pseudo) {
         (true, true) => Some(Forms::Both),
         (true, false) => Some(Forms::Message),
@@ -170,14 +249,35 @@ fn verify(header: &ipv4::Header, message: &[u8]) -> Option<Forms> {
     }
 }
 
-fn addresses(list: &[u8]) -> Option<Addresses> {
-    let (chunks, _) = list.as_chunks::<4>();
-    let mut all = [Ipv4Addr::UNSPECIFIED; 255];
-    for (slot, octets) in all.iter_mut().zip(chunks) {
-        *slot = Ipv4Addr::from_octets(*octets);
-    }
-    Addresses::new(all.get(..chunks.len())?).ok()
+fn pseudo_header(src: IpAddr, dst: IpAddr, length: usize) -> Sum {
+    Sum::pseudo_header(src, dst, ip::PROTOCOL_VRRP, length)
 }
 
-const VERSION_3: u8 = 0x30;
+fn addresses(list: &[u8], ipv6: bool) -> Option<Addresses> {
+    let mut all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); 255];
+    let mut count = 0;
+    let mut slots = all.iter_mut();
+    let mut keep = |address: IpAddr| {
+        if let Some(slot) = slots.next() {
+            *slot = address;
+            count += 1;
+        }
+    };
+    if ipv6 {
+        let (chunks, _) = list.as_chunks::<16>();
+        chunks
+            .iter()
+            .for_each(|octets| keep(Ipv6Addr::from_octets(*octets).into()));
+    } else {
+        let (chunks, _) = list.as_chunks::<4>();
+        chunks
+            .iter()
+            .for_each(|octets| keep(Ipv4Addr::from_octets(*octets).into()));
+    }
+    Addresses::new(all.get(..count)?).ok()
+}
+
+const HEADER: usize = 8;
 const TYPE_ADVERTISEMENT: u8 = 1;
+const AUTH_NONE: u8 = 0;
+const AUTH_PASSWORD: u8 = 1;

@@ -1,6 +1,8 @@
+use std::net::Ipv4Addr;
+
 use super::*;
 
-const VIP: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 10);
+const VIP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 20, 14, 10));
 
 fn link(index: u32, name: &str, nets: &[&str]) -> Link {
     let addresses = nets.iter().map(|net| address(net, 0)).collect();
@@ -34,6 +36,7 @@ fn any() -> Wanted<'static> {
     Wanted {
         vip: VIP,
         interface: None,
+        source: None,
         owner: false,
     }
 }
@@ -55,7 +58,7 @@ fn the_interface_whose_prefix_contains_the_vip_is_chosen_and_the_losers_are_expl
     assert_eq!((chosen.ifindex, chosen.name.as_str()), (2, "eth0"));
     assert_eq!(chosen.address, Ipv4Addr::new(10, 20, 14, 11));
     assert_eq!(chosen.because, "eth0: 10.20.14.11/24 contains 10.20.14.10");
-    assert_eq!(chosen.with_prefix(VIP.into()), "10.20.14.10/24");
+    assert_eq!(chosen.with_prefix(VIP), "10.20.14.10/24");
     let said: Vec<String> = chosen
         .rejected
         .iter()

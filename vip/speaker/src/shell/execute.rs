@@ -4,13 +4,10 @@ use std::time::SystemTime;
 
 use ipnet::IpNet;
 use kedge_core::{Instant, Machine};
-use kedge_net::{address::AddressError, clock};
+use kedge_net::{address::AddressError, clock, udp::Family};
 use kedge_vip_proto::{
     vrrp::{AddressRefused, Event, Input, Output, Ticket, Transmit},
-    wire::{
-        Mac, arp,
-        vrrp::{MAX_LEN, Received},
-    },
+    wire::{Neighbor, vrrp::Received},
 };
 
 use super::{Shell, instance::Instance, interface::Interface, problems};
@@ -95,16 +92,13 @@ impl Shell {
             .ifindex()
             .and_then(|ifindex| self.interfaces.get(&ifindex));
         let Some(interface) = interface else { return };
-        let mut buffer = [0; MAX_LEN];
-        let length = transmit.emit(&mut buffer);
-        let message = buffer.get(..length).unwrap_or(&buffer);
-        if let Err(error) = interface.vrrp.send(transmit.src, message) {
+        if let Err(error) = interface.send(transmit) {
             instance.counters.count("send_errors");
             instance.send_error = Some((clock::now(), error.raw_os_error().unwrap_or_default()));
         }
     }
 
-    fn broadcast(&mut self, index: usize, packet: arp::Packet, counter: &'static str) {
+    fn broadcast(&mut self, index: usize, packet: Neighbor, counter: &'static str) {
         let Some(instance) = self.instances.get_mut(index) else {
             return;
         };
@@ -112,7 +106,7 @@ impl Shell {
             .ifindex()
             .and_then(|ifindex| self.interfaces.get(&ifindex));
         let Some(interface) = interface else { return };
-        match interface.arp.broadcast(&packet.emit()) {
+        match interface.broadcast(packet) {
             Ok(()) => instance.counters.count(counter),
             Err(_) => instance.counters.count("arp_send_errors"),
         }
@@ -129,8 +123,7 @@ impl Shell {
         let wanted: Vec<_> = instance
             .router
             .config()
-            .addresses
-            .iter()
+            .held()
             .map(|ip| (ip, place(ifindex, ip)))
             .collect();
         let surplus: Vec<_> = instance
@@ -239,35 +232,38 @@ impl Local<'_> {
             self.outbox.say(Report::Close(Closing::Station(station)));
             self.each(|instance| instance.give(now, Input::Heard));
         }
-        for _ in 0..AT_MOST {
-            let parsed = match interface.vrrp.receive() {
-                Ok(Some(received)) => Received::parse(Mac(received.mac), received.packet)
-                    .map_err(|error| (received.mac, error)),
-                // The link went: the monitor tells what is left of it.
-                Ok(None) | Err(_) => break,
-            };
-            taken = true;
-            match parsed {
-                Ok(advert) => self.advert(now, interface, advert),
-                Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
+        for family in [Family::V4, Family::V6] {
+            for _ in 0..AT_MOST {
+                let Some(parsed) = interface.next_advert(family) else {
+                    break;
+                };
+                taken = true;
+                match parsed {
+                    Ok(advert) => self.advert(now, interface, advert),
+                    Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
+                }
             }
-        }
-        for _ in 0..AT_MOST {
-            let parsed = match interface.arp.receive() {
-                Ok(Some((mac, packet))) => arp::Packet::parse(packet).map_err(|error| (mac, error)),
-                Ok(None) | Err(_) => break,
-            };
-            taken = true;
-            match parsed {
-                Ok(packet) => self.each(|instance| {
-                    if instance.router.config().addresses.contains(packet.sender) {
-                        instance.give(now, Input::Arp(packet));
-                    }
-                }),
-                Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
+            for _ in 0..AT_MOST {
+                let Some(parsed) = interface.next_neighbor(family) else {
+                    break;
+                };
+                taken = true;
+                match parsed {
+                    Ok(packet) => self.neighbor(now, packet),
+                    Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
+                }
             }
         }
         taken
+    }
+
+    fn neighbor(&mut self, now: Instant, packet: Neighbor) {
+        let about = packet.claim().map(|claim| claim.address);
+        self.each(|instance| {
+            if about.is_some_and(|address| instance.router.config().holds(address)) {
+                instance.give(now, Input::Neighbor(packet));
+            }
+        });
     }
 
     fn advert(&mut self, now: Instant, interface: &mut Interface, received: Received) {
@@ -277,7 +273,12 @@ impl Local<'_> {
             .instances
             .iter_mut()
             .filter(|one| one.ifindex() == Some(ifindex));
-        match here.find(|instance| instance.router.config().vrid == vrid) {
+        let ipv6 = received.src.is_ipv6();
+        let is_it = |instance: &&mut Instance| {
+            let config = instance.router.config();
+            config.vrid == vrid && config.addresses.is_ipv6() == ipv6
+        };
+        match here.find(is_it) {
             Some(instance) => instance.give(now, Input::Advert(received)),
             // Other virtual routers on the LAN are no fault of anybody's.
             None => interface.counters.count("other_vrid"),
@@ -311,8 +312,8 @@ impl Local<'_> {
     }
 }
 
-fn place(ifindex: u32, address: std::net::Ipv4Addr) -> kedge_net::address::Place {
-    (ifindex, IpNet::from(std::net::IpAddr::V4(address)))
+fn place(ifindex: u32, address: std::net::IpAddr) -> kedge_net::address::Place {
+    (ifindex, IpNet::from(address))
 }
 
 fn release(

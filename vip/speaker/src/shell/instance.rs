@@ -8,10 +8,12 @@ use std::{
 
 use kedge_core::{
     Instant, Machine, Problem,
-    vip::{AdvertInterval, Priority, RouterState, Vrid},
+    vip::{RouterState, Vrid},
 };
 use kedge_net::address::Place;
-use kedge_vip_proto::vrrp::{Because, Config, Input, Link, Notice, Peer, Router, Verdict, View};
+use kedge_vip_proto::vrrp::{
+    Because, Config, Input, Link, Notice, Peer, Router, Verdict, View, active_down,
+};
 
 use super::{
     interface::{Counters, Interface},
@@ -160,7 +162,7 @@ impl Instance {
             verdict: view.verdict,
             interval,
             configured_interval: config.interval,
-            active_down: active_down(interval, view.priority),
+            active_down: active_down(config.version, interval, view.priority),
             active: view.active.map(ActivePeer::from),
             takes_over_at: view.takes_over_at,
             waiting: view.waiting,
@@ -259,6 +261,8 @@ impl Instance {
             ("goodbyes_received", stats.goodbyes_received),
             ("address_list_errors", stats.address_list_errors),
             ("interval_errors", stats.interval_errors),
+            ("version_errors", stats.version_errors),
+            ("auth_errors", stats.auth_errors),
             ("foreign_claims", stats.foreign_claims),
             ("stalls", stats.stalls),
         ]
@@ -300,7 +304,7 @@ pub(super) fn snapshot_of_refused(spec: &VipSpec, problem: &Problem) -> VipSnaps
         verdict: Verdict::Unproven,
         interval: spec.interval,
         configured_interval: spec.interval,
-        active_down: active_down(spec.interval, spec.priority),
+        active_down: active_down(spec.version, spec.interval, spec.priority),
         active: None,
         takes_over_at: None,
         waiting: None,
@@ -334,12 +338,6 @@ fn vrid_because(spec: &VipSpec) -> String {
         }
         _ => format!("{} is configured", spec.vrid),
     }
-}
-
-/// Three intervals and the skew (RFC 9568 section 6.1).
-fn active_down(interval: AdvertInterval, priority: Priority) -> std::time::Duration {
-    let interval = interval.duration();
-    interval * 3 + interval * (256 - u32::from(priority.get())) / 256
 }
 
 /// Counters that are no refused inputs.

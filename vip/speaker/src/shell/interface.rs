@@ -1,22 +1,39 @@
 //! The sockets of one interface, shared by every VIP on it.
 
-use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    os::fd::AsFd,
+    time::Duration,
+};
 
 use kedge_core::{Coded, Instant, Problem};
 use kedge_net::{
-    arp::ArpSocket, monitor::Monitor, station::StationListener, vrrp::VrrpSocket, wait::Waiter,
+    arp::ArpSocket, monitor::Monitor, nd::NdSocket, station::StationListener, udp::Family,
+    vrrp::VrrpSocket, wait::Waiter,
 };
-use kedge_vip_proto::wire::{Mac, arp};
+use kedge_vip_proto::{
+    vrrp::{Config, Transmit},
+    wire::{
+        Mac, Neighbor, ParseError, arp,
+        nd::{self, Kind},
+        vrrp::{MAX_LEN, Received},
+    },
+};
 
 use super::SOCKETS;
 use crate::Chosen;
 
-/// VRRP and ARP on one interface.
+/// VRRP, ARP and Neighbor Discovery on one interface, as far as a VIP there needs them.
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub(super) name: String,
-    pub(super) vrrp: VrrpSocket,
-    pub(super) arp: ArpSocket,
+    pub(super) ifindex: u32,
+    pub(super) vrrp_v4: Option<VrrpSocket>,
+    pub(super) vrrp_v6: Option<VrrpSocket>,
+    pub(super) arp: Option<ArpSocket>,
+    pub(super) nd: Option<NdSocket>,
     pub(super) counters: Counters,
     pub(super) malformed: Option<Malformed>,
     /// From when on a dropped packet is worth a line in the log again.
@@ -37,6 +54,9 @@ struct Listening {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters(pub(super) BTreeMap<&'static str, u64>);
 
+/// What a packet says, or who sent one that says nothing, and why.
+pub(super) type Parsed<T> = Result<T, (kedge_net::Mac, ParseError)>;
+
 /// A packet that was dropped before it reached a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
@@ -46,28 +66,116 @@ pub(crate) struct Malformed {
 }
 
 impl Interface {
-    pub(super) fn open(chosen: &Chosen, waiter: &Waiter) -> Result<Self, Problem> {
-        let vrrp =
-            VrrpSocket::open(&chosen.name, chosen.ifindex).map_err(|error| error.problem())?;
-        let arp = ArpSocket::open(chosen.ifindex).map_err(|error| error.problem())?;
-        waiter
-            .add(&vrrp, SOCKETS)
-            .and_then(|()| waiter.add(&arp, SOCKETS))
-            .map_err(|error| {
-                Problem::new(
-                    kedge_core::Code::VrrpSocket,
-                    "cannot wait for the VRRP sockets",
-                )
-                .evidence(error.to_string())
-            })?;
-        Ok(Self {
+    pub(super) fn new(chosen: &Chosen) -> Self {
+        Self {
             name: chosen.name.clone(),
-            vrrp,
-            arp,
+            ifindex: chosen.ifindex,
+            vrrp_v4: None,
+            vrrp_v6: None,
+            arp: None,
+            nd: None,
             counters: Counters::default(),
             malformed: None,
             log_from: Instant::ZERO,
             listening: None,
+        }
+    }
+
+    /// Opens the sockets that a router with `config` needs and that are not open yet.
+    pub(super) fn open(&mut self, config: &Config, waiter: &Waiter) -> Result<(), Problem> {
+        let (name, ifindex) = (&self.name, self.ifindex);
+        let (vrrp, family) = if config.addresses.is_ipv6() {
+            (&mut self.vrrp_v6, Family::V6)
+        } else {
+            (&mut self.vrrp_v4, Family::V4)
+        };
+        ensure(vrrp, waiter, || VrrpSocket::open(name, ifindex, family))?;
+        if config.held().any(|address| address.is_ipv4()) {
+            ensure(&mut self.arp, waiter, || ArpSocket::open(ifindex))?;
+        }
+        if config.held().any(|address| address.is_ipv6()) {
+            ensure(&mut self.nd, waiter, || NdSocket::open(name, ifindex))?;
+        }
+        Ok(())
+    }
+
+    /// Receives from now on what others claim about `addresses`.
+    pub(super) fn watch(&self, addresses: &[IpAddr]) -> Result<(), Problem> {
+        let (mut v4, mut v6): (Vec<Ipv4Addr>, Vec<Ipv6Addr>) = Default::default();
+        for address in addresses {
+            match address {
+                IpAddr::V4(address) => v4.push(*address),
+                IpAddr::V6(address) => v6.push(*address),
+            }
+        }
+        if let Some(arp) = &self.arp {
+            arp.watch(&v4).map_err(|error| error.problem())?;
+        }
+        if let Some(nd) = &self.nd {
+            nd.watch(&v6).map_err(|error| error.problem())?;
+        }
+        Ok(())
+    }
+
+    /// Sends an advertisement.
+    pub(super) fn send(&self, transmit: &Transmit) -> io::Result<()> {
+        let socket = if transmit.src.is_ipv6() {
+            &self.vrrp_v6
+        } else {
+            &self.vrrp_v4
+        };
+        let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let mut buffer = [0; MAX_LEN];
+        let length = transmit.emit(&mut buffer);
+        let message = buffer.get(..length).unwrap_or(&buffer);
+        socket.send(transmit.src, transmit.dst, message)
+    }
+
+    /// Says or asks something about an address, to everybody on the link.
+    pub(super) fn broadcast(&self, packet: Neighbor) -> io::Result<()> {
+        match packet {
+            Neighbor::Arp(packet) => {
+                let socket = self.arp.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+                socket.broadcast(&packet.emit())
+            }
+            Neighbor::Nd(mut packet) => {
+                let socket = self.nd.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+                if let Kind::Advertisement { router, .. } = &mut packet.kind {
+                    *router = socket.forwards();
+                }
+                let mut buffer = [0; nd::LEN];
+                let length = packet.emit(&mut buffer);
+                let bytes = buffer.get(..length).unwrap_or(&buffer);
+                socket.send(packet.group_mac().0, bytes)
+            }
+        }
+    }
+
+    /// The next advertisement that has arrived, or the station whose packet was none.
+    pub(super) fn next_advert(&mut self, family: Family) -> Option<Parsed<Received>> {
+        let socket = match family {
+            Family::V4 => &mut self.vrrp_v4,
+            Family::V6 => &mut self.vrrp_v6,
+        };
+        // On an error the link went: the monitor tells what is left of it.
+        let received = socket.as_mut()?.receive().ok()??;
+        let parsed = Received::parse(Mac(received.mac), received.packet);
+        Some(parsed.map_err(|error| (received.mac, error)))
+    }
+
+    /// The next claim or probe that has arrived.
+    pub(super) fn next_neighbor(&mut self, family: Family) -> Option<Parsed<Neighbor>> {
+        Some(match family {
+            Family::V4 => {
+                let (mac, packet) = self.arp.as_mut()?.receive().ok()??;
+                let parsed = arp::Packet::parse(packet).map(Neighbor::Arp);
+                parsed.map_err(|error| (mac, error))
+            }
+            Family::V6 => {
+                let (mac, packet) = self.nd.as_mut()?.receive().ok()??;
+                let parsed = nd::Packet::parse(Mac(mac), packet).map(Neighbor::Nd);
+                parsed.map_err(|error| (mac, error))
+            }
         })
     }
 
@@ -91,7 +199,7 @@ impl Interface {
             return;
         }
         let router = monitor.gateway(chosen.ifindex);
-        let question = router.map(|target| question(chosen, target));
+        let question = router.and_then(|target| question(chosen, target));
         self.listening = Some(Listening {
             station,
             question,
@@ -122,13 +230,14 @@ impl Interface {
         if listening.ask_at <= now {
             listening.ask_at = now + ASK_EVERY;
             // Not sent is not answered, and asked again.
-            let _ = self.arp.broadcast(&question.emit());
+            let _ = self.broadcast(Neighbor::Arp(question));
         }
     }
 
     /// Counts what the kernel dropped because it was not taken in time.
     pub(super) fn count_lost(&mut self) {
-        let lost = u64::from(self.vrrp.take_drops());
+        let sockets = self.vrrp_v4.iter().chain(&self.vrrp_v6);
+        let lost: u64 = sockets.map(|socket| u64::from(socket.take_drops())).sum();
         if lost > 0 {
             *self.counters.0.entry("queue_full").or_default() += lost;
         }
@@ -161,14 +270,39 @@ impl Counters {
     }
 }
 
-fn question(chosen: &Chosen, target: Ipv4Addr) -> arp::Packet {
-    arp::Packet {
+/// Opens a socket, if it is not open yet, and waits for it too.
+fn ensure<S: AsFd, E: Coded>(
+    slot: &mut Option<S>,
+    waiter: &Waiter,
+    open: impl FnOnce() -> Result<S, E>,
+) -> Result<(), Problem> {
+    if slot.is_some() {
+        return Ok(());
+    }
+    let socket = open().map_err(|error| error.problem())?;
+    waiter.add(&socket, SOCKETS).map_err(|error| {
+        Problem::new(
+            kedge_core::Code::VrrpSocket,
+            "cannot wait for the VRRP sockets",
+        )
+        .evidence(error.to_string())
+    })?;
+    *slot = Some(socket);
+    Ok(())
+}
+
+/// Asks the router of the link for a frame, from an IPv4 address of ours.
+fn question(chosen: &Chosen, target: Ipv4Addr) -> Option<arp::Packet> {
+    let IpAddr::V4(sender) = chosen.address else {
+        return None;
+    };
+    Some(arp::Packet {
         operation: arp::Operation::Request,
         sender_mac: Mac(chosen.mac),
-        sender: chosen.address,
+        sender,
         target_mac: Mac::ZERO,
         target,
-    }
+    })
 }
 
 const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Which interface each VIP is on, again whenever links or addresses change.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use kedge_core::{Code, Fix, Instant, Problem, vip::RouterState};
 use kedge_vip_proto::{
@@ -50,13 +50,14 @@ impl Shell {
             return Err(Unplaced::Fresh);
         };
         let spec = &instance.spec;
-        let Some(vip) = instance.router.config().addresses.iter().next() else {
+        let Some(vip) = spec.on_link() else {
             return Err(Unplaced::Fresh);
         };
         let interface = spec.interface.as_deref();
         let wanted = Wanted {
             vip,
             interface,
+            source: spec.source,
             owner: spec.owner,
         };
         let chosen = select(self.monitor.links(), wanted).map_err(Unplaced::Why)?;
@@ -64,7 +65,7 @@ impl Shell {
         if let Some(other) = earlier
             .iter()
             .filter(placed_here)
-            .find(|other| other.spec.vrid == spec.vrid)
+            .find(|other| other.spec.vrid == spec.vrid && other.spec.is_ipv6() == spec.is_ipv6())
         {
             return Err(Unplaced::DuplicateVrid(duplicate_vrid(
                 instance, other, &chosen,
@@ -75,15 +76,15 @@ impl Shell {
                 instance, other,
             )));
         }
-        if let std::collections::btree_map::Entry::Vacant(slot) =
-            self.interfaces.entry(chosen.ifindex)
-        {
-            match Interface::open(&chosen, &self.waiter) {
-                Ok(interface) => _ = slot.insert(interface),
-                Err(problem) => return Err(Unplaced::Sockets(problem)),
-            }
+        let config = instance.router.config();
+        let interface = self
+            .interfaces
+            .entry(chosen.ifindex)
+            .or_insert_with(|| Interface::new(&chosen));
+        match interface.open(config, &self.waiter) {
+            Ok(()) => Ok(chosen),
+            Err(problem) => Err(Unplaced::Sockets(problem)),
         }
-        Ok(chosen)
     }
 
     fn move_to(&mut self, now: Instant, index: usize, place: Result<Chosen, Unplaced>) {
@@ -150,14 +151,11 @@ impl Shell {
                 .instances
                 .iter()
                 .filter(|one| one.ifindex() == Some(*ifindex));
-            let addresses: Vec<Ipv4Addr> = here
-                .flat_map(|one| one.router.config().addresses.iter())
-                .collect();
+            let addresses: Vec<IpAddr> = here.flat_map(|one| one.router.config().held()).collect();
             if addresses.is_empty() {
                 unused.push(*ifindex);
-            } else if let Err(error) = interface.arp.watch(&addresses) {
-                self.outbox
-                    .say(Report::Trouble(kedge_core::Coded::problem(&error)));
+            } else if let Err(problem) = interface.watch(&addresses) {
+                self.outbox.say(Report::Trouble(problem));
             }
         }
         for interface in unused
@@ -171,12 +169,8 @@ impl Shell {
 }
 
 fn shares_address(one: &Instance, other: &Instance) -> bool {
-    one.ifindex().is_some()
-        && !one
-            .router
-            .config()
-            .addresses
-            .is_disjoint(&other.router.config().addresses)
+    let mut held = one.router.config().held();
+    one.ifindex().is_some() && held.any(|address| other.router.config().holds(address))
 }
 
 fn duplicate_vrid(this: &Instance, other: &Instance, chosen: &Chosen) -> Problem {
@@ -197,13 +191,10 @@ fn duplicate_vrid(this: &Instance, other: &Instance, chosen: &Chosen) -> Problem
 }
 
 fn duplicate_address(this: &Instance, other: &Instance) -> Problem {
-    let shared = this
-        .spec
-        .addresses
-        .iter()
-        .find(|address| other.spec.addresses.contains(address))
-        .copied()
-        .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let mut held = this.router.config().held();
+    let shared = held
+        .find(|address| other.router.config().holds(*address))
+        .map_or_else(String::new, |address| address.to_string());
     Problem::new(
         Code::ConfigRule,
         format!(

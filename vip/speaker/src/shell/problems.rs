@@ -1,6 +1,6 @@
 //! What is wrong with a VIP, in the shape in which people see it.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use kedge_core::{Code, Fix, Name, Problem};
 use kedge_net::monitor::MacText;
@@ -24,14 +24,14 @@ pub(super) fn link_down(name: &Name, chosen: &Chosen) -> Problem {
         )
 }
 
-pub(super) fn address_in_use(name: &Name, address: Ipv4Addr, mac: Mac) -> Problem {
+pub(super) fn address_in_use(name: &Name, address: IpAddr, mac: Mac) -> Problem {
     Problem::new(
         Code::VipAddressInUse,
         format!("another host answers for {address}"),
     )
     .object(vip(name))
     .evidence(format!(
-        "{mac} answered an ARP probe, and it is no VRRP router for this VIP"
+        "{mac} answered a probe, and it is no VRRP router for this VIP"
     ))
     .consequence("Kedge does not claim the address while somebody else uses it")
     .fix(
@@ -39,7 +39,10 @@ pub(super) fn address_in_use(name: &Name, address: Ipv4Addr, mac: Mac) -> Proble
             "find the host with {mac} and take {address} from it, or choose \
                                another VIP"
         ))
-        .command(format!("arping -D -c 3 {address}")),
+        .command(match address {
+            IpAddr::V4(_) => format!("arping -D -c 3 {address}"),
+            IpAddr::V6(_) => format!("ndisc6 {address} IFNAME"),
+        }),
     )
 }
 
@@ -67,8 +70,11 @@ pub(super) fn cannot_send(name: &Name, errno: i32) -> Problem {
     .evidence(error.to_string())
     .consequence("other hosts believe that this one is gone and take the VIP")
     .fix(
-        Fix::text("allow protocol 112 to 224.0.0.18 in the output chain of the firewall")
-            .command("nft list ruleset"),
+        Fix::text(
+            "allow protocol 112 (to 224.0.0.18, ff02::12 or the unicast peers) in the output \
+             chain of the firewall",
+        )
+        .command("nft list ruleset"),
     )
 }
 
@@ -122,6 +128,21 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
             "the Active's interval is learned; a take-over takes as long as it says",
             "configure the same `advert_interval` on all hosts",
         ),
+        Notice::IntervalRefused { .. } => (
+            Code::ConfigRule,
+            "its advertisements are discarded, as the version's rules are, so both may hold the VIP",
+            "configure the same `advert_interval` on all hosts",
+        ),
+        Notice::VersionDiffers { .. } => (
+            Code::VrrpSplitBrain,
+            "its advertisements are discarded, and ours are by it, so both may hold the VIP",
+            "configure the same VRRP `version` on all hosts",
+        ),
+        Notice::PasswordDiffers { .. } => (
+            Code::VrrpSplitBrain,
+            "its advertisements are discarded, and ours are by it, so both may hold the VIP",
+            "configure the same password on all hosts, or give one of the groups another `vrid`",
+        ),
         Notice::DuplicateRouter { .. } => (
             Code::VipDuplicateOwner,
             "neither of the two gives way",
@@ -145,6 +166,9 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
         | Notice::VridInUse { .. } => Problem::warning(code, notice.to_string()),
         Notice::ForeignClaim { .. }
         | Notice::Unheard { .. }
+        | Notice::IntervalRefused { .. }
+        | Notice::VersionDiffers { .. }
+        | Notice::PasswordDiffers { .. }
         | Notice::DuplicateRouter { .. }
         | Notice::SecondOwner { .. } => Problem::new(code, notice.to_string()),
     };

@@ -1,6 +1,9 @@
 //! One router on a bench: inputs in, what happened as short words out.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use kedge_core::{
     Instant, Machine,
@@ -13,24 +16,43 @@ use crate::{
         Ticket, Verdict,
     },
     wire::{
-        Addresses, Mac,
-        arp::{self, Operation},
+        Addresses, Mac, Neighbor,
         checksum::{Form, Forms},
-        vrrp::{Advert, Received},
+        ip,
+        vrrp::{Advert, Received, Version},
     },
 };
 
-pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 10);
-pub(super) const OWN: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 12);
+pub(super) const VIP: IpAddr = IpAddr::V4(VIP_V4);
+pub(super) const VIP_V4: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 10);
+pub(super) const OWN: IpAddr = address(12);
 pub(super) const OWN_MAC: Mac = mac(12);
 /// A source address below ours.
-pub(super) const LOW: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 11);
+pub(super) const LOW: IpAddr = address(11);
 /// A source address above ours.
-pub(super) const HIGH: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 13);
+pub(super) const HIGH: IpAddr = address(13);
 /// A host that speaks no VRRP.
 pub(super) const STRANGER: Mac = mac(99);
 /// Our priority while healthy.
 pub(super) const PRIORITY: u8 = 220;
+
+/// The host `last` of our LAN.
+pub(super) const fn address(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 20, 14, last))
+}
+
+/// The link-local address of the same host.
+pub(super) fn address_v6(last: u8) -> IpAddr {
+    Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last.into()).into()
+}
+
+/// The number of a host of our LAN.
+fn host(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(v4) => v4.octets()[3],
+        IpAddr::V6(v6) => v6.octets()[15],
+    }
+}
 
 pub(super) const fn mac(last: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, last])
@@ -65,12 +87,15 @@ pub(super) fn link_down() -> Input {
 }
 
 /// An advert of `src`, with 0 for a goodbye, every 100 ms for our address.
-pub(super) fn advert(src: Ipv4Addr, value: u8) -> Received {
+pub(super) fn advert(src: IpAddr, value: u8) -> Received {
     Received {
         src,
-        mac: mac(src.octets()[3]),
+        dst: ip::group(src.is_ipv6()),
+        ttl: ip::TTL,
+        mac: mac(host(src)),
         forms: Forms::PseudoHeader,
         advert: Advert {
+            version: Version::Three,
             vrid: Vrid::new(51).unwrap(),
             priority: Priority::new(value).ok(),
             interval: AdvertInterval::DEFAULT,
@@ -81,7 +106,12 @@ pub(super) fn advert(src: Ipv4Addr, value: u8) -> Received {
 
 /// A gratuitous ARP of `mac` for our address.
 pub(super) fn claim(mac: Mac) -> Input {
-    Input::Arp(arp::Packet::announcement(Operation::Reply, VIP, mac))
+    announced(VIP, mac)
+}
+
+/// The last packet of an announcement.
+pub(super) fn announced(address: IpAddr, mac: Mac) -> Input {
+    Input::Neighbor(Neighbor::announcements(address, mac).last().unwrap())
 }
 
 pub(super) fn refused() -> AddressRefused {
@@ -106,8 +136,14 @@ pub(super) struct Bench {
 impl Bench {
     /// A router whose link is up and that was started at 0 ms.
     pub(super) fn started(config: Config) -> Self {
+        let source = if config.addresses.is_ipv6() {
+            address_v6(12)
+        } else {
+            OWN
+        };
         let mut bench = Self::new(config);
-        bench.input(0, link_up());
+        let mac = OWN_MAC;
+        bench.input(0, Input::Link(Link::Up { source, mac }));
         bench.input(0, Input::Heard);
         bench.input(0, Input::Command(Command::Start));
         bench
@@ -166,7 +202,7 @@ impl Bench {
         self.drain()
     }
 
-    pub(super) fn advert(&mut self, millis: u64, src: Ipv4Addr, value: u8) -> Vec<String> {
+    pub(super) fn advert(&mut self, millis: u64, src: IpAddr, value: u8) -> Vec<String> {
         self.input(millis, Input::Advert(advert(src, value)))
     }
 
@@ -265,14 +301,20 @@ fn word(output: &Output) -> String {
             } else {
                 ""
             };
-            format!("send {value}{form}")
+            let to = match transmit.dst {
+                group if group.is_multicast() => String::new(),
+                peer => format!(" to {peer}"),
+            };
+            format!("send {value}{form}{to}")
         }
         Output::Own { hold: true, .. } => "own".to_owned(),
         Output::Own { hold: false, .. } => "disown".to_owned(),
-        Output::Announce(packet) => {
+        Output::Announce(Neighbor::Arp(packet)) => {
             format!("announce {} {:?}", packet.sender, packet.operation)
         }
-        Output::ProbeAddress(packet) => format!("ask for {}", packet.target),
+        Output::Announce(Neighbor::Nd(packet)) => format!("announce {}", packet.target),
+        Output::ProbeAddress(Neighbor::Arp(packet)) => format!("ask for {}", packet.target),
+        Output::ProbeAddress(Neighbor::Nd(packet)) => format!("ask for {}", packet.target),
         Output::ProbeHealth => "probe health".to_owned(),
         Output::Event(Event::State { from, to, because }) => format!("{from} -> {to}: {because}"),
         Output::Event(Event::Priority { from, to, because }) => {

@@ -1,6 +1,6 @@
 //! The laws of a machine, for arbitrary inputs at arbitrary times.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use kedge_core::{
     Instant, Machine,
@@ -8,17 +8,15 @@ use kedge_core::{
 };
 use proptest::prelude::*;
 
-use super::bench::{Bench, OWN, OWN_MAC, advert, mac, plain, priority, refused};
+use super::bench::{
+    Bench, OWN, OWN_MAC, address, advert, announced, mac, plain, priority, refused,
+};
 use crate::{
     vrrp::{
         Command, Config, Input, Link, LinkLoss, Members, Output, Router, Ticket, Verdict,
         automatic_priority, slot_of, spacing,
     },
-    wire::{
-        Addresses,
-        arp::{Operation, Packet},
-        checksum::Forms,
-    },
+    wire::{Addresses, checksum::Forms},
 };
 
 #[derive(Clone, Debug)]
@@ -31,8 +29,8 @@ enum Step {
     WaitUntilDue,
 }
 
-fn any_address() -> impl Strategy<Value = Ipv4Addr> {
-    (9..15_u8).prop_map(|last| Ipv4Addr::new(10, 20, 14, last))
+fn any_address() -> impl Strategy<Value = IpAddr> {
+    (9..15_u8).prop_map(address)
 }
 
 fn any_addresses() -> impl Strategy<Value = Addresses> {
@@ -96,14 +94,7 @@ fn any_input() -> impl Strategy<Value = Input> {
             };
             Input::Advert(received)
         });
-    let arp = (any_address(), 9..15_u8, any::<bool>()).prop_map(|(address, from, reply)| {
-        let operation = if reply {
-            Operation::Reply
-        } else {
-            Operation::Request
-        };
-        Input::Arp(Packet::announcement(operation, address, mac(from)))
-    });
+    let arp = (any_address(), 9..15_u8).prop_map(|(address, from)| announced(address, mac(from)));
     let link = prop_oneof![
         Just(Link::Up {
             source: OWN,
@@ -223,7 +214,7 @@ fn walk(config: Config, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
                 Output::Announce(packet) => {
                     prop_assert!(router.announcing() && router.view().held);
-                    prop_assert!(router.config().addresses.contains(packet.sender));
+                    prop_assert!(router.config().holds(packet.claim().unwrap().address));
                 }
                 Output::Send(transmit) => {
                     // Whatever is sent can be emitted.
@@ -262,7 +253,7 @@ proptest! {
     ) {
         prop_assume!(!config.owner && config.check().is_ok());
         let mut bench = Bench::started(Config { first_claim: false, ..config });
-        bench.advert(0, Ipv4Addr::new(10, 20, 14, 11), value);
+        bench.advert(0, address(11), value);
         let mut millis = 0;
         for (input, wait) in inputs {
             millis += wait;
@@ -287,7 +278,7 @@ proptest! {
         let interval = AdvertInterval::from_centis(centis).unwrap();
         let value = automatic_priority(interval, slot);
         prop_assert!((192..=254).contains(&value.get()));
-        let slot = slot_of(Ipv4Addr::from_bits(address), prefix, interval);
+        let slot = slot_of(IpAddr::V4(address.into()), prefix, interval);
         let next = automatic_priority(interval, slot);
         prop_assert!((192..=254).contains(&next.get()));
     }
@@ -306,11 +297,11 @@ fn spacing_is_a_millisecond_of_skew() {
 fn neighbouring_hosts_have_neighbouring_slots() {
     let interval = AdvertInterval::DEFAULT;
     let values: Vec<u8> = (11..14)
-        .map(|last| slot_of(Ipv4Addr::new(10, 20, 14, last), 24, interval))
+        .map(|last| slot_of(address(last), 24, interval))
         .map(|slot| automatic_priority(interval, slot))
         .map(Priority::get)
         .collect();
     assert_eq!(values, [221, 218, 215]);
     // 21 slots at 100 ms: a host part above wraps.
-    assert_eq!(slot_of(Ipv4Addr::new(10, 20, 14, 32), 24, interval), 11);
+    assert_eq!(slot_of(address(32), 24, interval), 11);
 }

@@ -2,11 +2,13 @@
 
 use kedge_core::vip::RouterState::*;
 
-use super::bench::{Bench, LOW, STRANGER, VIP, advert, claim, link_down, link_up, mac, plain};
+use super::bench::{
+    Bench, LOW, STRANGER, VIP, VIP_V4, advert, claim, link_down, link_up, mac, plain,
+};
 use crate::{
     vrrp::{Config, Input, Reject, Waiting},
     wire::{
-        Mac,
+        Mac, Neighbor,
         arp::{Operation, Packet},
     },
 };
@@ -25,7 +27,7 @@ fn r12_a_foreign_claim_is_answered_at_once_and_reported_with_its_address() {
     assert_eq!(
         bench.input(11_001, claim(STRANGER)),
         [
-            "notice: 02:00:00:00:00:63 claims 10.20.14.10 by ARP while we hold it (claim 1)",
+            "notice: 02:00:00:00:00:63 claims 10.20.14.10 while we hold it (claim 1)",
             "announce 10.20.14.10 Request",
             "announce 10.20.14.10 Reply",
         ]
@@ -84,14 +86,18 @@ fn r12_a_request_from_our_address_is_a_claim_and_our_own_announcement_is_not() {
     let asks = Packet {
         operation: Operation::Request,
         sender_mac: STRANGER,
-        sender: VIP,
+        sender: VIP_V4,
         target_mac: Mac::ZERO,
         target,
     };
-    assert!(!bench.input(10, Input::Arp(asks)).is_empty());
+    assert!(
+        !bench
+            .input(10, Input::Neighbor(Neighbor::Arp(asks)))
+            .is_empty()
+    );
     let own = bench.try_input(11, claim(mac(12)));
     assert_eq!(own, Err(Reject::OwnPacket));
-    let probe = Input::Arp(Packet::probe(VIP, STRANGER));
+    let probe = Input::Neighbor(Neighbor::probe(VIP, STRANGER));
     assert_eq!(bench.try_input(12, probe), Err(Reject::OtherAddress));
 }
 

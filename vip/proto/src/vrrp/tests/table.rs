@@ -3,18 +3,18 @@
 //! The table is `table.txt`. `KEDGE_BLESS=1 cargo test -p kedge-vip-proto table` writes it anew;
 //! the difference is then what a change means, and is reviewed like code.
 
-use std::{fmt::Write as _, net::Ipv4Addr, time::Duration};
+use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
 use kedge_core::{Machine, vip::AdvertInterval};
 
 use super::bench::{
-    Bench, HIGH, LOW, OWN, OWN_MAC, PRIORITY, STRANGER, VIP, advert, claim, link_down, link_up,
-    mac, plain, priority, refused,
+    Bench, HIGH, LOW, OWN, OWN_MAC, PRIORITY, STRANGER, VIP, VIP_V4, address, advert, claim,
+    link_down, link_up, mac, plain, priority, refused,
 };
 use crate::{
     vrrp::{Command, Config, Input, Link, LinkLoss, Ticket, Verdict},
     wire::{
-        Addresses,
+        Addresses, Neighbor,
         arp::{Operation, Packet},
         checksum::Forms,
         vrrp::Received,
@@ -138,13 +138,13 @@ fn states() -> Vec<(&'static str, Bench)> {
 
 /// Each input, given at 10 ms.
 fn inputs(bench: &Bench) -> Vec<(&'static str, Given)> {
-    let from = |src: Ipv4Addr, value: u8| Given::Input(Input::Advert(advert(src, value)));
+    let from = |src: IpAddr, value: u8| Given::Input(Input::Advert(advert(src, value)));
     let changed = |change: fn(&mut Received)| {
         let mut received = advert(LOW, 250);
         change(&mut received);
         Given::Input(Input::Advert(received))
     };
-    let link = |source: Ipv4Addr, last: u8| {
+    let link = |source: IpAddr, last: u8| {
         Given::Input(Input::Link(Link::Up {
             source,
             mac: mac(last),
@@ -157,9 +157,9 @@ fn inputs(bench: &Bench) -> Vec<(&'static str, Given)> {
     let current = move || current.clone();
     let slower = AdvertInterval::from_centis(20).unwrap();
     let old = Ticket(bench.ticket().0.wrapping_sub(1));
-    let request = Packet::announcement(Operation::Request, VIP, STRANGER);
+    let request = Packet::announcement(Operation::Request, VIP_V4, STRANGER);
     let elsewhere = Packet {
-        sender: HIGH,
+        sender: std::net::Ipv4Addr::new(10, 20, 14, 13),
         ..request
     };
     vec![
@@ -209,7 +209,7 @@ fn inputs(bench: &Bench) -> Vec<(&'static str, Given)> {
         ("ARP claim of our own", Given::Input(claim(OWN_MAC))),
         (
             "ARP about another address",
-            Given::Input(Input::Arp(elsewhere)),
+            Given::Input(Input::Neighbor(Neighbor::Arp(elsewhere))),
         ),
         ("address held", answer(bench.ticket(), Ok(()))),
         ("address refused", answer(bench.ticket(), Err(refused()))),
@@ -260,7 +260,7 @@ fn inputs(bench: &Bench) -> Vec<(&'static str, Given)> {
         (
             "configuration: other addresses",
             set(Config {
-                addresses: Addresses::new(&[Ipv4Addr::new(10, 20, 14, 30)]).unwrap(),
+                addresses: Addresses::new(&[address(30)]).unwrap(),
                 ..current()
             }),
         ),
@@ -301,7 +301,7 @@ enum Given {
 }
 
 fn two() -> Addresses {
-    Addresses::new(&[VIP, Ipv4Addr::new(10, 20, 14, 20)]).unwrap()
+    Addresses::new(&[VIP, address(20)]).unwrap()
 }
 
 fn render() -> String {

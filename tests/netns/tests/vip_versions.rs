@@ -1,0 +1,330 @@
+//! Version 2, IPv6 and unicast against a real keepalived, in both roles.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code"
+)]
+
+use std::{
+    net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket},
+    process::Command,
+    time::Duration,
+};
+
+use kedge_core::vip::{AdvertInterval, RouterState};
+use kedge_tests_netns::{
+    eventually,
+    keepalived::{Keepalived, Settings},
+    lan::{Host, Lan},
+    millis, on_a_steady_machine, secs,
+    speaking::{Speaking, vip},
+    throughout,
+};
+use kedge_vip_speaker::{Password, Version, VipSpec};
+
+/// One way to speak VRRP, as both sides are told.
+struct Way {
+    version: u8,
+    advert_int: &'static str,
+    /// With prefix length.
+    vips: &'static [&'static str],
+    /// What keepalived needs besides, given the other's address.
+    lines: fn(&Host, &Host) -> String,
+    /// What we need besides, given the other's address.
+    ours: fn(&Host, &mut VipSpec),
+}
+
+impl Way {
+    fn theirs(&self, own: &Host, other: &Host, priority: u8) -> Keepalived {
+        let lines = (self.lines)(own, other);
+        let settings = Settings {
+            version: self.version,
+            vrid: 51,
+            priority,
+            advert_int: self.advert_int,
+            vips: self.vips,
+            preempt: true,
+            lines: &lines,
+        };
+        Keepalived::start(own, settings)
+    }
+
+    fn ours(&self, other: &Host, priority: u8) -> VipSpec {
+        let mut spec = vip(51, priority, self.addresses()[0]);
+        let addresses = self.addresses().into_iter();
+        spec.addresses = addresses.map(|text| text.parse().unwrap()).collect();
+        spec.interval = AdvertInterval::try_from(self.interval()).unwrap();
+        (self.ours)(other, &mut spec);
+        spec
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs_f64(self.advert_int.parse().unwrap())
+    }
+
+    fn addresses(&self) -> Vec<&'static str> {
+        let address = |vip: &&'static str| vip.split('/').next().unwrap();
+        self.vips.iter().map(address).collect()
+    }
+
+    /// RFC 9568 section 6.1, and RFC 3768 section 6.1.
+    fn active_down(&self, priority: u8) -> Duration {
+        let whole = if self.version == 2 {
+            secs(1)
+        } else {
+            self.interval()
+        };
+        self.interval() * 3 + whole * (256 - u32::from(priority)) / 256
+    }
+}
+
+/// What a loaded machine with two cores may add to a bound.
+const SLACK: Duration = Duration::from_millis(300);
+
+fn holds_all(host: &Host, way: &Way) -> bool {
+    way.addresses()
+        .into_iter()
+        .all(|address| host.holds(address))
+}
+
+fn holds_any(host: &Host, way: &Way) -> bool {
+    way.addresses()
+        .into_iter()
+        .any(|address| host.holds(address))
+}
+
+/// Each wins with the higher priority, each follows the other, each is replaced when it leaves
+/// and when it is cut off.
+fn both_roles(way: &Way) {
+    let lan = Lan::new();
+    let (a, b) = (
+        lan.host("a", "10.20.14.11/24"),
+        lan.host("b", "10.20.14.12/24"),
+    );
+    let client = lan.host("client", "10.20.14.99/24");
+    for (host, net) in [
+        (&a, "fd00:14::b/64"),
+        (&b, "fd00:14::c/64"),
+        (&client, "fd00:14::63/64"),
+    ] {
+        host.add_address(net);
+    }
+    let wait = way.active_down(1) + secs(4);
+
+    let mut keepalived = way.theirs(&b, &a, 100);
+    eventually("keepalived holds it alone", wait, || holds_all(&b, way));
+    let last = *way.addresses().last().unwrap();
+    send(&client, last);
+    eventually("a client finds it", secs(2), || {
+        neighbor(&client, last) == Some(b.mac())
+    });
+    let kedge = Speaking::start(&a, way.ours(&b, 200));
+    kedge.becomes(RouterState::Active, wait);
+    eventually("keepalived gives way", secs(2), || !holds_any(&b, way));
+    assert!(holds_all(&a, way));
+    eventually("the client is told", secs(1), || {
+        neighbor(&client, last) == Some(a.mac())
+    });
+    throughout("it stays", way.interval() * 5, || {
+        kedge.state() == RouterState::Active && !holds_any(&b, way)
+    });
+    let log = keepalived.log().to_lowercase();
+    let clean = ["checksum", "invalid", "mismatch", "ignoring", "error"];
+    assert!(!clean.iter().any(|word| log.contains(word)), "{log}");
+
+    let took = kedge.leave(wait);
+    eventually("keepalived succeeds us", secs(2), || holds_all(&b, way));
+    assert!(!holds_any(&a, way));
+    println!("  we left in {took:?}");
+
+    // And the other way round: it is higher, we follow it.
+    keepalived.stop();
+    drop(keepalived);
+    let kedge = Speaking::start(&a, way.ours(&b, 50));
+    kedge.becomes(RouterState::Active, wait);
+    let mut keepalived = way.theirs(&b, &a, 150);
+    eventually("keepalived takes it", wait, || holds_all(&b, way));
+    kedge.becomes(RouterState::Backup, secs(2));
+    assert!(!holds_any(&a, way), "a Backup answers for nothing");
+    let active = kedge.vip().active.unwrap();
+    assert_eq!((active.mac, active.priority.get()), (b.mac(), 150));
+    throughout("it stays", way.interval() * 5, || {
+        kedge.state() == RouterState::Backup
+    });
+
+    lan.unplug(&b);
+    let bound = way.active_down(50) + SLACK;
+    let took = eventually("we take over from a cut port", bound, || holds_all(&a, way));
+    println!("  bound {bound:?}, took {took:?}");
+    lan.plug(&b);
+    eventually("it takes it back", wait, || {
+        holds_all(&b, way) && !holds_any(&a, way)
+    });
+    keepalived.stop();
+    let took = eventually("we succeed it", secs(2), || holds_all(&a, way));
+    println!("  after its goodbye in {took:?}");
+    let vip = kedge.vip();
+    let refused = vip.counters.iter().filter(|(name, count)| {
+        name.starts_with("reject_") && **count > 0 && *name != "reject_other_address"
+    });
+    let refused: Vec<_> = refused.collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// A client sends the address something, so that it must learn where it is.
+fn send(client: &Host, address: &str) {
+    let ifindex = client.ifindex();
+    let to: SocketAddr = match address.parse().unwrap() {
+        IpAddr::V4(v4) => (v4, 9).into(),
+        IpAddr::V6(v6) => SocketAddrV6::new(v6, 9, 0, ifindex).into(),
+    };
+    client.run(move || {
+        let any = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+        UdpSocket::bind(any).unwrap().send_to(&[0], to).unwrap();
+    });
+}
+
+/// Where a client believes an address to be.
+fn neighbor(client: &Host, address: &str) -> Option<[u8; 6]> {
+    let address = address.to_owned();
+    client.run(move || {
+        let mut ip = Command::new("ip");
+        ip.args(["neighbor", "show", "to", &address, "dev", "eth0"]);
+        let text = String::from_utf8(ip.output().unwrap().stdout).unwrap();
+        let mac = text.split("lladdr ").nth(1)?.split_whitespace().next()?;
+        let bytes: Vec<u8> = mac
+            .split(':')
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+            .collect();
+        bytes.try_into().ok()
+    })
+}
+
+fn nothing(_: &Host, _: &Host) -> String {
+    String::new()
+}
+
+#[test]
+fn version_two_with_a_password() {
+    on_a_steady_machine(|| {
+        both_roles(&Way {
+            version: 2,
+            advert_int: "1",
+            vips: &["10.20.14.10/32", "10.20.14.20/32"],
+            lines: |_, _| "authentication {\n auth_type PASS\n auth_pass secret1\n }".to_owned(),
+            ours: |_, spec| {
+                let password = Some(Password::new("secret1").unwrap());
+                spec.version = Version::Two { password };
+            },
+        });
+    });
+}
+
+#[test]
+fn version_two_without_a_password() {
+    on_a_steady_machine(|| {
+        both_roles(&Way {
+            version: 2,
+            advert_int: "1",
+            vips: &["10.20.14.10/32"],
+            lines: nothing,
+            ours: |_, spec| spec.version = Version::Two { password: None },
+        });
+    });
+}
+
+#[test]
+fn version_three_over_ipv6() {
+    on_a_steady_machine(|| {
+        both_roles(&Way {
+            version: 3,
+            advert_int: "0.1",
+            vips: &["fe80::10/128", "fd00:14::10/128"],
+            lines: |_, _| "native_ipv6".to_owned(),
+            ours: |_, _| {},
+        });
+    });
+}
+
+#[test]
+fn an_ipv4_router_that_carries_ipv6_along() {
+    on_a_steady_machine(|| {
+        both_roles(&Way {
+            version: 3,
+            advert_int: "0.1",
+            vips: &["10.20.14.10/32"],
+            lines: |_, _| "virtual_ipaddress_excluded {\n fd00:14::10/128 dev eth0\n }".to_owned(),
+            ours: |_, spec| spec.addresses.push("fd00:14::10".parse().unwrap()),
+        });
+    });
+}
+
+#[test]
+fn unicast_over_ipv4() {
+    on_a_steady_machine(|| {
+        both_roles(&Way {
+            version: 3,
+            advert_int: "0.1",
+            vips: &["10.20.14.10/32"],
+            lines: |own, other| unicast(own.address().into(), other.address().into()),
+            ours: |other, spec| spec.unicast_peers = vec![other.address().into()],
+        });
+    });
+}
+
+#[test]
+fn unicast_over_ipv6() {
+    on_a_steady_machine(|| {
+        both_roles(&Way {
+            version: 3,
+            advert_int: "0.1",
+            vips: &["fe80::10/128", "fd00:14::10/128"],
+            lines: |own, other| {
+                format!(
+                    "native_ipv6\n{}",
+                    unicast(own.link_local(), other.link_local())
+                )
+            },
+            ours: |other, spec| spec.unicast_peers = vec![other.link_local()],
+        });
+    });
+}
+
+fn unicast(own: IpAddr, other: IpAddr) -> String {
+    format!("unicast_src_ip {own}\nunicast_peer {{\n {other}\n }}\n")
+}
+
+#[test]
+fn another_password_is_told_and_nobody_gives_way_to_it() {
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let (a, b) = (
+            lan.host("a", "10.20.14.11/24"),
+            lan.host("b", "10.20.14.12/24"),
+        );
+        let way = Way {
+            version: 2,
+            advert_int: "1",
+            vips: &["10.20.14.10/32"],
+            lines: |_, _| "authentication {\n auth_type PASS\n auth_pass theirs\n }".to_owned(),
+            ours: |_, spec| {
+                let password = Some(Password::new("ours").unwrap());
+                spec.version = Version::Two { password };
+            },
+        };
+        let kedge = Speaking::start(&a, way.ours(&b, 50));
+        kedge.becomes(RouterState::Active, secs(9));
+        let _keepalived = way.theirs(&b, &a, 200);
+        let told = |kedge: &Speaking| {
+            let all = kedge.vip().problems;
+            all.iter()
+                .any(|it| it.what.contains("password that is not ours"))
+        };
+        eventually("it is told", secs(9), || told(&kedge));
+        throughout("it does not move", millis(1_500), || {
+            kedge.state() == RouterState::Active
+        });
+        assert!(kedge.counter("auth_errors") > 0);
+    });
+}
