@@ -189,7 +189,7 @@ pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
         advert_interval_seconds: vip.interval.duration().as_secs_f64(),
         active_down_seconds: vip.active_down.as_secs_f64(),
         active: vip.active.map(|peer| ActivePeer {
-            address: peer.address.into(),
+            address: peer.address,
             mac: Some(MacText(peer.mac).to_string()),
             priority: peer.priority.get(),
             last_heard_seconds: now.since(peer.heard_at).as_secs_f64(),

@@ -194,8 +194,10 @@ impl Host {
     #[must_use]
     pub fn link_local(&self) -> IpAddr {
         let addresses = self.run(|| Links::open().unwrap().addresses("eth0").unwrap());
-        let mut all = addresses.iter().map(IpNet::addr);
-        all.find(|it| matches!(it, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        // A VIP may be link-local too, and stands there alone.
+        let own = addresses.iter().filter(|net| net.prefix_len() == 64);
+        own.map(IpNet::addr)
+            .find(|it| matches!(it, IpAddr::V6(v6) if v6.is_unicast_link_local()))
             .unwrap()
     }
 

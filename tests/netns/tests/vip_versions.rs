@@ -282,7 +282,7 @@ fn unicast_over_ipv6() {
             vips: &["fe80::10/128", "fd00:14::10/128"],
             lines: |own, other| {
                 format!(
-                    "native_ipv6\n{}",
+                    "native_ipv6\nunicast_ttl 255\n{}",
                     unicast(own.link_local(), other.link_local())
                 )
             },

@@ -188,6 +188,27 @@ pub enum Notice {
         /// What we are configured with.
         ours: AdvertInterval,
     },
+    /// A router sends to the group where we send to peers, or the other way round.
+    OtherDelivery {
+        /// The router.
+        src: IpAddr,
+        /// Whether it sends to the group.
+        to_group: bool,
+    },
+    /// A router that is none of our unicast peers sends us adverts.
+    UnknownPeer {
+        /// The router.
+        src: IpAddr,
+    },
+    /// A unicast peer's adverts come from further away than `min_ttl` allows.
+    TooFar {
+        /// The peer.
+        src: IpAddr,
+        /// The TTL they arrive with.
+        ttl: u8,
+        /// The lowest we accept.
+        min_ttl: u8,
+    },
     /// A router speaks another protocol version.
     VersionDiffers {
         /// The router.
@@ -353,6 +374,36 @@ impl fmt::Display for Notice {
                 Seconds(theirs.duration()),
                 Seconds(ours.duration())
             ),
+            Self::OtherDelivery {
+                src,
+                to_group: true,
+            } => {
+                write!(
+                    f,
+                    "{src} advertises to the group, and we take adverts of unicast peers only"
+                )
+            }
+            Self::OtherDelivery {
+                src,
+                to_group: false,
+            } => {
+                write!(
+                    f,
+                    "{src} advertises to this host alone, and we take adverts to the group only"
+                )
+            }
+            Self::UnknownPeer { src } => {
+                write!(
+                    f,
+                    "{src} advertises to this host and is none of its unicast peers"
+                )
+            }
+            Self::TooFar { src, ttl, min_ttl } => {
+                write!(
+                    f,
+                    "{src} advertises with TTL {ttl}, and `min_ttl` is {min_ttl}"
+                )
+            }
             Self::VersionDiffers { src, theirs } => {
                 write!(f, "{src} speaks VRRP version {theirs}, and we do not")
             }

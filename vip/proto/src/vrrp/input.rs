@@ -111,18 +111,6 @@ pub enum Reject {
     /// The advertisement is for another VRID.
     #[error("the advertisement is for another virtual router")]
     OtherVrid,
-    /// Sent to this host, and we take part by the group.
-    #[error("the advertisement was sent to this host, and only those to the group count")]
-    Unicast,
-    /// Sent to the group, and we take part by unicast.
-    #[error("the advertisement was sent to the group, and only those of unicast peers count")]
-    Group,
-    /// Nobody we know.
-    #[error("the sender is none of the unicast peers")]
-    UnknownPeer,
-    /// It came from further away than configured.
-    #[error("the TTL is below `min_ttl`")]
-    Ttl,
     /// Our own packet came back.
     #[error("our own packet was looped back")]
     OwnPacket,
@@ -150,10 +138,6 @@ impl Reject {
         match self {
             Self::NotListening => "not_listening",
             Self::OtherVrid => "other_vrid",
-            Self::Unicast => "unicast",
-            Self::Group => "group",
-            Self::UnknownPeer => "unknown_peer",
-            Self::Ttl => "ttl",
             Self::OwnPacket => "own_packet",
             Self::OtherAddress => "other_address",
             Self::OldTicket => "old_ticket",

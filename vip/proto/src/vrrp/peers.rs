@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use super::{ConfigError, Reject};
+use super::{ConfigError, Notice};
 use crate::wire::{Addresses, ip, vrrp::Received};
 
 /// Where adverts go, and whose count.
@@ -48,23 +48,23 @@ impl Peers {
         }
     }
 
-    /// Whether an advert may count at all: a router that is sent unicast takes nothing from the
-    /// group, and the other way round, as keepalived has it.
-    pub(super) fn accept(&self, received: &Received) -> Result<(), Reject> {
+    /// Why an advert does not count: a router that is sent unicast takes nothing from the group, and
+    /// the other way round, as keepalived has it.
+    pub(super) fn objection(&self, received: &Received) -> Option<Notice> {
+        let (src, ttl) = (received.src, received.ttl);
         let to_group = received.dst.is_multicast();
         match self {
-            Self::Group if to_group => Ok(()),
-            Self::Group => Err(Reject::Unicast),
-            Self::Unicast { .. } if to_group => Err(Reject::Group),
-            Self::Unicast { routers, min_ttl } => {
-                if !routers.contains(&received.src) {
-                    Err(Reject::UnknownPeer)
-                } else if received.ttl < *min_ttl {
-                    Err(Reject::Ttl)
-                } else {
-                    Ok(())
-                }
+            Self::Group if to_group => None,
+            Self::Group => Some(Notice::OtherDelivery { src, to_group }),
+            Self::Unicast { .. } if to_group => Some(Notice::OtherDelivery { src, to_group }),
+            Self::Unicast { routers, .. } if !routers.contains(&src) => {
+                Some(Notice::UnknownPeer { src })
             }
+            Self::Unicast { min_ttl, .. } => (ttl < *min_ttl).then_some(Notice::TooFar {
+                src,
+                ttl,
+                min_ttl: *min_ttl,
+            }),
         }
     }
 }

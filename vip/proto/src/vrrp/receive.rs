@@ -26,7 +26,7 @@ impl Router {
                 if received.mac == own {
                     Err(Reject::OwnPacket)
                 } else {
-                    self.config.peers.accept(received)
+                    Ok(())
                 }
             }
             Input::Neighbor(packet) => {
@@ -120,9 +120,15 @@ impl Router {
         }
     }
 
-    /// Whether an advert differs from our configuration in a way that both versions' RFCs discard:
-    /// another version, another password, or in version 2 another interval.
+    /// Whether an advert is of our virtual router and must be discarded all the same: from nobody
+    /// we take adverts from, of another version, with another password, or in version 2 of another
+    /// interval. It is told, because two that discard each other's are two Actives.
     fn contradicts(&mut self, now: Instant, received: &Received) -> bool {
+        if let Some(notice) = self.config.peers.objection(received) {
+            self.stats.delivery_errors += 1;
+            self.notice(now, notice);
+            return true;
+        }
         let src = received.src;
         let (theirs, ours) = (received.advert.interval, self.config.interval);
         let notice = match (received.advert.version, self.config.version) {

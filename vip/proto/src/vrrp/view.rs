@@ -75,6 +75,8 @@ pub struct Stats {
     pub address_list_errors: u64,
     /// Adverts whose interval differs from ours.
     pub interval_errors: u64,
+    /// Adverts that were not sent to the group, or not by a unicast peer from near enough.
+    pub delivery_errors: u64,
     /// Adverts of another protocol version, which are discarded.
     pub version_errors: u64,
     /// Adverts whose password is not ours, which are discarded.

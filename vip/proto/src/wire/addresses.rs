@@ -1,18 +1,29 @@
 //! The address list of a virtual router.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
 
 /// 1 to 255 addresses of one family in order: what an advertisement can carry (RFC 9568 section
 /// 5.2.5).
 ///
-/// Lists of up to eight addresses live inline, so that sending and receiving an advertisement
-/// allocates nothing; longer lists are shared.
+/// Lists of up to eight IPv4 or four IPv6 addresses live inline, so that sending and receiving an
+/// advertisement allocates nothing; longer lists are shared.
 #[derive(Clone)]
 pub struct Addresses(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Inline { len: u8, items: [IpAddr; INLINE] },
+    V4 {
+        len: u8,
+        items: [Ipv4Addr; INLINE_V4],
+    },
+    V6 {
+        len: u8,
+        items: [Ipv6Addr; INLINE_V6],
+    },
     Shared(Arc<[IpAddr]>),
 }
 
@@ -42,46 +53,69 @@ impl Addresses {
         if addresses.iter().any(|address| address.is_ipv6() != v6) {
             return Err(BadAddresses::Mixed);
         }
-        let mut items = [NONE; INLINE];
-        Ok(Self(match items.get_mut(..addresses.len()) {
-            Some(slots) => {
-                slots.copy_from_slice(addresses);
-                Repr::Inline { len, items }
+        let mut v4_items = [Ipv4Addr::UNSPECIFIED; INLINE_V4];
+        let mut v6_items = [Ipv6Addr::UNSPECIFIED; INLINE_V6];
+        if addresses.len() > if v6 { INLINE_V6 } else { INLINE_V4 } {
+            return Ok(Self(Repr::Shared(Arc::from(addresses))));
+        }
+        let (mut v4_slots, mut v6_slots) = (v4_items.iter_mut(), v6_items.iter_mut());
+        for address in addresses {
+            match address {
+                IpAddr::V4(v4) => v4_slots.next().into_iter().for_each(|slot| *slot = *v4),
+                IpAddr::V6(v6) => v6_slots.next().into_iter().for_each(|slot| *slot = *v6),
             }
-            None => Repr::Shared(Arc::from(addresses)),
+        }
+        Ok(Self(if v6 {
+            Repr::V6 {
+                len,
+                items: v6_items,
+            }
+        } else {
+            Repr::V4 {
+                len,
+                items: v4_items,
+            }
         }))
     }
 
     /// The addresses in order.
-    #[must_use]
-    pub fn as_slice(&self) -> &[IpAddr] {
-        match &self.0 {
-            Repr::Inline { len, items } => items.get(..usize::from(*len)).unwrap_or(items),
-            Repr::Shared(items) => items,
-        }
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = IpAddr> + '_ {
+        // Every index below the count is there.
+        (0..usize::from(self.count()))
+            .map(|index| self.get(index).unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))
     }
 
-    /// The addresses in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = IpAddr> + '_ {
-        self.as_slice().iter().copied()
+    fn get(&self, index: usize) -> Option<IpAddr> {
+        match &self.0 {
+            Repr::V4 { items, .. } => items.get(index).copied().map(IpAddr::V4),
+            Repr::V6 { items, .. } => items.get(index).copied().map(IpAddr::V6),
+            Repr::Shared(items) => items.get(index).copied(),
+        }
     }
 
     /// Whether they are IPv6 addresses; otherwise all are IPv4.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
-        self.as_slice().first().is_some_and(IpAddr::is_ipv6)
+        match &self.0 {
+            Repr::V4 { .. } => false,
+            Repr::V6 { .. } => true,
+            Repr::Shared(items) => items.first().is_some_and(IpAddr::is_ipv6),
+        }
     }
 
     /// How many there are, 1 to 255.
     #[must_use]
     pub fn count(&self) -> u8 {
-        u8::try_from(self.as_slice().len()).unwrap_or(u8::MAX)
+        match &self.0 {
+            Repr::V4 { len, .. } | Repr::V6 { len, .. } => *len,
+            Repr::Shared(items) => u8::try_from(items.len()).unwrap_or(u8::MAX),
+        }
     }
 
     /// Whether `address` is in the list.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.as_slice().contains(&address)
+        self.iter().any(|own| own == address)
     }
 
     /// Whether both lists hold the same addresses, in any order.
@@ -100,7 +134,7 @@ impl Addresses {
 
 impl PartialEq for Addresses {
     fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
+        self.iter().eq(other.iter())
     }
 }
 
@@ -108,7 +142,7 @@ impl Eq for Addresses {}
 
 impl fmt::Debug for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_slice().fmt(f)
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -125,14 +159,11 @@ impl fmt::Display for Addresses {
 }
 
 /// Enough for every VIP people configure by hand, small enough to copy.
-const INLINE: usize = 8;
-/// In the places that are not used.
-const NONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+const INLINE_V4: usize = 8;
+const INLINE_V6: usize = 4;
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
-
     use super::*;
 
     fn list(len: u32) -> Vec<IpAddr> {
@@ -146,7 +177,7 @@ mod tests {
         for len in [1, 7, 8, 9, 254, 255] {
             let given = list(len);
             let kept = Addresses::new(&given).unwrap();
-            assert_eq!(kept.as_slice(), given);
+            assert_eq!(kept.iter().collect::<Vec<_>>(), given);
             assert_eq!(u32::from(kept.count()), len);
         }
         assert_eq!(Addresses::new(&[]), Err(BadAddresses::Count(0)));
@@ -167,8 +198,12 @@ mod tests {
 
     #[test]
     fn a_list_is_of_one_family() {
-        let v6 = [IpAddr::V6(Ipv6Addr::LOCALHOST)];
-        assert!(Addresses::new(&v6).unwrap().is_ipv6());
+        let v6 = [IpAddr::V6(Ipv6Addr::LOCALHOST); 5];
+        for count in [1, 4, 5] {
+            let kept = Addresses::new(&v6[..count]).unwrap();
+            assert!(kept.is_ipv6());
+            assert_eq!(kept.iter().collect::<Vec<_>>(), v6[..count]);
+        }
         assert!(!Addresses::new(&list(2)).unwrap().is_ipv6());
         let both = [list(1), v6.to_vec()].concat();
         assert_eq!(Addresses::new(&both), Err(BadAddresses::Mixed));

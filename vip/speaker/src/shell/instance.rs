@@ -261,6 +261,7 @@ impl Instance {
             ("goodbyes_received", stats.goodbyes_received),
             ("address_list_errors", stats.address_list_errors),
             ("interval_errors", stats.interval_errors),
+            ("delivery_errors", stats.delivery_errors),
             ("version_errors", stats.version_errors),
             ("auth_errors", stats.auth_errors),
             ("foreign_claims", stats.foreign_claims),

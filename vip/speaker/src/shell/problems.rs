@@ -133,6 +133,22 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
             "its advertisements are discarded, as the version's rules are, so both may hold the VIP",
             "configure the same `advert_interval` on all hosts",
         ),
+        Notice::OtherDelivery { .. } => (
+            Code::VrrpSplitBrain,
+            "its advertisements are discarded, so both may hold the VIP",
+            "name `unicast_peers` on all hosts or on none",
+        ),
+        Notice::UnknownPeer { .. } => (
+            Code::VrrpSplitBrain,
+            "its advertisements are discarded; if it is a member, both may hold the VIP",
+            "add it to `unicast_peers` if it is a member, else give it another VRID",
+        ),
+        Notice::TooFar { .. } => (
+            Code::VrrpSplitBrain,
+            "its advertisements are discarded, so both may hold the VIP",
+            "let the peer send with TTL 255 (keepalived over IPv6: `unicast_ttl 255`), or lower \
+             `min_ttl` if it is not on this link",
+        ),
         Notice::VersionDiffers { .. } => (
             Code::VrrpSplitBrain,
             "its advertisements are discarded, and ours are by it, so both may hold the VIP",
@@ -167,6 +183,9 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
         Notice::ForeignClaim { .. }
         | Notice::Unheard { .. }
         | Notice::IntervalRefused { .. }
+        | Notice::OtherDelivery { .. }
+        | Notice::UnknownPeer { .. }
+        | Notice::TooFar { .. }
         | Notice::VersionDiffers { .. }
         | Notice::PasswordDiffers { .. }
         | Notice::DuplicateRouter { .. }

@@ -4,7 +4,7 @@ use kedge_core::vip::RouterState::*;
 
 use super::bench::{Bench, HIGH, LOW, OWN, VIP, address, address_v6, advert, assert_words, plain};
 use crate::{
-    vrrp::{Command, Config, ConfigError, Input, Peers, Reject, Router},
+    vrrp::{Command, Config, ConfigError, Input, Peers, Router},
     wire::vrrp::Received,
 };
 
@@ -43,27 +43,46 @@ fn every_peer_is_sent_every_advert_and_every_goodbye() {
 #[test]
 fn only_a_configured_peer_with_its_ttl_counts() {
     let mut bench = Bench::active(unicast(254));
-    let mut give = |received| bench.try_input(10, Input::Advert(received)).map(drop);
-    assert_eq!(give(advert(HIGH, 250)), Err(Reject::Group));
-    assert_eq!(give(sent_to_us(address(14), 250)), Err(Reject::UnknownPeer));
     let far = Received {
         ttl: 253,
         ..sent_to_us(HIGH, 250)
     };
-    assert_eq!(give(far), Err(Reject::Ttl));
+    for (received, told) in [
+        (
+            advert(HIGH, 250),
+            "notice: 10.20.14.13 advertises to the group, and we take adverts of unicast peers only",
+        ),
+        (
+            sent_to_us(address(14), 250),
+            "notice: 10.20.14.14 advertises to this host and is none of its unicast peers",
+        ),
+        (
+            far,
+            "notice: 10.20.14.13 advertises with TTL 253, and `min_ttl` is 254",
+        ),
+    ] {
+        assert_words(&bench.input(10, Input::Advert(received)), &[told]);
+    }
+    assert_eq!(bench.state(), Active);
+    assert_eq!(bench.router.view().stats.delivery_errors, 3);
     let near = Received {
         ttl: 254,
         ..sent_to_us(HIGH, 250)
     };
-    assert_eq!(give(near), Ok(()));
+    bench.input(11, Input::Advert(near));
     assert_eq!(bench.state(), Backup);
 }
 
 #[test]
 fn a_router_of_the_group_takes_nothing_that_was_sent_to_it_alone() {
     let mut bench = Bench::active(plain());
-    let given = bench.try_input(10, Input::Advert(sent_to_us(HIGH, 250)));
-    assert_eq!(given, Err(Reject::Unicast));
+    assert_words(
+        &bench.input(10, Input::Advert(sent_to_us(HIGH, 250))),
+        &[
+            "notice: 10.20.14.13 advertises to this host alone, and we take adverts to the group \
+             only",
+        ],
+    );
     assert_eq!(bench.state(), Active);
 }
 
