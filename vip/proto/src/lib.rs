@@ -8,6 +8,7 @@
 //! same instants give the same outputs, which is what the simulator relies on.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod auth;
 pub mod claim;
 pub mod vrrp;
 pub mod wire;
