@@ -27,7 +27,7 @@ use crate::{
     desired::{Claimed, Desired, plan},
     facts::Facts,
     health::{GateEvent, Gates},
-    passwords::Passwords,
+    secrets::Secrets,
     tunnel::Tunnel,
 };
 
@@ -293,7 +293,7 @@ impl Agent {
             manager,
             &self.facts,
             &self.claims.at_start,
-            &Passwords::read(self.live.config(), self.live.root()),
+            &Secrets::read(self.live.config(), self.live.root()),
         );
         if desired == self.desired {
             return;

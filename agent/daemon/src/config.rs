@@ -17,16 +17,19 @@ use kedge_core::{
 use kedge_host::enrol::ManagerUrl;
 use kedge_tunnel_proto::keys::PublicKey;
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
-use kedge_vip_speaker::VipSpec;
+use kedge_vip_speaker::{
+    VipSpec,
+    auth::{KeyId, Mode, Window},
+};
 
 pub use check::{DEFAULT_OVERLAY, check_vip};
 pub use file::{
-    AgentFile, ChecksumFile, HealthFile, HostRefFile, ManagerFile, MembersFile, NodeFile, PeerFile,
-    ProbeFile, ReportFile, TunnelFile, VipFile,
+    AgentFile, AuthFile, AuthModeFile, ChecksumFile, HealthFile, HostRefFile, ManagerFile,
+    MembersFile, NodeFile, PeerFile, ProbeFile, ReportFile, TunnelFile, VipFile,
 };
 pub use values::{
-    AdvertSpan, Attempts, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName, Keepalive,
-    MinTtl, Mtu, ProbeSpan, Version, VrrpVersion,
+    AdvertSpan, Attempts, AuthKeyId, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName,
+    Keepalive, MinTtl, Mtu, ProbeSpan, TimeWindow, Version, VrrpVersion,
 };
 
 /// The agent's configuration, checked, defaults filled in.
@@ -55,6 +58,8 @@ pub struct VipConfig {
     pub version: kedge_vip_speaker::Version,
     /// The file with the password of version 2.
     pub password_file: Option<PathBuf>,
+    /// The keys of signed advertisements.
+    pub auth: Option<AuthConfig>,
     /// The other routers, where adverts are not sent to the group.
     pub unicast_peers: Vec<IpAddr>,
     /// The lowest TTL accepted from them.
@@ -81,6 +86,19 @@ pub struct VipConfig {
     pub checksum: ChecksumPolicy,
     /// What decides whether this host is fit to hold it; `None`: nothing.
     pub health: Option<ProbeConfig>,
+}
+
+/// How advertisements are signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthConfig {
+    /// The key that signs.
+    pub active_key: KeyId,
+    /// The files of the keys, this one among them.
+    pub keys: BTreeMap<KeyId, PathBuf>,
+    /// Whether others must sign too.
+    pub mode: Mode,
+    /// How old an advertisement may be; `None` derives it from the interval.
+    pub time_window: Option<Window>,
 }
 
 impl VipConfig {

@@ -14,7 +14,7 @@ pub(crate) use self::tunnel::{Peer, TunnelWish};
 use crate::{
     config::{AgentConfig, ProbeConfig},
     facts::Facts,
-    passwords::Passwords,
+    secrets::Secrets,
 };
 
 /// Who wants something.
@@ -81,11 +81,11 @@ pub(crate) fn plan(
     manager: Option<&HostConfig>,
     facts: &Facts,
     claimed: &Claimed,
-    passwords: &Passwords,
+    secrets: &Secrets,
 ) -> Desired {
     let mut problems = Vec::new();
     let wishes = manager.map_or(&[][..], |manager| manager.vips.as_slice());
-    let vips = vips::plan(config, wishes, facts, claimed, passwords, &mut problems);
+    let vips = vips::plan(config, wishes, facts, claimed, secrets, &mut problems);
     let wish = manager.and_then(|manager| manager.tunnel.as_ref());
     let tunnel = tunnel::plan(&config.tunnel, wish, &mut problems);
     Desired {

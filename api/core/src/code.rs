@@ -103,6 +103,7 @@ codes! {
     VrrpMalformed = VRRP 1, "malformed VRRP advertisements arrive";
     VrrpSocket = VRRP 2, "VRRP cannot be spoken on an interface";
     VrrpSplitBrain = VRRP 3, "a VRRP peer does not hear or accept our advertisements";
+    VrrpUnverified = VRRP 4, "advertisements for our virtual router cannot be verified";
     TunDeviceMissing = TUN 1, "the TUN device cannot be opened";
     TunPortInUse = TUN 2, "the WireGuard port is taken";
     TunNoAnswer = TUN 3, "a gateway does not answer through the tunnel";

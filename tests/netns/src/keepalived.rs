@@ -39,6 +39,12 @@ impl Keepalived {
     /// Starts it on a host.
     #[must_use]
     pub fn start(host: &Host, settings: Settings<'_>) -> Self {
+        Self::start_binary(host, "keepalived", settings)
+    }
+
+    /// Starts another one than the system's.
+    #[must_use]
+    pub fn start_binary(host: &Host, binary: &str, settings: Settings<'_>) -> Self {
         let Settings {
             version,
             vrid,
@@ -65,7 +71,7 @@ impl Keepalived {
         fs::write(&path, config).unwrap();
         let log = directory.join("keepalived.log");
         let output = fs::File::create(&log).unwrap();
-        let mut command = Command::new("keepalived");
+        let mut command = Command::new(binary);
         command
             .args([
                 "--dont-fork",

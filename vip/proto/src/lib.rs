@@ -1,7 +1,8 @@
-//! VRRP and ARP: codecs and sans-IO machines.
+//! VRRP, ARP and Neighbor Discovery: codecs and sans-IO machines.
 //!
 //! * [`wire`]: packets as types that can only hold what can be emitted and parsed back.
-//! * [`vrrp`]: the virtual router, one [`vrrp::Router`] per (interface, VRID).
+//! * [`vrrp`]: the virtual router, one [`vrrp::Router`] per (interface, VRID, family).
+//! * [`auth`]: signed adverts.
 //! * [`claim`]: how a claim to an address is announced, watched, defended and first tested.
 //!
 //! Nothing here reads a clock, opens a socket or draws a random number: the same inputs at the

@@ -25,6 +25,7 @@ mod spec;
 
 pub use event::VipEvent;
 pub use kedge_vip_proto::{
+    auth,
     vrrp::{ChecksumPolicy, Members, Verdict},
     wire::{Password, vrrp::Version},
 };

@@ -6,6 +6,7 @@ mod instance;
 mod interface;
 mod place;
 mod problems;
+mod seal;
 
 use std::{
     collections::BTreeMap,

@@ -7,6 +7,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_vip_proto::{
+    auth,
     vrrp::{ChecksumPolicy, Config, ConfigError, Members, Peers},
     wire::{Addresses, addresses::BadAddresses, vrrp::Version},
 };
@@ -23,6 +24,8 @@ pub struct VipSpec {
     pub excluded: Vec<IpAddr>,
     /// The protocol version.
     pub version: Version,
+    /// The keys, where adverts are signed; not beside a password.
+    pub auth: Option<auth::Config>,
     /// The other routers, where adverts are sent to each of them and not to the group.
     pub unicast_peers: Vec<IpAddr>,
     /// The lowest TTL accepted from them.
@@ -87,6 +90,7 @@ impl VipSpec {
             addresses,
             excluded: Vec::new(),
             version: Version::Three,
+            auth: None,
             unicast_peers: Vec::new(),
             min_ttl: u8::MAX,
             source: None,

@@ -6,7 +6,7 @@ use kedge_core::vip::AdvertInterval;
 use kedge_host::layers::Auto;
 
 use super::{
-    AgentFile, ChecksumFile, HealthFile, MembersFile, ProbeFile, VipFile,
+    AgentFile, AuthModeFile, ChecksumFile, HealthFile, MembersFile, ProbeFile, VipFile,
     check::{DEFAULT_OVERLAY, automatic_probe},
     values::{AdvertSpan, Attempts, Delay, Keepalive, MinTtl, ProbeSpan, Version, VrrpVersion},
 };
@@ -47,6 +47,9 @@ fn fill_vip(vip: &mut VipFile) {
     vip.excluded_addresses.get_or_insert_default();
     vip.unicast_peers.get_or_insert_default();
     vip.min_ttl.get_or_insert(MinTtl::ON_LINK);
+    if let Some(auth) = &mut vip.auth {
+        auth.mode.get_or_insert(AuthModeFile::Enforce);
+    }
     vip.checksum.get_or_insert(ChecksumFile::Auto);
     if let HealthFile::Probe(probe) = vip.health.get_or_insert(HealthFile::Auto) {
         fill_probe(probe);

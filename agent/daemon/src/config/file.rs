@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{
-    AdvertSpan, Attempts, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName, Keepalive,
-    MinTtl, Mtu, ProbeSpan, Version, VrrpVersion,
+    AdvertSpan, Attempts, AuthKeyId, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName,
+    Keepalive, MinTtl, Mtu, ProbeSpan, TimeWindow, Version, VrrpVersion,
 };
 
 section! {
@@ -66,6 +66,8 @@ section! {
         /// The file with the password of version 2, 1 to 8 bytes, as keepalived's `auth_pass`. It
         /// travels in clear: it keeps groups apart, it protects from nobody.
         password_file: PathBuf,
+        /// Keys with which advertisements are signed and verified, as keepalived's `auth_hmac`.
+        auth: AuthFile,
         /// Whether a host of higher priority takes the address from a living one.
         preempt: bool,
         /// How long after start or link-up that counts: 0s to 1h.
@@ -81,6 +83,21 @@ section! {
         /// The checksum form to send: `auto` learns it, `pseudo_header` (RFC 5798, as most
         /// send it), or `message` (RFC 9568 for IPv4, without the pseudo-header).
         checksum: ChecksumFile,
+    }
+}
+
+section! {
+    /// Signed advertisements (HMAC-SHA256, as keepalived 2.4.2 and later).
+    AuthFile {
+        /// The number of the key that signs.
+        active_key: AuthKeyId,
+        /// The files of the keys by their number, 1 to 255: 32 to 64 bytes, or `hex:` and digits.
+        keys: BTreeMap<AuthKeyId, PathBuf>,
+        /// What is asked of the others: `enforce`, or on the way there `receive_only` (verify what
+        /// is signed, sign nothing), then `permissive` (sign, and accept what is not).
+        mode: AuthModeFile,
+        /// How far clocks may differ: 1s to 5m. Left out it is three intervals, at least 5s.
+        time_window: TimeWindow,
     }
 }
 
@@ -198,6 +215,19 @@ pub enum MembersFile {
     Kedge,
     /// Other VRRP implementations too.
     Mixed,
+}
+
+/// What is asked of the other members' advertisements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthModeFile {
+    /// Verify what is signed, accept what is not, sign nothing.
+    ReceiveOnly,
+    /// Sign, and accept what is not signed.
+    Permissive,
+    /// Sign, and accept nothing that is not.
+    #[default]
+    Enforce,
 }
 
 /// The checksum of advertisements.

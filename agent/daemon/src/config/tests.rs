@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use kedge_core::{Code, Problem};
 use kedge_host::layers::{RoleFile, Sources, load_from};
 
@@ -227,6 +229,21 @@ const VIP_MISTAKES: &[(&str, Code, &str)] = &[
     ("version: 4", Code::ConfigOutOfRange, "2 to 3, not 4"),
     ("version: 2", Code::ConfigRule, "whole seconds"),
     ("password_file: /x", Code::ConfigRule, "only version 2"),
+    (
+        "auth: {active_key: 1, keys: {2: /x}}",
+        Code::ConfigRule,
+        "one of the keys",
+    ),
+    (
+        "auth: {active_key: 0, keys: {'1': /x}}",
+        Code::ConfigOutOfRange,
+        "1 to 255",
+    ),
+    (
+        "auth: {active_key: '1', keys: {'1': /x}, time_window: 6m}",
+        Code::ConfigOutOfRange,
+        "1s to 5m, not 6m",
+    ),
     ("min_ttl: 0", Code::ConfigOutOfRange, "1 to 255, not 0"),
     ("preempt_delay: 2h", Code::ConfigOutOfRange, "1h"),
     (
@@ -466,4 +483,21 @@ fn the_view_with_defaults_means_the_same() {
     assert_eq!(filled.checked().unwrap(), file.checked().unwrap());
     assert_ne!(filled, file);
     assert_eq!(filled.clone().filled(), filled);
+}
+
+#[test]
+fn the_number_of_a_key_is_a_number_or_a_text() {
+    for auth in [
+        "{active_key: 1, keys: {1: /x}}",
+        "{active_key: '1', keys: {'1': /x}}",
+    ] {
+        let yaml = format!("vips: {{api: {{addresses: [10.20.14.10], auth: {auth}}}}}");
+        let vip = load(&yaml).unwrap().vips.into_values().next().unwrap();
+        let auth = vip.auth.unwrap();
+        assert_eq!(auth.active_key.get(), 1);
+        assert_eq!(
+            auth.keys.into_values().collect::<Vec<_>>(),
+            [PathBuf::from("/x")]
+        );
+    }
 }

@@ -81,7 +81,7 @@ fn planned(config: &AgentConfig, manager: Option<&HostConfig>) -> Desired {
         manager,
         &facts(),
         &Claimed::new(),
-        &Passwords::default(),
+        &Secrets::default(),
     )
 }
 
@@ -126,7 +126,7 @@ fn a_vip_held_before_needs_no_first_claim() {
     let local = config("vips: {api: {addresses: [10.20.14.10], vrid: 7}}");
     let held = |interface: &str, vrid| {
         let claimed = [(interface.to_owned(), Vrid::new(vrid).unwrap())].into();
-        !plan(&local, None, &facts(), &claimed, &Passwords::default()).vips[0]
+        !plan(&local, None, &facts(), &claimed, &Secrets::default()).vips[0]
             .spec
             .first_claim
     };

@@ -9,13 +9,18 @@ use kedge_core::{
 };
 use kedge_host::layers::Auto;
 use kedge_vip_proto::vrrp::{automatic_priority, slot_of, spacing};
-use kedge_vip_speaker::{Chosen, Version, VipSpec, select, select::Wanted};
+use kedge_vip_speaker::{
+    Chosen, Version, VipSpec,
+    auth::{self, AntiReplay, Window},
+    select,
+    select::Wanted,
+};
 
 use super::{Claimed, Source, Vip};
 use crate::{
     config::{AdvertSpan, AgentConfig, HealthFile, VipConfig, VipFile, check_vip},
     facts::Facts,
-    passwords::Passwords,
+    secrets::Secrets,
 };
 
 pub(super) fn plan(
@@ -23,26 +28,15 @@ pub(super) fn plan(
     wishes: &[agent::VipConfig],
     facts: &Facts,
     claimed: &Claimed,
-    passwords: &Passwords,
+    secrets: &Secrets,
     problems: &mut Vec<Problem>,
 ) -> Vec<Vip> {
     let mut vips: BTreeMap<Name, Vip> = BTreeMap::new();
     for (name, config) in &config.vips {
         let mut vip = describe(name, config, Source::Local, facts, claimed);
-        match config
-            .password_file
-            .as_deref()
-            .map(|file| passwords.get(file))
-        {
-            None => {}
-            Some(Ok(password)) => {
-                let password = Some(password);
-                vip.spec.version = Version::Two { password };
-            }
-            Some(Err(problem)) => {
-                problems.push(problem.object(format!("vips/{name}")));
-                continue;
-            }
+        if let Err(problem) = share_secrets(config, secrets, &mut vip.spec) {
+            problems.push(problem.object(format!("vips/{name}")));
+            continue;
         }
         if let Some(taken) = collision(&vip, &vips, facts) {
             problems.push(taken);
@@ -64,6 +58,26 @@ pub(super) fn plan(
         }
     }
     vips.into_values().collect()
+}
+
+/// Gives a VIP what its members share in secret.
+fn share_secrets(config: &VipConfig, secrets: &Secrets, spec: &mut VipSpec) -> Result<(), Problem> {
+    if let Some(file) = &config.password_file {
+        let password = Some(secrets.password(file)?);
+        spec.version = Version::Two { password };
+    }
+    if let Some(auth) = &config.auth {
+        let keys = secrets.keys(auth)?;
+        let window = auth
+            .time_window
+            .unwrap_or_else(|| Window::of(spec.interval));
+        spec.auth = Some(auth::Config {
+            keys,
+            mode: auth.mode,
+            anti_replay: AntiReplay::Time { window },
+        });
+    }
+    Ok(())
 }
 
 /// Holds a wish of the manager to the rules of the configuration.

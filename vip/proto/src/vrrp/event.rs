@@ -8,7 +8,10 @@ use kedge_core::{
 };
 
 use super::{LinkLoss, Peer, Verdict, input::AddressRefused};
-use crate::wire::{Addresses, Mac};
+use crate::{
+    auth,
+    wire::{Addresses, Mac},
+};
 
 /// Something people care about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,6 +226,15 @@ pub enum Notice {
         /// Whether it has one at all.
         has_one: bool,
     },
+    /// An advert for our VRID whose trailer proves nothing.
+    Unverified {
+        /// Where it says it comes from.
+        src: IpAddr,
+        /// The station that sent it.
+        mac: Mac,
+        /// What is wrong with its trailer.
+        why: auth::Reject,
+    },
     /// Another host advertises with our source address and our priority.
     DuplicateRouter {
         /// The address both use.
@@ -415,6 +427,9 @@ impl fmt::Display for Notice {
                 has_one: false,
             } => {
                 write!(f, "{src} advertises without a password, and we have one")
+            }
+            Self::Unverified { src, mac, why } => {
+                write!(f, "{src} ({mac}) advertises for our VRID: {why}")
             }
             Self::DuplicateRouter { src, mac } => {
                 write!(

@@ -3,13 +3,26 @@
 use std::{fmt, net::IpAddr};
 
 use super::{Config, ConfigError, Verdict};
-use crate::wire::{Mac, Neighbor, vrrp::Received};
+use crate::{
+    auth,
+    wire::{Mac, Neighbor, vrrp::Received},
+};
 
 /// What can happen to a virtual router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// An advertisement for this VRID arrived and passed [`Received::parse`].
     Advert(Received),
+    /// An advertisement for this VRID arrived whose trailer proves nothing. It is told, and changes
+    /// nothing else.
+    Unverified {
+        /// Where it says it comes from.
+        src: IpAddr,
+        /// The station that sent it.
+        mac: Mac,
+        /// What is wrong with its trailer.
+        why: auth::Reject,
+    },
     /// An ARP or Neighbor Discovery packet arrived that is about one of our addresses.
     Neighbor(Neighbor),
     /// The kernel answered an [`Output::Own`](super::Output::Own) with `hold: true`.

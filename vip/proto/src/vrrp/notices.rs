@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use kedge_core::Instant;
 
 use super::Notice;
-use crate::wire::Mac;
+use crate::{auth, wire::Mac};
 
 /// Which notices were given lately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,7 @@ enum Key {
     TooFar(IpAddr),
     VersionDiffers(IpAddr),
     PasswordDiffers(IpAddr),
+    Unverified(Mac, auth::Reject),
     DuplicateRouter(Mac),
     SecondOwner(Mac),
     BothChecksums(IpAddr),
@@ -71,6 +72,7 @@ fn key(notice: &Notice) -> Key {
         Notice::TooFar { src, .. } => Key::TooFar(*src),
         Notice::VersionDiffers { src, .. } => Key::VersionDiffers(*src),
         Notice::PasswordDiffers { src, .. } => Key::PasswordDiffers(*src),
+        Notice::Unverified { mac, why, .. } => Key::Unverified(*mac, *why),
         Notice::DuplicateRouter { mac, .. } => Key::DuplicateRouter(*mac),
         Notice::SecondOwner { mac, .. } => Key::SecondOwner(*mac),
         Notice::BothChecksums { peer } => Key::BothChecksums(*peer),

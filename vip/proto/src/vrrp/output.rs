@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Event, Ticket};
+use crate::auth::{Identity, Trailer};
 use crate::wire::{
     Neighbor,
     checksum::Form,
@@ -52,5 +53,26 @@ impl Transmit {
     #[must_use]
     pub fn emit(&self, buffer: &mut [u8; MAX_LEN]) -> usize {
         self.advert.emit(self.form, self.src, self.dst, buffer)
+    }
+
+    /// Whom its trailer is about.
+    #[must_use]
+    pub const fn identity(&self) -> Identity {
+        Identity {
+            source: self.src,
+            version: self.advert.version.number(),
+            vrid: self.advert.vrid,
+        }
+    }
+
+    /// Appends a trailer to the message of `length` bytes in `buffer` and returns the new length.
+    #[must_use]
+    pub fn seal(
+        &self,
+        buffer: &mut [u8; MAX_LEN],
+        length: usize,
+        trailer: &[u8; Trailer::LEN],
+    ) -> usize {
+        Advert::seal(buffer, length, trailer, self.src, self.dst)
     }
 }

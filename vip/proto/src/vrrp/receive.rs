@@ -9,9 +9,12 @@ use super::{
     router::Router,
     state::{Backup, State},
 };
-use crate::wire::{
-    Mac, Neighbor,
-    vrrp::{Received, Version},
+use crate::{
+    auth,
+    wire::{
+        Mac, Neighbor,
+        vrrp::{Received, Version},
+    },
 };
 
 impl Router {
@@ -24,6 +27,13 @@ impl Router {
                     return Err(Reject::OtherVrid);
                 }
                 if received.mac == own {
+                    Err(Reject::OwnPacket)
+                } else {
+                    Ok(())
+                }
+            }
+            Input::Unverified { mac, .. } => {
+                if *mac == self.listening()? {
                     Err(Reject::OwnPacket)
                 } else {
                     Ok(())
@@ -110,6 +120,13 @@ impl Router {
             State::Releasing(_) => self.releasing_advert(now, peer),
             State::Fault(_) => self.fault_advert(now, peer, ours),
         }
+    }
+
+    /// Somebody uses our VRID and cannot prove that he is a member.
+    pub(super) fn on_unverified(&mut self, now: Instant, src: IpAddr, mac: Mac, why: auth::Reject) {
+        self.on_frame(now);
+        self.stats.auth_errors += 1;
+        self.notice(now, Notice::Unverified { src, mac, why });
     }
 
     fn on_goodbye(&mut self, now: Instant, src: IpAddr) {

@@ -163,6 +163,7 @@ impl Machine for Router {
         self.let_go_after_stall(now);
         match input {
             Input::Advert(received) => self.on_advert(now, &received),
+            Input::Unverified { src, mac, why } => self.on_unverified(now, src, mac, why),
             Input::Neighbor(packet) => self.on_neighbor(now, &packet),
             Input::Owned { result, .. } => self.on_owned(now, result),
             Input::Link(link) => self.on_link(now, link),

@@ -79,7 +79,7 @@ pub struct Stats {
     pub delivery_errors: u64,
     /// Adverts of another protocol version, which are discarded.
     pub version_errors: u64,
-    /// Adverts whose password is not ours, which are discarded.
+    /// Adverts whose password or trailer proves nothing, which are discarded.
     pub auth_errors: u64,
     /// Claims of others to an address that we held.
     pub foreign_claims: u64,

@@ -14,9 +14,10 @@ use super::{
     checksum::{Form, Forms, Sum},
     ip,
 };
+use crate::auth::{Identity, Trailer};
 
-/// The longest advertisement: 8 bytes and 255 IPv6 addresses.
-pub const MAX_LEN: usize = HEADER + 255 * 16;
+/// The longest advertisement: 8 bytes, 255 IPv6 addresses and a trailer.
+pub const MAX_LEN: usize = HEADER + 255 * 16 + Trailer::LEN;
 
 /// The protocol version of an advertisement, with what only that version carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -76,6 +77,29 @@ pub struct Received {
     pub advert: Advert,
 }
 
+/// An advertisement with the bytes that a trailer signs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard<'a> {
+    /// What it says.
+    pub received: Received,
+    /// The message.
+    pub pdu: &'a [u8],
+    /// The trailer behind it, if there is one: told by its length alone.
+    pub trailer: Option<&'a [u8; Trailer::LEN]>,
+}
+
+impl Heard<'_> {
+    /// Whom the trailer is about.
+    #[must_use]
+    pub const fn identity(&self) -> Identity {
+        Identity {
+            source: self.received.src,
+            version: self.received.advert.version.number(),
+            vrid: self.received.advert.vrid,
+        }
+    }
+}
+
 impl Received {
     /// Reads an IP packet (without Ethernet header), as a packet socket delivers it; `mac` is its
     /// Ethernet source. The checks are those of RFC 9568 section 7.1 in a fixed order; the VRID,
@@ -86,18 +110,34 @@ impl Received {
     ///
     /// The packet is not a valid VRRP advertisement.
     pub fn parse(mac: Mac, packet: &[u8]) -> Result<Self, ParseError> {
+        Self::hear(mac, packet).map(|heard| heard.received)
+    }
+
+    /// The same, with what it takes to verify who sent it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Received::parse`].
+    pub fn hear(mac: Mac, packet: &[u8]) -> Result<Heard<'_>, ParseError> {
         let (header, payload) = ip::Header::parse(packet)?;
         if header.protocol != ip::PROTOCOL_VRRP {
             return Err(ParseError::NotVrrp);
         }
         let (advert, forms) = Advert::parse(&header, payload)?;
-        Ok(Self {
-            src: header.src,
-            dst: header.dst,
-            ttl: header.ttl,
-            mac,
-            forms,
-            advert,
+        let length = advert.length();
+        let signed = Trailer::split(payload, length);
+        let bare = payload.get(..length).unwrap_or(payload);
+        Ok(Heard {
+            received: Self {
+                src: header.src,
+                dst: header.dst,
+                ttl: header.ttl,
+                mac,
+                forms,
+                advert,
+            },
+            pdu: signed.map_or(bare, |(pdu, _)| pdu),
+            trailer: signed.map(|(_, trailer)| trailer),
         })
     }
 }
@@ -165,6 +205,40 @@ impl Advert {
         ))
     }
 
+    /// The length of the message, without a trailer.
+    fn length(&self) -> usize {
+        let address = if self.addresses.is_ipv6() { 16 } else { 4 };
+        let authentication = match self.version {
+            Version::Three => 0,
+            Version::Two { .. } => Password::LEN,
+        };
+        HEADER + usize::from(self.addresses.count()) * address + authentication
+    }
+
+    /// Appends a trailer to a message of `length` bytes that [`emit`](Self::emit) wrote for a
+    /// packet from `src` to `dst`, and returns the length of both. Over IPv6 the checksum covers
+    /// the trailer, over IPv4 it stops before it.
+    #[must_use]
+    pub fn seal(
+        buffer: &mut [u8; MAX_LEN],
+        length: usize,
+        trailer: &[u8; Trailer::LEN],
+        src: IpAddr,
+        dst: IpAddr,
+    ) -> usize {
+        let whole = length + trailer.len();
+        let Some(slots) = buffer.get_mut(length..whole) else {
+            return length;
+        };
+        slots.copy_from_slice(trailer);
+        if src.is_ipv6() {
+            write_checksum(buffer, whole, |sum| {
+                sum.plus(pseudo_header(src, dst, whole))
+            });
+        }
+        whole
+    }
+
     /// Writes the message into `buffer` with the checksum of `form` for a packet from `src` to
     /// `dst`, and returns its length. Version 2 knows [`Form::Message`] only.
     ///
@@ -202,14 +276,10 @@ impl Advert {
         if let Some(field) = authentication {
             write(&field);
         }
-        let message = buffer.get(..length).unwrap_or(buffer);
-        let sum = match form {
-            Form::Message => Sum::of(message),
-            Form::PseudoHeader => Sum::of(message).plus(pseudo_header(src, dst, length)),
-        };
-        if let Some(field) = buffer.get_mut(6..8) {
-            field.copy_from_slice(&sum.checksum().to_be_bytes());
-        }
+        write_checksum(buffer, length, |sum| match form {
+            Form::Message => sum,
+            Form::PseudoHeader => sum.plus(pseudo_header(src, dst, length)),
+        });
         length
     }
 }
@@ -249,6 +319,17 @@ fn verify(version: Version, header: &ip::Header, message: &[u8]) -> Option<Forms
     }
 }
 
+/// Makes the checksum of a message right; `more` adds what else is summed.
+fn write_checksum(buffer: &mut [u8; MAX_LEN], length: usize, more: impl FnOnce(Sum) -> Sum) {
+    if let Some(field) = buffer.get_mut(CHECKSUM) {
+        field.fill(0);
+    }
+    let sum = more(Sum::of(buffer.get(..length).unwrap_or(buffer)));
+    if let Some(field) = buffer.get_mut(CHECKSUM) {
+        field.copy_from_slice(&sum.checksum().to_be_bytes());
+    }
+}
+
 fn pseudo_header(src: IpAddr, dst: IpAddr, length: usize) -> Sum {
     Sum::pseudo_header(src, dst, ip::PROTOCOL_VRRP, length)
 }
@@ -278,6 +359,7 @@ fn addresses(list: &[u8], ipv6: bool) -> Option<Addresses> {
 }
 
 const HEADER: usize = 8;
+const CHECKSUM: std::ops::Range<usize> = 6..8;
 const TYPE_ADVERTISEMENT: u8 = 1;
 const AUTH_NONE: u8 = 0;
 const AUTH_PASSWORD: u8 = 1;

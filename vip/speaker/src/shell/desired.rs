@@ -63,6 +63,9 @@ impl Shell {
         if instance.next.is_none() && instance.spec.is_same_router(wanted) {
             instance.spec = wanted.clone();
             self.give(now, index, Input::Config(config));
+            if let Some(instance) = self.instances.get_mut(index) {
+                instance.reseal();
+            }
         } else {
             self.end(now, index, Next::Replacement(Box::new(wanted.clone())));
         }

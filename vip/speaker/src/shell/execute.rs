@@ -7,7 +7,7 @@ use kedge_core::{Instant, Machine};
 use kedge_net::{address::AddressError, clock, udp::Family};
 use kedge_vip_proto::{
     vrrp::{AddressRefused, Event, Input, Output, Ticket, Transmit},
-    wire::{Neighbor, vrrp::Received},
+    wire::{Neighbor, vrrp::Heard},
 };
 
 use super::{Shell, instance::Instance, interface::Interface, problems};
@@ -92,7 +92,7 @@ impl Shell {
             .ifindex()
             .and_then(|ifindex| self.interfaces.get(&ifindex));
         let Some(interface) = interface else { return };
-        if let Err(error) = interface.send(transmit) {
+        if let Err(error) = interface.send(transmit, instance.seal.as_mut()) {
             instance.counters.count("send_errors");
             instance.send_error = Some((clock::now(), error.raw_os_error().unwrap_or_default()));
         }
@@ -239,7 +239,12 @@ impl Local<'_> {
                 };
                 taken = true;
                 match parsed {
-                    Ok(advert) => self.advert(now, interface, advert),
+                    Ok(heard) => {
+                        if !self.advert(now, heard) {
+                            // Other virtual routers on the LAN are no fault of anybody's.
+                            interface.counters.count("other_vrid");
+                        }
+                    }
                     Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
                 }
             }
@@ -266,22 +271,25 @@ impl Local<'_> {
         });
     }
 
-    fn advert(&mut self, now: Instant, interface: &mut Interface, received: Received) {
-        let vrid = received.advert.vrid;
+    /// Gives an advert to its router, if there is one.
+    fn advert(&mut self, now: Instant, heard: Heard<'_>) -> bool {
+        let vrid = heard.received.advert.vrid;
         let ifindex = self.ifindex;
         let mut here = self
             .instances
             .iter_mut()
             .filter(|one| one.ifindex() == Some(ifindex));
-        let ipv6 = received.src.is_ipv6();
+        let ipv6 = heard.received.src.is_ipv6();
         let is_it = |instance: &&mut Instance| {
             let config = instance.router.config();
             config.vrid == vrid && config.addresses.is_ipv6() == ipv6
         };
         match here.find(is_it) {
-            Some(instance) => instance.give(now, Input::Advert(received)),
-            // Other virtual routers on the LAN are no fault of anybody's.
-            None => interface.counters.count("other_vrid"),
+            Some(instance) => {
+                instance.hear(now, heard);
+                true
+            }
+            None => false,
         }
     }
 

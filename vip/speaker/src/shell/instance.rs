@@ -14,11 +14,13 @@ use kedge_net::address::Place;
 use kedge_vip_proto::vrrp::{
     Because, Config, Input, Link, Notice, Peer, Router, Verdict, View, active_down,
 };
+use kedge_vip_proto::wire::vrrp::Heard;
 
 use super::{
     interface::{Counters, Interface},
     place::Unplaced,
     problems,
+    seal::Seal,
 };
 use crate::{ActivePeer, Chosen, Duplicate, Transition, VipSnapshot, VipSpec};
 
@@ -26,6 +28,8 @@ use crate::{ActivePeer, Chosen, Duplicate, Transition, VipSnapshot, VipSpec};
 pub(super) struct Instance {
     pub(super) spec: VipSpec,
     pub(super) router: Router,
+    /// The keys, where adverts are signed.
+    pub(super) seal: Option<Seal>,
     /// What follows once it has left.
     pub(super) next: Option<Next>,
     pub(super) place: Result<Chosen, Unplaced>,
@@ -57,9 +61,12 @@ impl Instance {
         let mut router = Router::new(config).ok()?;
         // Its clock starts here, not at the epoch.
         router.handle_timeout(now);
+        let auth = spec.auth.clone();
+        let seal = auth.map(|auth| Seal::new(auth, &router.config().peers));
         Some(Self {
             spec,
             router,
+            seal,
             next: None,
             place: Err(Unplaced::Fresh),
             link: None,
@@ -89,6 +96,28 @@ impl Instance {
         if let Err(reject) = self.router.handle_input(now, input) {
             self.counters.count(reject.label());
         }
+    }
+
+    /// Takes the keys that the configuration names now.
+    pub(super) fn reseal(&mut self) {
+        let peers = &self.router.config().peers;
+        match (&mut self.seal, self.spec.auth.clone()) {
+            (Some(seal), Some(auth)) => seal.reconfigure(auth, peers),
+            (seal, auth) => *seal = auth.map(|auth| Seal::new(auth, peers)),
+        }
+    }
+
+    /// Takes an advert for this router, if it is a member's.
+    pub(super) fn hear(&mut self, now: Instant, heard: Heard<'_>) {
+        let (src, mac) = (heard.received.src, heard.received.mac);
+        let input = match self.seal.as_mut().map(|seal| seal.verify(&heard)) {
+            None | Some(Ok(())) => Input::Advert(heard.received),
+            Some(Err(why)) => {
+                self.counters.count(why.label());
+                Input::Unverified { src, mac, why }
+            }
+        };
+        self.give(now, input);
     }
 
     /// The reason in words: about health the agent knows more than the router.

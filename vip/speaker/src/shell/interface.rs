@@ -18,11 +18,11 @@ use kedge_vip_proto::{
     wire::{
         Mac, Neighbor, ParseError, arp,
         nd::{self, Kind},
-        vrrp::{MAX_LEN, Received},
+        vrrp::{Heard, MAX_LEN, Received},
     },
 };
 
-use super::SOCKETS;
+use super::{SOCKETS, seal::Seal};
 use crate::Chosen;
 
 /// VRRP, ARP and Neighbor Discovery on one interface, as far as a VIP there needs them.
@@ -118,7 +118,7 @@ impl Interface {
     }
 
     /// Sends an advertisement.
-    pub(super) fn send(&self, transmit: &Transmit) -> io::Result<()> {
+    pub(super) fn send(&self, transmit: &Transmit, seal: Option<&mut Seal>) -> io::Result<()> {
         let socket = if transmit.src.is_ipv6() {
             &self.vrrp_v6
         } else {
@@ -127,6 +127,10 @@ impl Interface {
         let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let mut buffer = [0; MAX_LEN];
         let length = transmit.emit(&mut buffer);
+        let length = match seal {
+            Some(seal) => seal.sign(transmit, &mut buffer, length),
+            None => length,
+        };
         let message = buffer.get(..length).unwrap_or(&buffer);
         socket.send(transmit.src, transmit.dst, message)
     }
@@ -152,14 +156,14 @@ impl Interface {
     }
 
     /// The next advertisement that has arrived, or the station whose packet was none.
-    pub(super) fn next_advert(&mut self, family: Family) -> Option<Parsed<Received>> {
+    pub(super) fn next_advert(&mut self, family: Family) -> Option<Parsed<Heard<'_>>> {
         let socket = match family {
             Family::V4 => &mut self.vrrp_v4,
             Family::V6 => &mut self.vrrp_v6,
         };
         // On an error the link went: the monitor tells what is left of it.
         let received = socket.as_mut()?.receive().ok()??;
-        let parsed = Received::parse(Mac(received.mac), received.packet);
+        let parsed = Received::hear(Mac(received.mac), received.packet);
         Some(parsed.map_err(|error| (received.mac, error)))
     }
 

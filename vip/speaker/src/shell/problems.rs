@@ -159,6 +159,11 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
             "its advertisements are discarded, and ours are by it, so both may hold the VIP",
             "configure the same password on all hosts, or give one of the groups another `vrid`",
         ),
+        Notice::Unverified { .. } => (
+            Code::VrrpUnverified,
+            "its advertisements are discarded; if it is a member, both may hold the VIP",
+            "give all members the same keys and clocks, or find the host with that hardware address",
+        ),
         Notice::DuplicateRouter { .. } => (
             Code::VipDuplicateOwner,
             "neither of the two gives way",
@@ -188,6 +193,7 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
         | Notice::TooFar { .. }
         | Notice::VersionDiffers { .. }
         | Notice::PasswordDiffers { .. }
+        | Notice::Unverified { .. }
         | Notice::DuplicateRouter { .. }
         | Notice::SecondOwner { .. } => Problem::new(code, notice.to_string()),
     };

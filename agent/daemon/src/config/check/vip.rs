@@ -1,6 +1,6 @@
 //! One VIP: defaults, and the rules that span several of its keys.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use kedge_core::{
     Fix, Name, Problem,
@@ -8,11 +8,15 @@ use kedge_core::{
 };
 use kedge_host::layers::Auto;
 use kedge_vip_proto::vrrp::{ChecksumPolicy, ConfigError, Members};
-use kedge_vip_speaker::{SpecError, Version};
+use kedge_vip_speaker::{
+    SpecError, Version,
+    auth::{KeyId, Mode},
+};
 
 use super::{automatic_probe, check_probe, range, rule};
 use crate::config::{
-    ChecksumFile, Delay, HealthFile, MembersFile, MinTtl, VipConfig, VipFile, VrrpVersion,
+    AuthConfig, AuthFile, AuthKeyId, AuthModeFile, ChecksumFile, Delay, HealthFile, MembersFile,
+    MinTtl, TimeWindow, VipConfig, VipFile, VrrpVersion,
 };
 
 /// Checks one VIP, wherever it comes from; `key` is where it stands.
@@ -29,6 +33,10 @@ pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
         HealthFile::None => None,
         HealthFile::Probe(probe) => check_probe(key, &probe, &mut problems),
     };
+    let auth = file
+        .auth
+        .as_ref()
+        .and_then(|auth| check_auth(key, auth, &mut problems));
     let (vrid, vrid_derived) = match (file.vrid.unwrap_or_default(), addresses.first()) {
         (Auto::Value(vrid), _) => (Some(vrid), false),
         (Auto::Auto, Some(first)) => (Some(Vrid::derive(*first)), true),
@@ -43,6 +51,7 @@ pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
                 _ => Version::Three,
             },
             password_file: file.password_file.clone(),
+            auth,
             unicast_peers: file.unicast_peers.clone().unwrap_or_default(),
             min_ttl: file.min_ttl.unwrap_or(MinTtl::ON_LINK).get(),
             source: file.source,
@@ -85,6 +94,11 @@ fn protocol(key: &str, config: &VipConfig) -> Option<Problem> {
         return Some(problem.fix(Fix::text(
             "leave it out, or set `version: 2` on all members",
         )));
+    }
+    if config.password_file.is_some() && config.auth.is_some() {
+        let what = "auth and password_file exclude each other";
+        let problem = rule(&format!("{key}.auth"), what);
+        return Some(problem.fix(Fix::text("keep auth: a password protects from nobody")));
     }
     let name = Name::try_from("vip".to_owned()).ok()?;
     let lowest = Priority::new(254).ok()?;
@@ -156,6 +170,32 @@ fn check_addresses(
         ));
     }
     (addresses, excluded)
+}
+
+fn check_auth(key: &str, file: &AuthFile, problems: &mut Vec<Problem>) -> Option<AuthConfig> {
+    let files = file.keys.iter().flatten();
+    let keys: BTreeMap<KeyId, PathBuf> = files.map(|(id, file)| (id.id(), file.clone())).collect();
+    let active = file.active_key.as_ref().map(AuthKeyId::id);
+    let Some(active_key) = active.filter(|active| keys.contains_key(active)) else {
+        problems.push(
+            rule(
+                &format!("{key}.auth.active_key"),
+                "signed advertisements need an active_key that is one of the keys",
+            )
+            .fix(Fix::text("name the key that signs").command("active_key: \"1\"")),
+        );
+        return None;
+    };
+    Some(AuthConfig {
+        active_key,
+        keys,
+        mode: match file.mode.unwrap_or_default() {
+            AuthModeFile::ReceiveOnly => Mode::ReceiveOnly,
+            AuthModeFile::Permissive => Mode::Permissive,
+            AuthModeFile::Enforce => Mode::Enforce,
+        },
+        time_window: file.time_window.as_ref().map(TimeWindow::window),
+    })
 }
 
 fn check_members(key: &str, file: &VipFile, problems: &mut Vec<Problem>) -> Option<Members> {

@@ -1,0 +1,190 @@
+//! What VIPs share with the other members in secret: passwords of VRRP version 2 and the keys of
+//! signed advertisements, read from the files the configuration names.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use kedge_core::{Code, Fix, Problem};
+use kedge_host::Root;
+use kedge_vip_speaker::{
+    Password,
+    auth::{Key, Keys},
+};
+use zeroize::Zeroizing;
+
+use crate::config::{AgentConfig, AuthConfig};
+
+/// What each of those files holds, or why it holds no such thing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Secrets {
+    passwords: BTreeMap<PathBuf, Result<Password, Problem>>,
+    keys: BTreeMap<PathBuf, Result<Key, Problem>>,
+}
+
+impl Secrets {
+    /// Reads them.
+    pub fn read(config: &AgentConfig, root: &Root) -> Self {
+        let vips = config.vips.values();
+        let passwords = vips.clone().filter_map(|vip| vip.password_file.as_ref());
+        let auth = vips.filter_map(|vip| vip.auth.as_ref());
+        let keys = auth.flat_map(|auth| auth.keys.values());
+        let located = |file: &PathBuf| (file.clone(), root.locate(file));
+        let password = |(file, at): (PathBuf, PathBuf)| (file, password(&at));
+        let key = |(file, at): (PathBuf, PathBuf)| (file, key(&at));
+        Self {
+            passwords: passwords.map(located).map(password).collect(),
+            keys: keys.map(located).map(key).collect(),
+        }
+    }
+
+    /// The password in `file`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or holds none.
+    pub fn password(&self, file: &Path) -> Result<Password, Problem> {
+        let known = self.passwords.get(file).cloned();
+        known.unwrap_or_else(|| Err(unreadable(file, "it was not read".to_owned())))
+    }
+
+    /// The keys of a VIP.
+    ///
+    /// # Errors
+    ///
+    /// One of the files cannot be read, or holds none.
+    pub fn keys(&self, auth: &AuthConfig) -> Result<Keys, Problem> {
+        let mut all = BTreeMap::new();
+        for (id, file) in &auth.keys {
+            let known = self.keys.get(file).cloned();
+            let unread = || Err(unreadable(file, "it was not read".to_owned()));
+            all.insert(*id, known.unwrap_or_else(unread)?);
+        }
+        Keys::new(auth.active_key, all)
+            .map_err(|error| Problem::new(Code::ConfigRule, error.to_string()))
+    }
+}
+
+fn password(file: &Path) -> Result<Password, Problem> {
+    let text = line(file).map_err(|error| unreadable(file, error.to_string()))?;
+    Password::new(&text).map_err(|error| unreadable(file, error.to_string()))
+}
+
+/// A key as keepalived's `file:` has it: `hex:` and digits, or the bytes themselves.
+fn key(file: &Path) -> Result<Key, Problem> {
+    let text = line(file).map_err(|error| unreadable(file, error.to_string()))?;
+    let bytes = match text.strip_prefix("hex:") {
+        None => Zeroizing::new(text.as_bytes().to_vec()),
+        Some(digits) => bytes_of(digits).ok_or_else(|| {
+            unreadable(
+                file,
+                "what follows `hex:` is no hexadecimal number".to_owned(),
+            )
+        })?,
+    };
+    Key::new(&bytes).map_err(|error| unreadable(file, error.to_string()))
+}
+
+fn bytes_of(digits: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| {
+        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
+        u8::try_from(high? * 16 + low?).ok()
+    };
+    let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
+    bytes.filter(|_| rest.is_empty()).map(Zeroizing::new)
+}
+
+/// The one line of a file as short as a secret's is, without its end.
+fn line(file: &Path) -> io::Result<Zeroizing<String>> {
+    let metadata = fs::metadata(file)?;
+    if !metadata.is_file() || metadata.len() > LONGEST {
+        let what = format!("not a file of at most {LONGEST} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    let text = Zeroizing::new(fs::read_to_string(file)?);
+    Ok(Zeroizing::new(
+        text.trim_end_matches(['\r', '\n']).to_owned(),
+    ))
+}
+
+fn unreadable(file: &Path, evidence: String) -> Problem {
+    Problem::new(
+        Code::ConfigFileUnreadable,
+        format!("no secret of a VIP can be read from {}", file.display()),
+    )
+    .evidence(evidence)
+    .consequence("the VIP is not served by this host: nobody would follow its advertisements")
+    .fix(Fix::text(
+        "see that the file exists, that the agent may read it, and that it holds what the other \
+         members have",
+    ))
+}
+
+/// The longest key in digits, and what editors leave behind it.
+const LONGEST: u64 = 144;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of<T>(read: fn(&Path) -> T, content: Option<&str>) -> T {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        if let Some(content) = content {
+            fs::write(&file, content).unwrap();
+        }
+        read(&file)
+    }
+
+    #[test]
+    fn a_file_holds_one_password_and_perhaps_the_end_of_a_line() {
+        let secret = Ok(Password::new("secret").unwrap());
+        for content in ["secret", "secret\n", "secret\r\n"] {
+            assert_eq!(of(password, Some(content)), secret);
+        }
+    }
+
+    #[test]
+    fn a_key_is_digits_or_the_bytes_themselves() {
+        let key_of = |content: &str| of(key, Some(content)).unwrap();
+        let bytes: Vec<u8> = (0..32).collect();
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+        assert_eq!(
+            key_of(&format!("hex:{digits}\n")),
+            Key::new(&bytes).unwrap()
+        );
+        let text = "0123456789abcdef0123456789abcdef";
+        assert_eq!(key_of(text), Key::new(text.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn what_is_no_secret_is_told_without_showing_it() {
+        let long = "x".repeat(145);
+        let no_password = [
+            None,
+            Some(""),
+            Some("longer-than-eight"),
+            Some("a\nb"),
+            Some(&long),
+        ];
+        for content in no_password.into_iter().take(3).chain([Some(long.as_str())]) {
+            let problem = of(password, content).unwrap_err();
+            assert_eq!(problem.code, Code::ConfigFileUnreadable);
+            assert!(!format!("{problem:?}").contains("longer-than"));
+        }
+        for content in ["too-short-a-key", "hex:00g0", "hex:000", &"y".repeat(65)] {
+            let problem = of(key, Some(content)).unwrap_err();
+            assert_eq!(problem.code, Code::ConfigFileUnreadable);
+            let told = format!("{problem:?}");
+            assert!(
+                !told.contains("too-short") && !told.contains("yyy"),
+                "{told}"
+            );
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(key(folder.path()).is_err());
+    }
+}
