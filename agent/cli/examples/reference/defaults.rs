@@ -16,7 +16,7 @@ impl Defaults {
         let texts: &[&str] = match role {
             Role::Agent => &[
                 "vips: {name: {}}\ntunnel: {peers: {name: {}}}\n",
-                "vips: {name: {health: {url: 'https://127.0.0.1:6443/readyz'}}}\n",
+                "vips: {name: {health: {url: 'https://127.0.0.1:6443/readyz'}, auth: {}}}\n",
             ],
             Role::Gateway | Role::Manager => &["{}\n"],
         };
