@@ -1,8 +1,8 @@
 //! `kedge migrate`: another tool's configuration as the agent's, and what has no equivalent.
 //!
-//! Reading, translating and checking are apart: [`keepalived`] and [`kube_vip`] turn files into
-//! [`draft`]s and tell a [`report`], and [`draft::assemble`] makes the agent's own file of them,
-//! with the agent's own check.
+//! Reading, translating and checking are apart: `keepalived` and `kube_vip` turn files into drafts
+//! and tell a report, and `draft::assemble` makes the agent's own file of them, with the agent's
+//! own check.
 
 mod args;
 mod draft;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{
     later::Later,
     report::{Place, Report},
+    source::refused,
 };
 
 /// A VIP that is being put together.
@@ -74,6 +75,20 @@ impl Draft {
             None => report.missing(place, what, format!("no equivalent yet: {consequence}")),
         }
     }
+}
+
+/// Refuses more VIPs than any host has: names and rules are compared with each other.
+///
+/// # Errors
+///
+/// There are more.
+pub(super) fn limit(count: usize, place: &Place) -> Result<(), Problem> {
+    if count <= MOST {
+        return Ok(());
+    }
+    let what = "more addresses to hold than any host has";
+    let fix = "check that this is the file you mean, or cut it into several";
+    Err(refused(Code::ConfigTooLarge, &place.to_string(), what, fix))
 }
 
 /// A name Kedge takes, as close to `text` as can be, and not in `taken`. There always is one.
@@ -146,6 +161,8 @@ fn left_out(because: &str) -> String {
 
 /// Leaves room for a number and `vip-` within the 63 characters of a name.
 const LONGEST: usize = 50;
+/// Several times what VRRP has room for on one interface.
+const MOST: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

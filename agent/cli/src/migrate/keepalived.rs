@@ -18,7 +18,11 @@ use std::{collections::BTreeMap, path::Path};
 use kedge_core::Problem;
 
 use self::{globals::Globals, tracking::Tracked, tree::Statement};
-use super::{draft::Draft, report::Report};
+use super::{
+    draft::{self, Draft},
+    later::Later,
+    report::Report,
+};
 
 /// Reads a file with everything it includes. `config_id` says whose `@` lines count.
 ///
@@ -36,7 +40,8 @@ pub(super) fn read(
     let mut names = BTreeMap::new();
     let globals = Globals::read(&top, report);
     let tracked = Tracked::read(&top);
-    for statement in of_kind(&top, "vrrp_instance") {
+    for (index, statement) in of_kind(&top, "vrrp_instance").enumerate() {
+        draft::limit(index + 1, &statement.place)?;
         drafts.extend(instance::read(
             statement, &globals, &tracked, &mut names, report,
         ));
@@ -74,7 +79,8 @@ fn tell_the_rest(top: &[Statement], report: &mut Report) {
         };
     }
     for (keyword, (first, count)) in kinds {
-        if OWN_WORDS.contains(&keyword) {
+        let grouped = keyword == "vrrp_sync_group" && Later::SyncGroup.key().is_some();
+        if grouped || OWN_WORDS.contains(&keyword) {
             continue;
         }
         let (place, shown) = (&first.place, first.shown(0));

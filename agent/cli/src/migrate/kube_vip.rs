@@ -28,6 +28,9 @@ use super::{
 pub(super) fn read(path: &Path, report: &mut Report) -> Result<Vec<Draft>, Problem> {
     let text = source::read(path)?;
     let containers = manifest::containers(&source::shown(path), &text, report)?;
+    for (index, container) in containers.iter().enumerate() {
+        draft::limit(index + 1, &container.place)?;
+    }
     let mut names = BTreeMap::new();
     let drafts: Vec<Draft> = containers
         .iter()

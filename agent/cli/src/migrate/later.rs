@@ -65,7 +65,32 @@ mod tests {
         for (later, key, understood) in UNDERSTOOD {
             if understood {
                 assert!(known[key].is_object(), "{later:?} is not known");
+                let file = serde_json::json!({ key: example(later) });
+                let read = serde_json::from_value::<kedge_agent_daemon::config::VipFile>(file);
+                assert!(read.is_ok(), "{later:?} has another form: {read:?}");
             }
+        }
+    }
+
+    /// The form in which each of them is written.
+    fn example(later: Later) -> serde_json::Value {
+        use serde_json::json;
+
+        match later {
+            Later::Version => json!(2),
+            Later::PasswordFile => json!("/etc/kedge/a.password"),
+            Later::UnicastPeers | Later::ExcludedAddresses => json!(["10.0.0.1"]),
+            Later::UnicastSource => json!("10.0.0.1"),
+            Later::MinTtl => json!(254),
+            Later::PreemptDelay => json!("30s"),
+            Later::VirtualMac => json!(true),
+            Later::Track => json!({
+                "a": { "interface": "eth1", "weight": -20 },
+                "b": { "file": "/run/ready", "weight": 0 },
+                "c": { "process": "haproxy", "weight": 0 },
+            }),
+            Later::SyncGroup => json!("gate"),
+            Later::Ipv6 => json!(["2001:db8::1"]),
         }
     }
 }

@@ -154,6 +154,24 @@ fn a_sample_may_be_cut_and_bent_anywhere() {
 }
 
 #[test]
+fn more_than_any_host_has_is_refused_at_once() {
+    let started = std::time::Instant::now();
+    let instances = survives("keepalived", &"vrrp_instance a { }\n".repeat(19_000));
+    let containers = survives(
+        "kube-vip",
+        &format!(
+            "kind: Pod\nspec:\n  containers:\n{}",
+            "  - image: kube-vip\n".repeat(10_000)
+        ),
+    );
+    for refused in [instances, containers] {
+        assert!(refused.contains("more addresses"), "{refused}");
+    }
+    let took = started.elapsed();
+    assert!(took.as_secs() < 20, "{took:?}");
+}
+
+#[test]
 fn very_many_instances_take_no_time() {
     let instance = |number: usize| {
         format!(

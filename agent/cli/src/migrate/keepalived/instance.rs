@@ -46,6 +46,7 @@ pub(super) fn read(
     let addresses = instance.addresses();
     instance.election();
     instance.rest();
+    instance.group();
     if addresses.is_empty() {
         let consequence = "left out: there is no address Kedge could hold";
         let draft = instance.draft;
@@ -243,7 +244,7 @@ impl<'a> Instance<'a, '_> {
             }
         }
         // keepalived itself sets the weights of instances that move together to zero.
-        let group = self.tracked.is_in_group(self.statement.word(1));
+        let group = self.tracked.group(self.statement.word(1)).is_some();
         let understood = Later::Track.key().is_some();
         if group || understood {
             Weights::default()
@@ -296,6 +297,18 @@ impl<'a> Instance<'a, '_> {
             let what = self.what("v3_checksum_as_v2");
             self.draft
                 .take(self.report, &place, what, "checksum", "message");
+        }
+    }
+
+    /// That there is no such key yet is told once, of the group itself.
+    fn group(&mut self) {
+        let group = self.tracked.group(self.statement.word(1));
+        let name = group.and_then(|group| draft::name(group, &BTreeMap::new()));
+        if let (Some(key), Some(name)) = (Later::SyncGroup.key(), name) {
+            let what = self.what("vrrp_sync_group");
+            let place = self.place(None);
+            self.draft
+                .take(self.report, &place, what, key, name.as_str());
         }
     }
 

@@ -147,6 +147,9 @@ impl Reader<'_> {
         depth: usize,
     ) -> Result<(), Problem> {
         loop {
+            if text.len() > LONGEST && !text.contains('\n') {
+                return Err(too_much(&place.to_string(), "a line longer than any"));
+            }
             if let Some(rest) = text.strip_prefix('@') {
                 let (host, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
                 let (host, wanted) = match host.strip_prefix('^') {
@@ -226,6 +229,8 @@ fn too_much(place: &str, what: &str) -> Problem {
 
 /// How deep files include each other and parameters stand for lines with parameters.
 const DEEPEST: usize = 16;
+/// keepalived itself cuts lines at a tenth of it.
+const LONGEST: usize = 10_240;
 const MOST_FILES: usize = 256;
 const MOST_LINES: usize = 20_000;
 const MOST_WRITTEN: usize = 4 << 20;

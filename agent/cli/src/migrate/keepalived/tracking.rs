@@ -19,7 +19,8 @@ use crate::migrate::{
 pub(super) struct Tracked<'a> {
     defined: BTreeMap<(Kind, &'a str), &'a Statement>,
     used: RefCell<BTreeSet<(Kind, String)>>,
-    in_groups: BTreeSet<&'a str>,
+    // The group of each instance that moves together with others.
+    groups: BTreeMap<&'a str, &'a str>,
 }
 
 /// A kind of thing that is tracked.
@@ -93,21 +94,23 @@ impl<'a> Tracked<'a> {
                 }
             }
         }
-        let groups = of_kind(top, "vrrp_sync_group").flat_map(|group| &group.block);
-        let members = groups.filter(|one| one.keyword() == "group");
+        let mut groups = BTreeMap::new();
+        for group in of_kind(top, "vrrp_sync_group") {
+            let lists = group.block.iter().filter(|one| one.keyword() == "group");
+            for member in lists.flat_map(|list| &list.block) {
+                groups.insert(member.keyword(), group.word(1));
+            }
+        }
         Self {
             defined,
             used: RefCell::default(),
-            in_groups: members
-                .flat_map(|group| &group.block)
-                .map(Statement::keyword)
-                .collect(),
+            groups,
         }
     }
 
-    /// Whether an instance moves together with others.
-    pub(super) fn is_in_group(&self, instance: &str) -> bool {
-        self.in_groups.contains(instance)
+    /// The group an instance moves together with.
+    pub(super) fn group(&self, instance: &str) -> Option<&'a str> {
+        self.groups.get(instance).copied()
     }
 
     /// Tells what an instance tracks, and how far it moves its priority.

@@ -61,6 +61,8 @@ fn what_has_no_end_is_refused() {
         "$A=$A x\n$A",
         "$A=${B}${B}\n$B=${A}${A}\n${A}",
         "$A= \\\n$A \\\n$A\n$A",
+        &"${".repeat(300_000),
+        &format!("$A={}\n${{A}}", "${".repeat(300_000)),
         "include self.conf",
         "include keepalived.conf\ninclude keepalived.conf",
     ] {
