@@ -118,8 +118,8 @@ fn steps(globals: &Globals, report: &mut Report) {
          `preempt: false` leaves it where it is, without the second move",
     );
     report.step(
-        "once every host runs Kedge: leave members, priority, unhealthy_priority, vrid and \
-         advert_interval out, for a failover of 0.3 s, and choose `health: auto` for an API server",
+        "once every host runs Kedge: leave version, members, priority, unhealthy_priority, \
+         vrid and advert_interval out, for a failover of 0.3 s, and choose `health: auto` for an API server",
     );
 }
 

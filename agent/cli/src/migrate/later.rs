@@ -9,7 +9,7 @@ pub(super) enum Later {
     PasswordFile,
     /// `unicast_peers`: a list of addresses.
     UnicastPeers,
-    /// `unicast_source`: an address.
+    /// `source`: an address.
     UnicastSource,
     /// `min_ttl`: 1 to 255.
     MinTtl,
@@ -30,17 +30,17 @@ pub(super) enum Later {
 /// What this Kedge understands. A key that stands in the agent's configuration file is turned on
 /// here, and nowhere else.
 const UNDERSTOOD: [(Later, &str, bool); 11] = [
-    (Later::Version, "version", false),
-    (Later::PasswordFile, "password_file", false),
-    (Later::UnicastPeers, "unicast_peers", false),
-    (Later::UnicastSource, "unicast_source", false),
-    (Later::MinTtl, "min_ttl", false),
-    (Later::PreemptDelay, "preempt_delay", false),
-    (Later::ExcludedAddresses, "excluded_addresses", false),
+    (Later::Version, "version", true),
+    (Later::PasswordFile, "password_file", true),
+    (Later::UnicastPeers, "unicast_peers", true),
+    (Later::UnicastSource, "source", true),
+    (Later::MinTtl, "min_ttl", true),
+    (Later::PreemptDelay, "preempt_delay", true),
+    (Later::ExcludedAddresses, "excluded_addresses", true),
     (Later::VirtualMac, "virtual_mac", false),
     (Later::Track, "track", false),
     (Later::SyncGroup, "sync_group", false),
-    (Later::Ipv6, "addresses", false),
+    (Later::Ipv6, "addresses", true),
 ];
 
 impl Later {

@@ -175,12 +175,18 @@ impl<'a> Instance<'a, '_> {
                     .taken(&block.place, of, self.draft.path("addresses"));
             }
         }
+        let mut excluded: Vec<IpAddr> = Vec::new();
         for block in self.all("virtual_ipaddress_excluded") {
             let of = self.what("virtual_ipaddress_excluded");
             let found = addresses::read(block, &of, self.interface(), self.report);
+            for address in found {
+                if !taken.contains(&address) && !excluded.contains(&address) {
+                    excluded.push(address);
+                }
+            }
             let consequence = "these addresses are not held by Kedge. Listed under `addresses` they would \
                                be advertised, which every member has to agree on";
-            let value = (Later::ExcludedAddresses, json!(found));
+            let value = (Later::ExcludedAddresses, json!(excluded));
             self.draft
                 .later(self.report, &block.place, of, value, consequence);
         }
@@ -221,13 +227,24 @@ impl<'a> Instance<'a, '_> {
             let consequence = "keepalived ignores it beside `state MASTER`";
             self.report.different(&line.place, what, "", consequence);
         } else if let Some(line) = self.one("preempt_delay") {
-            let what = self.what(&format!("preempt_delay {}", line.shown(1)));
-            let delay = timers::seconds(line.word(1)).map(|delay| Span::new(delay).to_string());
-            let consequence = "a host that comes back takes the address at once; `preempt: false` leaves \
-                               it where it is";
-            let value = (Later::PreemptDelay, json!(delay));
-            self.draft
-                .later(self.report, &line.place, what, value, consequence);
+            self.preempt_delay(line);
+        }
+    }
+
+    fn preempt_delay(&mut self, line: &Statement) {
+        let what = self.what(&format!("preempt_delay {}", line.shown(1)));
+        match timers::seconds(line.word(1)).filter(|delay| delay.as_secs() <= 1_000) {
+            Some(delay) => {
+                let value = (Later::PreemptDelay, json!(Span::new(delay).to_string()));
+                let consequence = "a host that comes back takes the address at once; `preempt: false` \
+                                   leaves it where it is";
+                self.draft
+                    .later(self.report, &line.place, what, value, consequence);
+            }
+            None => {
+                let consequence = "not 0 to 1000 seconds: keepalived takes none, and so does this";
+                self.report.different(&line.place, what, "", consequence);
+            }
         }
     }
 
@@ -383,15 +400,17 @@ impl<'a> Instance<'a, '_> {
             let file = format!("/etc/kedge/{}.password", self.draft.name);
             let consequence = "members of version 2 that ask for the password do not hear this host. It \
                                was not taken over";
-            let is_understood = Later::PasswordFile.key().is_some();
-            let value = (Later::PasswordFile, json!(file));
-            self.draft
-                .later(self.report, &block.place, what, value, consequence);
-            if is_understood {
-                self.report.step(format!(
-                    "write the password of {} into {file}, readable by root alone",
-                    self.draft.origin
-                ));
+            match Later::PasswordFile.key() {
+                Some(key) => {
+                    let how = format!(
+                        "the password itself was not taken over: write it into {file}, readable by root \
+                         alone"
+                    );
+                    self.draft.set(key, file);
+                    let key = self.draft.path(key);
+                    self.report.different(&block.place, what, key, how);
+                }
+                None => self.report.missing(&block.place, what, consequence),
             }
         }
     }
@@ -412,21 +431,30 @@ impl<'a> Instance<'a, '_> {
         let value = (Later::UnicastPeers, json!(addresses));
         self.draft
             .later(self.report, &block.place, what, value, consequence);
-        let limits = peers
-            .iter()
-            .filter(|line| line.has("min_ttl") || line.has("max_ttl"));
-        if let Some(line) = limits.clone().next() {
-            let least = limits.filter_map(|line| line.after("min_ttl")?.parse::<u8>().ok());
-            let value = (Later::MinTtl, json!(least.min().unwrap_or(255)));
-            let what = self.what("unicast_peer with min_ttl or max_ttl");
-            let consequence = "the TTL of what peers send is not looked at";
-            self.draft
-                .later(self.report, &line.place, what, value, consequence);
+        let least = peers.iter().filter_map(|line| line.after("min_ttl"));
+        let least = least.filter_map(|text| text.parse::<u8>().ok()).min();
+        let what = self.what("unicast_peer, the lowest TTL");
+        match (Later::MinTtl.key(), least.filter(|least| *least > 0)) {
+            (Some(key), Some(least)) => {
+                self.draft.take(self.report, &block.place, what, key, least);
+            }
+            (Some(key), None) => {
+                self.draft.set(key, 1);
+                let how = "1, because keepalived looks at no TTL; leave it out where every peer is on the \
+                           same link";
+                let key = self.draft.path(key);
+                self.report.different(&block.place, what, key, how);
+            }
+            (None, Some(_)) => {
+                let consequence = "no equivalent yet: the TTL of what peers send is not looked at";
+                self.report.missing(&block.place, what, consequence);
+            }
+            (None, None) => {}
         }
     }
 }
 
-const HMAC: &str = "Kedge has no authentication of advertisements: members that ask for it do not hear \
+const HMAC: &str = "no equivalent yet: Kedge has no such authentication: members that ask for it do not hear \
                     this host";
 
 /// What has been told by then.

@@ -17,13 +17,13 @@ pub(super) struct Interval {
 pub(super) fn interval(text: &str, version: u8) -> Option<Interval> {
     let meant = seconds(text)?;
     let millis = meant.as_millis();
-    // Version 2 counts whole seconds; version 3 hundredths of a second, in 12 bits.
+    // Version 2 counts whole seconds (Kedge up to 40); version 3 hundredths of a second, in 12 bits.
     let (step, least, most) = if version == 2 {
-        (1_000, 1_000, 255_000)
+        (1_000, 1_000, 40_000)
     } else {
         (10, 10, 40_950)
     };
-    let rounded = ((millis + step / 2) / step * step).clamp(least, most.min(40_950));
+    let rounded = ((millis + step / 2) / step * step).clamp(least, most);
     let rounded = Duration::from_millis(u64::try_from(rounded).ok()?);
     Some(Interval {
         text: Span::new(rounded).to_string(),
@@ -55,7 +55,7 @@ mod tests {
             ("0.125", 3, "130ms", false),
             ("1.5", 2, "2s", false),
             ("60", 3, "40.95s", false),
-            ("255", 2, "40.95s", false),
+            ("255", 2, "40s", false),
         ] {
             let found = interval(text, version).unwrap();
             let expected: Span = expected.parse().unwrap();
