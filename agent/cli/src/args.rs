@@ -7,7 +7,7 @@ use kedge_agent_lab::{LabCommand, roles::LabRole};
 use kedge_core::Span;
 use kedge_host::layers::Override;
 
-use crate::{exit::Exit, style::ColorChoice};
+use crate::{exit::Exit, migrate::MigrateCommand, style::ColorChoice};
 
 /// One address for your control plane, and a way to it: VIPs, tunnels and endpoints for edge
 /// Kubernetes.
@@ -137,6 +137,9 @@ pub enum Command {
     /// Check and show configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Turn another tool's configuration into the agent's
+    #[command(subcommand)]
+    Migrate(MigrateCommand),
     /// Make and list enrolment tokens, at a manager
     #[command(subcommand)]
     Token(TokenCommand),

@@ -2,7 +2,8 @@
 //!
 //! One process, one of three lives: a role that runs until it is told to leave ([`roles`]), a
 //! command that asks a running role over its control socket ([`ask`]), or one that needs nobody
-//! ([`configuration`], [`explain`], [`k8s`], [`meta`]). Data goes to stdout, everything else to stderr, and
+//! ([`configuration`], [`migrate`], [`explain`],
+//! [`k8s`], [`meta`]). Data goes to stdout, everything else to stderr, and
 //! every failure ends in a [`Problem`] and an [`Exit`].
 
 #[macro_use]
@@ -20,6 +21,7 @@ pub mod k8s;
 pub mod logs;
 pub mod manager_file;
 pub mod meta;
+pub mod migrate;
 pub mod problem;
 pub mod roles;
 pub mod show;
@@ -119,6 +121,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Token(command) => ask::token(app, &command)?,
         Command::K8s(command) => k8s::run(app, &command)?,
         Command::Config(command) => configuration::run(app, &command)?,
+        Command::Migrate(command) => migrate::run(app, &command)?,
         Command::Explain(args) => {
             let style = app.view.style;
             print(&explain::explain(args.code.as_deref(), app.format, style)?)
