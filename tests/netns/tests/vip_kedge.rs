@@ -25,7 +25,7 @@ use kedge_tests_netns::{
     speaking::{Speaking, vip},
     throughout,
 };
-use kedge_vip_speaker::{Members, Settings, Speaker, Verdict, VipEvent, VipSpec};
+use kedge_vip_speaker::{Members, Settings, Speaker, Verdict, Version, VipEvent, VipSpec};
 
 const VIP: &str = "10.20.14.10";
 
@@ -350,6 +350,13 @@ fn bad_configurations_are_told_and_the_good_one_runs() {
                         ..vip(56, 200, "10.20.14.6")
                     },
                 ),
+                named(
+                    "v6-of-version-2",
+                    VipSpec {
+                        version: Version::Two { password: None },
+                        ..vip(57, 200, "fd00::2")
+                    },
+                ),
             ],
         );
         let problem = |name: &str| {
@@ -364,7 +371,8 @@ fn bad_configurations_are_told_and_the_good_one_runs() {
             ("elsewhere", Code::VipNoOnLinkPrefix),
             ("missing", Code::VipInterfaceMissing),
             ("not-owner", Code::VipNotOwner),
-            ("v6", Code::ConfigOutOfRange),
+            ("v6", Code::VipNoOnLinkPrefix),
+            ("v6-of-version-2", Code::ConfigRule),
         ] {
             let problem = problem(name).unwrap_or_else(|| panic!("{name} has no problem"));
             assert_eq!(problem.code, code, "{problem:?}");

@@ -128,16 +128,25 @@ impl Forger {
 
     /// An advert for VRID 51 with priority 254 from its own address, in a whole IPv4 packet.
     fn advert(vrid: u8, priority: u8) -> Vec<u8> {
+        Self::advert_of(vrrp::Version::Three, vrid, priority)
+    }
+
+    /// The same, each second, of another version.
+    fn advert_of(version: vrrp::Version, vrid: u8, priority: u8) -> Vec<u8> {
+        let (form, centis) = match version {
+            vrrp::Version::Three => (Form::PseudoHeader, 10),
+            vrrp::Version::Two { .. } => (Form::Message, 100),
+        };
         let source = Ipv4Addr::new(10, 20, 14, 66);
         let advert = vrrp::Advert {
-            version: vrrp::Version::Three,
+            version,
             vrid: Vrid::new(vrid).unwrap(),
             priority: Priority::new(priority).ok(),
-            interval: AdvertInterval::DEFAULT,
+            interval: AdvertInterval::from_centis(centis).unwrap(),
             addresses: Addresses::new(&[VIP.parse().unwrap()]).unwrap(),
         };
         let mut buffer = [0; vrrp::MAX_LEN];
-        let length = advert.emit(Form::PseudoHeader, source.into(), GROUP.into(), &mut buffer);
+        let length = advert.emit(form, source.into(), GROUP.into(), &mut buffer);
         let mut packet = vec![0x45, 0xc0, 0, 0, 0, 0, 0, 0, 255, 112, 0, 0];
         packet.extend(source.octets());
         packet.extend(GROUP.octets());
@@ -187,11 +196,7 @@ fn forged_and_broken_adverts_are_counted_and_change_nothing() {
             packet[23] = 20;
             packet
         };
-        let version_two = {
-            let mut packet = Forger::advert(51, 254);
-            packet[20] = 0x21;
-            packet
-        };
+        let version_two = Forger::advert_of(vrrp::Version::Two { password: None }, 51, 254);
         let stranger = Forger::advert(52, 254);
         for (what, reason, packet) in [
             ("from beyond a router", "reject_ttl", far),
@@ -202,7 +207,7 @@ fn forged_and_broken_adverts_are_counted_and_change_nothing() {
                 "reject_truncated",
                 no_address_left,
             ),
-            ("of version 2", "reject_version_2", version_two),
+            ("of version 2", "version_errors", version_two),
             ("for another VRID", "reject_other_vrid", stranger),
         ] {
             let counted = kedge.counter(reason);
