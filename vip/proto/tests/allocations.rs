@@ -71,7 +71,10 @@ fn next_advert(router: &mut Router, now: &mut Instant) -> Transmit {
     }
 }
 
-#[test]
+fn main() {
+    a_thousand_adverts_are_sent_parsed_and_followed_without_an_allocation();
+}
+
 fn a_thousand_adverts_are_sent_parsed_and_followed_without_an_allocation() {
     let mut active = started(254, 11);
     let mut backup = started(220, 12);
