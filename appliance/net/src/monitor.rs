@@ -9,7 +9,7 @@ mod observed;
 use std::{
     collections::BTreeMap,
     io,
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
 };
 
@@ -29,6 +29,7 @@ use crate::{
     privilege,
     rtnl::{self, Requests},
     sys,
+    udp::Family,
 };
 
 /// The kernel's network as last seen, and the socket on which changes arrive.
@@ -184,14 +185,18 @@ impl Monitor {
         Ok(routes)
     }
 
-    /// The router behind a link: the next hop of a packet that leaves the site there. One question,
-    /// however large the routing table is.
-    pub fn gateway(&mut self, ifindex: u32) -> Option<Ipv4Addr> {
+    /// The router of a family behind a link: the next hop of a packet that leaves the site there.
+    /// One question, however large the routing table is.
+    pub fn gateway(&mut self, ifindex: u32, family: Family) -> Option<IpAddr> {
+        let (family, length, far) = match family {
+            Family::V4 => (AddressFamily::Inet, 32, RouteAddress::Inet(FAR_AWAY)),
+            Family::V6 => (AddressFamily::Inet6, 128, RouteAddress::Inet6(FAR_AWAY_V6)),
+        };
         let mut request = RouteMessage::default();
-        request.header.address_family = AddressFamily::Inet;
-        request.header.destination_prefix_length = 32;
+        request.header.address_family = family;
+        request.header.destination_prefix_length = length;
         request.attributes = vec![
-            RouteAttribute::Destination(RouteAddress::Inet(FAR_AWAY)),
+            RouteAttribute::Destination(far),
             RouteAttribute::Oif(ifindex),
         ];
         let answer = self.requests.get(RouteNetlinkMessage::GetRoute(request));
@@ -202,7 +207,8 @@ impl Monitor {
             .attributes
             .iter()
             .find_map(|attribute| match attribute {
-                RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => Some(*gateway),
+                RouteAttribute::Gateway(RouteAddress::Inet(gateway)) => Some((*gateway).into()),
+                RouteAttribute::Gateway(RouteAddress::Inet6(gateway)) => Some((*gateway).into()),
                 _ => None,
             })
     }
@@ -345,8 +351,9 @@ impl Coded for MonitorError {
     }
 }
 
-/// An address that is nobody's (RFC 5737), so only a default route leads there.
+/// Addresses that are nobody's (RFC 5737, RFC 3849), so only a default route leads there.
 const FAR_AWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const FAR_AWAY_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 const GROUPS: u32 =
     group(libc::RTNLGRP_LINK) | group(libc::RTNLGRP_IPV4_IFADDR) | group(libc::RTNLGRP_IPV6_IFADDR);

@@ -9,6 +9,8 @@
 )]
 
 pub mod capture;
+pub mod client;
+pub mod frr;
 pub mod keepalived;
 pub mod lan;
 pub mod speaking;

@@ -6,14 +6,11 @@
     reason = "test code"
 )]
 
-use std::{
-    net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket},
-    process::Command,
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 
 use kedge_core::vip::{AdvertInterval, RouterState};
 use kedge_tests_netns::{
+    client::{neighbor, send},
     eventually,
     keepalived::{Keepalived, Settings},
     lan::{Host, Lan},
@@ -170,35 +167,6 @@ fn both_roles(way: &Way) {
     });
     let refused: Vec<_> = refused.collect();
     assert!(refused.is_empty(), "{refused:?}");
-}
-
-/// A client sends the address something, so that it must learn where it is.
-fn send(client: &Host, address: &str) {
-    let ifindex = client.ifindex();
-    let to: SocketAddr = match address.parse().unwrap() {
-        IpAddr::V4(v4) => (v4, 9).into(),
-        IpAddr::V6(v6) => SocketAddrV6::new(v6, 9, 0, ifindex).into(),
-    };
-    client.run(move || {
-        let any = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-        UdpSocket::bind(any).unwrap().send_to(&[0], to).unwrap();
-    });
-}
-
-/// Where a client believes an address to be.
-fn neighbor(client: &Host, address: &str) -> Option<[u8; 6]> {
-    let address = address.to_owned();
-    client.run(move || {
-        let mut ip = Command::new("ip");
-        ip.args(["neighbor", "show", "to", &address, "dev", "eth0"]);
-        let text = String::from_utf8(ip.output().unwrap().stdout).unwrap();
-        let mac = text.split("lladdr ").nth(1)?.split_whitespace().next()?;
-        let bytes: Vec<u8> = mac
-            .split(':')
-            .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-            .collect();
-        bytes.try_into().ok()
-    })
 }
 
 fn nothing(_: &Host, _: &Host) -> String {

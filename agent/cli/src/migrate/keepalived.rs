@@ -3,6 +3,7 @@
 mod addresses;
 mod extras;
 mod globals;
+mod hmac;
 mod include;
 mod instance;
 mod lines;

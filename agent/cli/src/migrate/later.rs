@@ -7,6 +7,8 @@ pub(super) enum Later {
     Version,
     /// `password_file`: a file with the password of version 2.
     PasswordFile,
+    /// `auth`: keys of signed advertisements.
+    Auth,
     /// `unicast_peers`: a list of addresses.
     UnicastPeers,
     /// `source`: an address.
@@ -29,9 +31,10 @@ pub(super) enum Later {
 
 /// What this Kedge understands. A key that stands in the agent's configuration file is turned on
 /// here, and nowhere else.
-const UNDERSTOOD: [(Later, &str, bool); 11] = [
+const UNDERSTOOD: [(Later, &str, bool); 12] = [
     (Later::Version, "version", true),
     (Later::PasswordFile, "password_file", true),
+    (Later::Auth, "auth", true),
     (Later::UnicastPeers, "unicast_peers", true),
     (Later::UnicastSource, "source", true),
     (Later::MinTtl, "min_ttl", true),
@@ -79,6 +82,7 @@ mod tests {
         match later {
             Later::Version => json!(2),
             Later::PasswordFile => json!("/etc/kedge/a.password"),
+            Later::Auth => json!({ "active_key": "1", "keys": { "1": "/etc/kedge/a-1.key" } }),
             Later::UnicastPeers | Later::ExcludedAddresses => json!(["10.0.0.1"]),
             Later::UnicastSource => json!("10.0.0.1"),
             Later::MinTtl => json!(254),

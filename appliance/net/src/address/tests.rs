@@ -5,6 +5,7 @@ use crate::{
     clock::now,
     link::Links,
     netns::{Lease, Namespace, tests::root},
+    udp::Family,
 };
 
 /// Runs `test` in a namespace with a link `eth0`, 10.20.14.11/24, and its index.
@@ -225,14 +226,19 @@ fn changes_are_seen_by_kind_and_renewals_are_none() {
 fn the_router_behind_a_link_is_found() {
     in_a_host(|eth0| {
         let mut monitor = Monitor::open().unwrap();
-        assert_eq!(monitor.gateway(eth0), None);
+        assert_eq!(monitor.gateway(eth0, Family::V4), None);
         let router = "10.20.14.1".parse().unwrap();
         let mut links = Links::open().unwrap();
         links.add_route(net("0.0.0.0/0"), router).unwrap();
-        assert_eq!(monitor.gateway(eth0).map(Into::into), Some(router));
+        assert_eq!(monitor.gateway(eth0, Family::V4), Some(router));
         let routes = monitor.default_routes().unwrap();
         assert_eq!((routes.len(), routes[0].gateway), (1, Some(router)));
         assert_eq!(routes[0].ifindex, eth0);
+        assert_eq!(monitor.gateway(eth0, Family::V6), None);
+        let router = "fd00:14::1".parse().unwrap();
+        links.add_address("eth0", net("fd00:14::2/64")).unwrap();
+        links.add_route(net("::/0"), router).unwrap();
+        assert_eq!(monitor.gateway(eth0, Family::V6), Some(router));
     });
 }
 

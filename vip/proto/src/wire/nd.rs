@@ -75,6 +75,18 @@ impl Packet {
         }
     }
 
+    /// "Who has `target`?", asked of the group of its holders from `src` at `mac`.
+    #[must_use]
+    pub const fn question(src: Ipv6Addr, mac: Mac, target: Ipv6Addr) -> Self {
+        Self {
+            src,
+            dst: solicited_node(target),
+            target,
+            mac,
+            kind: Kind::Solicitation,
+        }
+    }
+
     /// Whether this is a probe of duplicate address detection.
     #[must_use]
     pub fn is_probe(&self) -> bool {

@@ -50,6 +50,24 @@ impl Neighbor {
         }
     }
 
+    /// "Who has `target`?", from `source` at `mac`; of one family both.
+    #[must_use]
+    pub const fn question(source: IpAddr, mac: Mac, target: IpAddr) -> Option<Self> {
+        match (source, target) {
+            (IpAddr::V4(sender), IpAddr::V4(target)) => Some(Self::Arp(arp::Packet {
+                operation: Operation::Request,
+                sender_mac: mac,
+                sender,
+                target_mac: Mac::ZERO,
+                target,
+            })),
+            (IpAddr::V6(source), IpAddr::V6(target)) => {
+                Some(Self::Nd(nd::Packet::question(source, mac, target)))
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => None,
+        }
+    }
+
     /// What the packet says about its sender or target; a probe says nothing.
     #[must_use]
     pub fn claim(&self) -> Option<Claim> {

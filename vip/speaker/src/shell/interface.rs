@@ -46,7 +46,7 @@ pub(crate) struct Interface {
 struct Listening {
     station: StationListener,
     /// Who should answer, asked from where.
-    question: Option<arp::Packet>,
+    question: Option<Neighbor>,
     ask_at: Instant,
 }
 
@@ -202,8 +202,14 @@ impl Interface {
         if waiter.add(&station, SOCKETS).is_err() {
             return;
         }
-        let router = monitor.gateway(chosen.ifindex);
-        let question = router.and_then(|target| question(chosen, target));
+        let family = if chosen.address.is_ipv6() {
+            Family::V6
+        } else {
+            Family::V4
+        };
+        let router = monitor.gateway(chosen.ifindex, family);
+        let question =
+            router.and_then(|router| Neighbor::question(chosen.address, Mac(chosen.mac), router));
         self.listening = Some(Listening {
             station,
             question,
@@ -234,7 +240,7 @@ impl Interface {
         if listening.ask_at <= now {
             listening.ask_at = now + ASK_EVERY;
             // Not sent is not answered, and asked again.
-            let _ = self.broadcast(Neighbor::Arp(question));
+            let _ = self.broadcast(question);
         }
     }
 
@@ -293,20 +299,6 @@ fn ensure<S: AsFd, E: Coded>(
     })?;
     *slot = Some(socket);
     Ok(())
-}
-
-/// Asks the router of the link for a frame, from an IPv4 address of ours.
-fn question(chosen: &Chosen, target: Ipv4Addr) -> Option<arp::Packet> {
-    let IpAddr::V4(sender) = chosen.address else {
-        return None;
-    };
-    Some(arp::Packet {
-        operation: arp::Operation::Request,
-        sender_mac: Mac(chosen.mac),
-        sender,
-        target_mac: Mac::ZERO,
-        target,
-    })
 }
 
 const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -36,7 +36,7 @@ impl Globals {
             Some(
                 "members of version 2 cannot be joined (or set `vrrp_version 3` in every one first)",
             )
-        } else if one("auth_hmac").is_some() {
+        } else if one("auth_hmac").is_some() && Later::Auth.key().is_none() {
             Some("members with auth_hmac cannot be joined")
         } else {
             None

@@ -9,7 +9,7 @@ use super::{
     addresses, extras,
     extras::Extra,
     globals::Globals,
-    priority, timers,
+    hmac, priority, timers,
     tracking::{Kind, Tracked, Weights},
     tree::Statement,
 };
@@ -337,7 +337,7 @@ impl<'a> Instance<'a, '_> {
             let place = &line.place;
             match keyword {
                 "authentication" => self.authentication(line),
-                "auth_hmac" => self.report.missing(place, what, HMAC),
+                "auth_hmac" => self.signed(line),
                 "unicast_peer" => self.unicast(line),
                 "unicast_src_ip" => {
                     let value = (Later::UnicastSource, json!(line.word(1)));
@@ -394,8 +394,6 @@ impl<'a> Instance<'a, '_> {
         } else if kind == "AH" {
             let consequence = "Kedge does not speak AH: members that do are not heard";
             self.report.missing(&block.place, what, consequence);
-        } else if part("auth_hmac").is_some() || kind.contains("HMAC") {
-            self.report.missing(&block.place, what, HMAC);
         } else {
             let file = format!("/etc/kedge/{}.password", self.draft.name);
             let consequence = "members of version 2 that ask for the password do not hear this host. It \
@@ -412,6 +410,29 @@ impl<'a> Instance<'a, '_> {
                 }
                 None => self.report.missing(&block.place, what, consequence),
             }
+        }
+    }
+
+    fn signed(&mut self, block: &Statement) {
+        let (what, place) = (self.what("auth_hmac"), &block.place);
+        let signed = hmac::read(block, &self.draft.name);
+        let value = (Later::Auth, signed.auth);
+        let consequence = "members that ask for signed advertisements do not hear this host";
+        self.draft
+            .later(self.report, place, what.clone(), value, consequence);
+        for file in &signed.unwritten {
+            let how = format!(
+                "the key itself was not taken over: write what stands behind `key` into {file}, readable \
+                 by root alone"
+            );
+            let key = self.draft.path("auth");
+            self.report.different(place, what.clone(), key, how);
+        }
+        if signed.is_monotonic {
+            let how = "keys set by hand are verified by the clock too: members' clocks must agree \
+                       within `time_window`";
+            let key = self.draft.path("auth");
+            self.report.different(place, what, key, how);
         }
     }
 
@@ -453,9 +474,6 @@ impl<'a> Instance<'a, '_> {
         }
     }
 }
-
-const HMAC: &str = "no equivalent yet: Kedge has no such authentication: members that ask for it do not hear \
-                    this host";
 
 /// What has been told by then.
 const TOLD: [&str; 13] = [

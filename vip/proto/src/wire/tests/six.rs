@@ -174,6 +174,19 @@ fn who_solicits_from_an_address_claims_it() {
 }
 
 #[test]
+fn a_question_asks_the_holders_of_the_address_and_says_who_asks() {
+    let Some(Neighbor::Nd(asks)) = Neighbor::question(SRC.into(), MAC, VIP.into()) else {
+        panic!("both are IPv6 addresses");
+    };
+    assert!(!asks.is_probe());
+    assert_eq!((asks.src, asks.target), (SRC, VIP));
+    assert_eq!(asks.group_mac(), Mac([0x33, 0x33, 0xff, 0, 0, 0x10]));
+    assert_eq!(read(&write(&asks)), Ok(asks));
+    let mixed = Neighbor::question(SRC.into(), MAC, std::net::Ipv4Addr::LOCALHOST.into());
+    assert_eq!(mixed, None);
+}
+
+#[test]
 fn without_an_option_the_frame_says_who_it_is() {
     let mut bytes = KEEPALIVED_NA[..64].to_vec();
     bytes[5] = 24;
