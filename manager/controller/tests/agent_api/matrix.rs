@@ -18,6 +18,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
+use tokio::time::timeout;
 
 use crate::{
     site::{Site, eventually, host_token, wireguard_key},
@@ -27,6 +28,9 @@ use crate::{
 /// The tenant of most callers, and its namespace.
 const TENANT: &str = "site-a";
 const SPACE: &str = "tenant-site-a";
+
+/// How long an answer may take on a busy machine.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The host that may speak for its cluster.
 const SPEAKER: &str = "host-b";
@@ -238,8 +242,22 @@ fn requests(hosts: &[(&str, &str)]) -> Vec<(Method, String)> {
     all
 }
 
-/// The status, or why there was none.
+/// The status, or why there was none. One that does not come is told by what was asked.
 async fn ask(site: &Site, caller: &Caller, method: Method, path: &str, source: Ipv4Addr) -> String {
+    let what = format!("{} asks {method} {path}", caller.name);
+    let answer = timeout(LIMIT, answer(site, caller, method, path, source));
+    answer
+        .await
+        .unwrap_or_else(|_| panic!("{what}, and there is no answer"))
+}
+
+async fn answer(
+    site: &Site,
+    caller: &Caller,
+    method: Method,
+    path: &str,
+    source: Ipv4Addr,
+) -> String {
     let identity = caller
         .identity
         .as_ref()
