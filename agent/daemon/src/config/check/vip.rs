@@ -101,8 +101,9 @@ fn protocol(key: &str, config: &VipConfig) -> Option<Problem> {
         return Some(problem.fix(Fix::text("keep auth: a password protects from nobody")));
     }
     let name = Name::try_from("vip".to_owned()).ok()?;
-    let lowest = Priority::new(254).ok()?;
-    let priority = config.priority.unwrap_or(lowest);
+    // The automatic one is within the range whatever it is.
+    let automatic = Priority::new(254).ok()?;
+    let priority = config.priority.unwrap_or(automatic);
     let spec = config.spec(name, priority);
     let Err(SpecError::Config { source, .. }) = spec.check() else {
         return None;
