@@ -8,6 +8,7 @@
     reason = "test code"
 )]
 
+pub mod bounds;
 pub mod capture;
 pub mod client;
 pub mod frr;

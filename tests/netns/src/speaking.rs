@@ -50,6 +50,17 @@ impl Speaking {
         eventually(&format!("becomes {state}"), limit, || self.state() == state)
     }
 
+    /// What the only VIP refused, and how often, but for other virtual routers' adverts and claims.
+    #[must_use]
+    pub fn refused(&self) -> Vec<(String, u64)> {
+        let counters = self.vip().counters.into_iter();
+        counters
+            .filter(|(name, count)| {
+                name.starts_with("reject_") && *count > 0 && name != "reject_other_address"
+            })
+            .collect()
+    }
+
     /// A counter of the only VIP.
     #[must_use]
     pub fn counter(&self, name: &str) -> u64 {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use kedge_core::vip::{AdvertInterval, RouterState};
 use kedge_tests_netns::{
+    bounds::active_down,
     client::{neighbor, send},
     eventually,
     frr::{Frr, Settings},
@@ -52,14 +53,8 @@ impl Way {
         }
     }
 
-    /// RFC 9568 section 6.1, and RFC 3768 section 6.1.
     fn active_down(&self, priority: u8) -> Duration {
-        let whole = if self.version == 2 {
-            secs(1)
-        } else {
-            self.interval
-        };
-        self.interval * 3 + whole * (256 - u32::from(priority)) / 256
+        active_down(self.version, self.interval, priority)
     }
 }
 
@@ -126,11 +121,7 @@ fn both_roles(way: &Way) {
     eventually("it takes it back", wait, || {
         kedge.state() == RouterState::Backup && !a.holds(last)
     });
-    let vip = kedge.vip();
-    let refused = vip.counters.iter().filter(|(name, count)| {
-        name.starts_with("reject_") && **count > 0 && *name != "reject_other_address"
-    });
-    let refused: Vec<_> = refused.collect();
+    let refused = kedge.refused();
     assert!(refused.is_empty(), "{refused:?}");
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use kedge_core::vip::{AdvertInterval, RouterState};
 use kedge_tests_netns::{
+    bounds::active_down,
     eventually,
     keepalived::{Keepalived, Settings},
     lan::Lan,
@@ -38,11 +39,6 @@ fn ours(priority: u8, interval: Duration) -> VipSpec {
         interval: AdvertInterval::try_from(interval).unwrap(),
         ..vip(51, priority, VIP)
     }
-}
-
-/// RFC 9568 section 6.1.
-fn active_down(priority: u8, interval: Duration) -> Duration {
-    interval * 3 + interval * (256 - u32::from(priority)) / 256
 }
 
 /// What a loaded machine with two cores may add to a bound.
@@ -114,7 +110,7 @@ fn an_owner_that_is_cut_off_is_replaced_within_the_down_interval() {
             });
 
             lan.unplug(&a);
-            let bound = active_down(100, interval) + SLACK;
+            let bound = active_down(3, interval, 100) + SLACK;
             let took = eventually("keepalived takes over from us", bound, || b.holds(VIP));
             println!("  {advert_int} s: bound {bound:?}, took {took:?}");
             let fault = eventually("we see the link", SLACK, || {
@@ -133,7 +129,7 @@ fn an_owner_that_is_cut_off_is_replaced_within_the_down_interval() {
                 b.holds(VIP) && kedge.state() == RouterState::Backup
             });
             lan.unplug(&b);
-            let bound = active_down(50, interval) + SLACK;
+            let bound = active_down(3, interval, 50) + SLACK;
             let took = eventually("we take over from keepalived", bound, || a.holds(VIP));
             println!("  {advert_int} s: bound {bound:?}, took {took:?}");
             // The kernel knows before the journal does.

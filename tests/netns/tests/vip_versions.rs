@@ -10,6 +10,7 @@ use std::{net::IpAddr, time::Duration};
 
 use kedge_core::vip::{AdvertInterval, RouterState};
 use kedge_tests_netns::{
+    bounds::active_down,
     client::{neighbor, send},
     eventually,
     keepalived::{Keepalived, Settings},
@@ -65,14 +66,8 @@ impl Way {
         self.vips.iter().map(address).collect()
     }
 
-    /// RFC 9568 section 6.1, and RFC 3768 section 6.1.
     fn active_down(&self, priority: u8) -> Duration {
-        let whole = if self.version == 2 {
-            secs(1)
-        } else {
-            self.interval()
-        };
-        self.interval() * 3 + whole * (256 - u32::from(priority)) / 256
+        active_down(self.version, self.interval(), priority)
     }
 }
 
@@ -161,11 +156,7 @@ fn both_roles(way: &Way) {
     keepalived.stop();
     let took = eventually("we succeed it", secs(2), || holds_all(&a, way));
     println!("  after its goodbye in {took:?}");
-    let vip = kedge.vip();
-    let refused = vip.counters.iter().filter(|(name, count)| {
-        name.starts_with("reject_") && **count > 0 && *name != "reject_other_address"
-    });
-    let refused: Vec<_> = refused.collect();
+    let refused = kedge.refused();
     assert!(refused.is_empty(), "{refused:?}");
 }
 

@@ -9,6 +9,8 @@ use kedge_net::{
     monitor::{Address, Link},
 };
 
+use crate::spec::is_link_local;
+
 /// What an interface is looked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
@@ -271,7 +273,7 @@ fn judge(link: &Link, wanted: Wanted<'_>) -> Judged {
     let source = match (source, vip) {
         (Some(source), _) => own.iter().find(|net| net.addr() == source),
         (None, IpAddr::V4(_)) => Some(net),
-        (None, IpAddr::V6(_)) => own.iter().find(is_link_local),
+        (None, IpAddr::V6(_)) => own.iter().find(|net| is_link_local(&net.addr())),
     };
     match (source, link.mac) {
         (Some(source), Some(mac)) => Judged::Fits(Fit {
@@ -285,10 +287,6 @@ fn judge(link: &Link, wanted: Wanted<'_>) -> Judged {
             None => unfit("it has no link-local address to advertise from"),
         },
     }
-}
-
-fn is_link_local(net: &&IpNet) -> bool {
-    matches!(net, IpNet::V6(v6) if v6.addr().is_unicast_link_local())
 }
 
 /// The addresses that are the host's own: not ours, not the end of a point-to-point link, and not

@@ -195,7 +195,8 @@ impl VipSpec {
     }
 }
 
-fn is_link_local(address: &IpAddr) -> bool {
+/// Whether an address is only on its link: every interface has such a prefix.
+pub(crate) fn is_link_local(address: &IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 

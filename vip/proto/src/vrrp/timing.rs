@@ -13,11 +13,15 @@ use crate::wire::vrrp::Version;
 /// `(256 - priority) / 256` seconds.
 #[must_use]
 pub fn skew(version: Version, interval: AdvertInterval, priority: Priority) -> Duration {
-    let whole = match version {
+    longest_skew(version, interval) * (256 - u32::from(priority.get())) / 256
+}
+
+/// What `Skew_Time` is a part of.
+fn longest_skew(version: Version, interval: AdvertInterval) -> Duration {
+    match version {
         Version::Three => interval.duration(),
         Version::Two { .. } => Duration::from_secs(1),
-    };
-    whole * (256 - u32::from(priority.get())) / 256
+    }
 }
 
 /// `Active_Down_Interval`: `3 * interval + Skew_Time`.
@@ -28,11 +32,7 @@ pub fn active_down(version: Version, interval: AdvertInterval, priority: Priorit
 
 /// The longest `Active_Down_Interval` any Backup can have.
 pub(super) fn longest_active_down(version: Version, interval: AdvertInterval) -> Duration {
-    let whole = match version {
-        Version::Three => interval.duration(),
-        Version::Two { .. } => Duration::from_secs(1),
-    };
-    interval.duration() * ADVERTS_LOST + whole
+    interval.duration() * ADVERTS_LOST + longest_skew(version, interval)
 }
 
 /// The first instant after `now` on the schedule that goes through `due`: what was missed is

@@ -202,12 +202,7 @@ impl Interface {
         if waiter.add(&station, SOCKETS).is_err() {
             return;
         }
-        let family = if chosen.address.is_ipv6() {
-            Family::V6
-        } else {
-            Family::V4
-        };
-        let router = monitor.gateway(chosen.ifindex, family);
+        let router = monitor.gateway(chosen.ifindex, Family::of(chosen.address));
         let question =
             router.and_then(|router| Neighbor::question(chosen.address, Mac(chosen.mac), router));
         self.listening = Some(Listening {

@@ -11,7 +11,7 @@ use super::{
         checksum::{Form, Forms},
         vrrp::{Advert, Version},
     },
-    emit, packet, parse,
+    emit, packet, parse, resum,
 };
 
 /// keepalived 2.2.7, version 2 with `auth_pass secret1`, VRID 51, priority 150, 1 s, two addresses.
@@ -38,14 +38,7 @@ fn captured() -> Advert {
 fn patched(index: usize, value: u8) -> Vec<u8> {
     let mut message = KEEPALIVED_TWO[20..].to_vec();
     message[index] = value;
-    message[6..8].fill(0);
-    let sum: u32 = message
-        .chunks(2)
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
-    message[6..8].copy_from_slice(&sum.to_be_bytes());
+    resum(&mut message);
     packet(255, 112, 0, &message)
 }
 
