@@ -1,12 +1,19 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
+mod vip;
+
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+#[cfg(feature = "lab")]
 use kedge_agent_lab::{LabCommand, roles::LabRole};
 use kedge_core::Span;
 use kedge_host::layers::Override;
 
+pub use self::vip::{
+    DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
+    ThawArgs, TimelineArgs, UndrainArgs, VipCommand,
+};
 use crate::{exit::Exit, migrate::MigrateCommand, style::ColorChoice};
 
 /// One address for your control plane, and a way to it: VIPs, tunnels and endpoints for edge
@@ -122,9 +129,24 @@ pub enum Command {
     ///
     /// Ends with 4 when there are warnings and with 5 when there are errors.
     Status(StatusArgs),
-    /// Look at VIPs
+    /// Look at VIPs, move them and hold them still
     #[command(subcommand)]
     Vip(VipCommand),
+    /// Give every VIP of this host away, and hold one only while no other host does
+    ///
+    /// The order survives restarts of the agent and of the host, until `kedge undrain`.
+    Drain(DrainArgs),
+    /// Let a drained host take part again
+    Undrain(UndrainArgs),
+    /// Go on as the agent's executable is now, with every VIP staying where it is
+    ///
+    /// For after an upgrade, or a change that a reload does not take up. The executable checks the
+    /// configuration first; if it refuses, the agent goes on as it is. Its guardian keeps the VIPs for
+    /// the moment in between.
+    Restart(RestartArgs),
+    /// Look at the paths to peers
+    #[command(subcommand)]
+    Bfd(BfdCommand),
     /// Look at tunnels
     #[command(subcommand)]
     Tunnel(TunnelCommand),
@@ -146,6 +168,7 @@ pub enum Command {
     /// Explain an error code, such as KEDGE-VIP-0007; lists them all without one
     Explain(ExplainArgs),
     /// See Kedge at work on this machine alone, in network namespaces
+    #[cfg(feature = "lab")]
     #[command(subcommand)]
     Lab(LabCommand),
     /// Show the version
@@ -161,6 +184,7 @@ pub enum Command {
         dir: PathBuf,
     },
     /// A process of the lab
+    #[cfg(feature = "lab")]
     #[command(subcommand, hide = true)]
     LabRole(LabRole),
 }
@@ -215,29 +239,11 @@ impl From<RoleName> for kedge_host::Role {
     }
 }
 
-/// VIPs.
-#[derive(Clone, Debug, Subcommand)]
-pub enum VipCommand {
-    /// List the VIPs of this host
-    List,
-    /// Show one VIP
-    Show {
-        /// Its name
-        name: String,
-    },
-    /// Wait until this host has its VIPs or stands by for them, before something needs them
-    ///
-    /// Ends with 0 as soon as every VIP (or the one that is named) is Active or Backup here, and
-    /// with 7 when --timeout passes. An agent that does not run yet is waited for as well.
-    Wait {
-        /// One VIP alone
-        name: Option<String>,
-    },
-    /// Say why a VIP is where it is, and what would move it
-    Explain {
-        /// Its name
-        name: String,
-    },
+/// BFD.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum BfdCommand {
+    /// List the BFD sessions of this host, and why each is in its state
+    Sessions,
 }
 
 /// Tunnels.

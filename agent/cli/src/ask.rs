@@ -1,7 +1,12 @@
 //! Commands that ask a running role.
 
 mod approve;
+mod history;
+mod order;
+mod release;
+mod restart;
 mod rotate;
+mod timeline;
 mod wait;
 
 use kedge_control::{
@@ -9,9 +14,9 @@ use kedge_control::{
     enrol::HostRef,
     identity::Role as Member,
     local::{
-        AgentStatus, Approval, BoundTo, FleetEndpointList, FleetHostList, GatewayStatus,
-        ManagerStatus, TokenCreated, TokenList, TokenRequest, Tunnel, TunnelList, Vip,
-        VipExplanation, VipList,
+        AgentStatus, Approval, BfdSessionList, BoundTo, FleetEndpointList, FleetHostList,
+        GatewayStatus, ManagerStatus, TokenCreated, TokenList, TokenRequest, Tunnel, TunnelList,
+        Vip, VipExplanation, VipList,
     },
 };
 use kedge_core::{Code, Fix, Problem};
@@ -21,9 +26,13 @@ use serde_json::Value;
 
 use crate::{
     App,
-    args::{ApprovalRule, FleetCommand, TokenArgs, TokenCommand, TunnelCommand, VipCommand},
+    args::{
+        ApprovalRule, BfdCommand, DrainArgs, FleetCommand, RestartArgs, TokenArgs, TokenCommand,
+        TunnelCommand, UndrainArgs, VipCommand,
+    },
     client::{Answer, Failure},
     exit::Exit,
+    scan,
     show::{self, Show},
 };
 
@@ -74,6 +83,51 @@ pub fn vip(app: &App, command: &VipCommand) -> Result<Exit, Failure> {
         VipCommand::Explain { name } => {
             get::<VipExplanation>(app, Role::Agent, &path(name, "/explain")?)
         }
+        VipCommand::Release(args) => release::release(app, args),
+        VipCommand::Move(args) => order::bring_here(app, args),
+        VipCommand::Freeze(args) => order::freeze(app, args),
+        VipCommand::Thaw(args) => order::thaw(app, args),
+        VipCommand::History(args) => history::show(app, args),
+        VipCommand::Timeline(args) => timeline::show(app, args),
+        VipCommand::Scan(args) => scan::run(app, args),
+    }
+}
+
+/// `kedge drain`.
+///
+/// # Errors
+///
+/// There is nobody to ask, or the host cannot.
+pub fn drain(app: &App, args: &DrainArgs) -> Result<Exit, Failure> {
+    order::drain(app, args)
+}
+
+/// `kedge undrain`.
+///
+/// # Errors
+///
+/// There is nobody to ask.
+pub fn undrain(app: &App, args: &UndrainArgs) -> Result<Exit, Failure> {
+    order::undrain(app, args)
+}
+
+/// `kedge restart`.
+///
+/// # Errors
+///
+/// There is nobody to ask, or the executable cannot take the agent's place.
+pub fn restart(app: &App, args: &RestartArgs) -> Result<Exit, Failure> {
+    restart::run(app, args)
+}
+
+/// `kedge bfd …`.
+///
+/// # Errors
+///
+/// There is nobody to ask.
+pub fn bfd(app: &App, command: BfdCommand) -> Result<Exit, Failure> {
+    match command {
+        BfdCommand::Sessions => get::<BfdSessionList>(app, Role::Agent, "/v1/bfd/sessions"),
     }
 }
 
@@ -191,7 +245,7 @@ fn get<T: Show + DeserializeOwned>(app: &App, role: Role, path: &str) -> Result<
     show(app, &answer, Exit::Ok)
 }
 
-fn show<T: Show>(app: &App, answer: &Answer<T>, exit: Exit) -> Result<Exit, Failure> {
+pub(crate) fn show<T: Show>(app: &App, answer: &Answer<T>, exit: Exit) -> Result<Exit, Failure> {
     out!("{}", show::render(answer, app.format, &app.view)?);
     Ok(exit)
 }

@@ -17,6 +17,7 @@ use crate::{
     exit::Exit,
     files, problem,
     show::{self, View},
+    style::clean,
 };
 
 /// Carries out a command.
@@ -110,11 +111,33 @@ fn holds(role: Role, config: &ConfigInForce, view: &View) -> String {
     for file in &config.files {
         text.push_str(&format!("  {file}\n"));
     }
+    for note in notes(config) {
+        text.push_str(&format!("  note: {}\n", clean(&note)));
+    }
     let whose = match role {
         Role::Agent => String::new(),
         other => format!(" --role {other}"),
     };
     text + &view.next(&[format!("kedge config view --origins{whose}")])
+}
+
+/// What holds and does not do what one may think. A Backup that does not preempt follows a lower
+/// priority (RFC 9568 section 6.4.2), so weights without preemption move nothing; hosts of one VIP
+/// are usually configured alike.
+fn notes(config: &ConfigInForce) -> Vec<String> {
+    let vips = config.values.get("vips").and_then(Value::as_object);
+    let idle = |(name, vip): (&String, &Value)| {
+        let tracks = vip.get("track")?.as_object()?;
+        let weighs = tracks.values().any(|track| track.get("weight").is_some());
+        let preempts = vip.get("preempt").and_then(Value::as_bool) == Some(true);
+        (weighs && !preempts).then(|| {
+            format!(
+                "vips.{name}.track: a weight moves the VIP only to a host that has `preempt: true`; \
+                 `critical: true` needs nothing of the others"
+            )
+        })
+    };
+    vips.into_iter().flatten().filter_map(idle).collect()
 }
 
 fn count(problems: &[Problem]) -> String {
@@ -129,6 +152,7 @@ fn report(role: Role, checked: &Result<ConfigInForce, ConfigError>) -> Value {
         Ok(config) => (config.files.as_slice(), &[][..]),
         Err(error) => (&[][..], error.problems()),
     };
+    let notes = checked.as_ref().map(notes).unwrap_or_default();
     json!({
         "apiVersion": kedge_control::CLI_VERSION,
         "kind": "ConfigCheck",
@@ -136,6 +160,7 @@ fn report(role: Role, checked: &Result<ConfigInForce, ConfigError>) -> Value {
         "ok": checked.is_ok(),
         "files": files,
         "problems": problems,
+        "notes": notes,
     })
 }
 

@@ -58,6 +58,7 @@ impl Exit {
                 Self::Permission
             }
             Code::SysVersionSkew => Self::VersionSkew,
+            Code::VipOrderRefused => Self::Refused,
             _ => Self::Failure,
         }
     }

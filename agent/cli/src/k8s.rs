@@ -20,7 +20,7 @@ use crate::{
     client::{Answer, Failure},
     confirm,
     exit::Exit,
-    roles::IN_CLUSTER,
+    manager::IN_CLUSTER,
     show,
 };
 

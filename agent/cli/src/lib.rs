@@ -13,17 +13,27 @@ pub mod args;
 pub mod ask;
 pub mod client;
 pub mod configuration;
+#[cfg_attr(
+    not(feature = "manager"),
+    allow(dead_code, reason = "a build without a manager")
+)]
 mod confirm;
+#[cfg(not(feature = "manager"))]
+mod edge;
 pub mod exit;
 pub mod explain;
 pub mod files;
+#[cfg(feature = "manager")]
 pub mod k8s;
 pub mod logs;
+#[cfg(feature = "manager")]
+mod manager;
 pub mod manager_file;
 pub mod meta;
 pub mod migrate;
 pub mod problem;
 pub mod roles;
+mod scan;
 pub mod show;
 pub mod style;
 pub mod table;
@@ -65,6 +75,13 @@ pub struct App {
 /// Runs `kedge`: reads the command line, does it and says how it ended.
 #[must_use]
 pub fn main() -> ExitCode {
+    // The agent's own business, and small: nothing else of a command line is needed for it.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "guardian")
+    {
+        return guardian();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -94,6 +111,19 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Stands by beside the agent that started this process.
+fn guardian() -> ExitCode {
+    logs::start(logs::Kind::Role, 0);
+    logs::log_panics();
+    match roles::guardian() {
+        Ok(()) => Exit::Ok.into(),
+        Err(problem) => {
+            logs::role_ends(&problem);
+            Exit::Failure.into()
+        }
+    }
+}
+
 /// The command line as a value, for man pages and the reference.
 #[must_use]
 pub fn command() -> clap::Command {
@@ -112,14 +142,22 @@ pub fn schemas() -> Vec<(Role, Schema)> {
 fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
     let exit = match command {
         Command::Agent(args) => roles::agent(app, &args)?,
-        Command::Manager(args) => roles::manager(app, &args)?,
+        #[cfg(feature = "manager")]
+        Command::Manager(args) => manager::run(app, &args)?,
+        #[cfg(feature = "manager")]
+        Command::K8s(command) => k8s::run(app, &command)?,
+        #[cfg(not(feature = "manager"))]
+        Command::Manager(_) | Command::K8s(_) => return Err(edge::without_manager()),
         Command::Gateway(args) => roles::gateway(app, &args)?,
         Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
         Command::Vip(command) => ask::vip(app, &command)?,
+        Command::Drain(args) => ask::drain(app, &args)?,
+        Command::Undrain(args) => ask::undrain(app, &args)?,
+        Command::Restart(args) => ask::restart(app, &args)?,
+        Command::Bfd(command) => ask::bfd(app, command)?,
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
         Command::Fleet(command) => ask::fleet(app, &command)?,
         Command::Token(command) => ask::token(app, &command)?,
-        Command::K8s(command) => k8s::run(app, &command)?,
         Command::Config(command) => configuration::run(app, &command)?,
         Command::Migrate(command) => migrate::run(app, &command)?,
         Command::Explain(args) => {
@@ -129,9 +167,11 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Version => print(&meta::version(app.format)?),
         Command::Completions { shell } => print(&meta::completions(shell, &self::command())),
         Command::Man { dir } => print(&meta::man(&dir, self::command())?),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => {
             return Ok(kedge_agent_lab::run(command, app.lab_output())?.into());
         }
+        #[cfg(feature = "lab")]
         Command::LabRole(role) => {
             kedge_agent_lab::roles::run(role)?;
             Exit::Ok
@@ -206,6 +246,7 @@ impl App {
         last.into()
     }
 
+    #[cfg(feature = "lab")]
     const fn lab_output(&self) -> kedge_agent_lab::Output {
         match self.format {
             Format::Json | Format::Jsonl => kedge_agent_lab::Output::Json,

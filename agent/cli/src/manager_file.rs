@@ -15,7 +15,6 @@ use kedge_host::{
     enrol::ManagerUrl,
     layers::{Origins, RoleFile},
 };
-use kedge_manager_controller::Observed;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -75,9 +74,18 @@ pub struct ManagerConfig {
     /// Where other managers reach it.
     pub advertise: Option<SocketAddr>,
     /// Where health and metrics are served.
-    pub observed: Observed,
+    pub metrics: MetricsConfig,
     /// The trust domain.
     pub trust_domain: TrustDomain,
+}
+
+/// Where health and metrics are served, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricsConfig {
+    /// The address.
+    pub listen: SocketAddr,
+    /// Whether the manager does not start where it is taken: when the address was chosen.
+    pub required: bool,
 }
 
 impl RoleFile for ManagerFile {
@@ -112,7 +120,7 @@ impl RoleFile for ManagerFile {
             listen: listen
                 .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, ManagerUrl::DEFAULT_PORT).into()),
             advertise,
-            observed: Observed {
+            metrics: MetricsConfig {
                 listen: chosen.unwrap_or(METRICS),
                 required: chosen.is_some(),
             },
@@ -240,12 +248,12 @@ mod tests {
     fn defaults_stay_on_loopback() {
         let config = load("").unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:9443");
-        assert_eq!(config.observed.listen.to_string(), "127.0.0.1:9444");
-        assert!(!config.observed.required, "nobody asked for that port");
+        assert_eq!(config.metrics.listen.to_string(), "127.0.0.1:9444");
+        assert!(!config.metrics.required, "nobody asked for that port");
         assert_eq!(config.trust_domain.as_str(), "kedge.local");
         let config = load("metrics: {listen: \"[::]:9500\"}").unwrap();
-        assert_eq!(config.observed.listen.to_string(), "[::]:9500");
-        assert!(config.observed.required);
+        assert_eq!(config.metrics.listen.to_string(), "[::]:9500");
+        assert!(config.metrics.required);
     }
 
     #[test]

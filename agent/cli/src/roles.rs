@@ -1,24 +1,17 @@
 //! Running a role in the foreground: this is what the units start.
 
-use kedge_agent_daemon::AgentFile;
+use std::{
+    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    path::{Path, PathBuf},
+};
+
+use kedge_agent_daemon::{AgentFile, Ended, Executable, guardian::GuardianError};
 use kedge_core::{Code, Coded as _, Problem};
 use kedge_gateway_hub::GatewayFile;
-use kedge_host::{
-    Role,
-    layers::{Live, Override, RoleFile},
-    local::{RequireRoot, Socket},
-    notify::Notifier,
-};
-use kedge_manager_controller::{Lifecycle, ManagerOptions, Place};
+use kedge_host::layers::{Live, Override, RoleFile};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{
-    App,
-    args::{ManagerArgs, RoleArgs},
-    client::Failure,
-    exit::Exit,
-    manager_file::ManagerFile,
-};
+use crate::{App, args::RoleArgs, client::Failure, exit::Exit};
 
 /// Runs the agent until it is told to leave.
 ///
@@ -27,8 +20,42 @@ use crate::{
 /// Its configuration does not hold, or it cannot start.
 pub fn agent(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
     let live: Live<AgentFile> = configured(app, args.set.clone())?;
-    let role = kedge_agent_daemon::run(live);
-    until_told(&runtime("agent", CONTROL)?, role)
+    // Where it was started from, before a package replaces the file there.
+    let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(THIS));
+    let running = PathBuf::from(THIS);
+    let role = kedge_agent_daemon::run(live, Some(Executable { running, path }));
+    let ended = calm_runtime()?.block_on(role)?;
+    match ended {
+        Ended::Left => Ok(Exit::Ok),
+        Ended::ReplacedBy(executable) => Err(go_on_as(&executable).into()),
+    }
+}
+
+/// Goes on as another executable, in the same process and with the same arguments. Returns when it
+/// cannot.
+fn go_on_as(executable: &Path) -> Problem {
+    let arguments = std::env::args_os().skip(1);
+    let error = std::process::Command::new(executable)
+        .args(arguments)
+        .exec();
+    let what = format!(
+        "{} cannot take the place of the agent",
+        executable.display()
+    );
+    Problem::new(Code::HostReplacement, what)
+        .caused_by(&error)
+        .consequence("the agent has ended; its guardian hands the VIPs over within seconds")
+}
+
+/// Stands by beside the agent that started this process, which is at the other end of its stdin.
+///
+/// # Errors
+///
+/// Nobody is there, or it cannot wait.
+pub fn guardian() -> Result<(), Problem> {
+    let inherited = std::io::stdin().as_fd().try_clone_to_owned();
+    let channel = inherited.map_err(|error| GuardianError::from(error).problem())?;
+    kedge_agent_daemon::guardian::run(channel).map_err(|error| error.problem())
 }
 
 /// Runs a gateway until it is told to leave.
@@ -42,65 +69,11 @@ pub fn gateway(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
     until_told(&runtime("gateway", PROXIES)?, role)
 }
 
-/// Runs the manager until it is told to leave.
-///
-/// # Errors
-///
-/// Its configuration does not hold, or it cannot start.
-pub fn manager(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
-    let dir = args.dir.as_ref();
-    let dir = dir.map(|dir| Override::new("--dir", "dir", dir.display()));
-    let overrides: Vec<Override> = args.set.iter().cloned().chain(dir).collect();
-    let live: Live<ManagerFile> = configured(app, overrides)?;
-    let config = live.config();
-    let dir = app.root.locate(&config.dir);
-    let place = match &args.kubeconfig {
-        None => Place::Directory(dir.clone()),
-        Some(here) if here.as_os_str() == IN_CLUSTER => Place::InCluster,
-        Some(file) => Place::Kubeconfig(app.root.locate(file)),
-    };
-    let options = ManagerOptions {
-        place,
-        kubeconfig_namespaces: config.kubeconfig_namespaces.clone(),
-        advertise: config.advertise,
-        trust_domain: config.trust_domain.as_str().to_owned(),
-        observed: Some(config.observed),
-        config: Some(live.in_force()),
-        lifecycle: Box::new(notify),
-        ..ManagerOptions::new(&dir, config.listen)
-    };
-    // Every host keeps connections open, and the store needs descriptors besides.
-    if let Err(error) = kedge_net::limits::raise_descriptors() {
-        let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, "the number of descriptors stays low");
-    }
-    // The manager knows no host: it has the routes, and here they get the socket of every role.
-    let role = async {
-        let socket = Socket::bind(&app.root.socket(Role::Manager)).map_err(|e| e.problem())?;
-        kedge_manager_controller::run(options, |manager| {
-            socket.serve(manager.routes::<RequireRoot>())
-        })
-        .await
-    };
-    until_told(&runtime("manager", PLANNING)?, role)
-}
-
-/// Passes on to the service manager how far the manager is.
-fn notify(at: Lifecycle<'_>) {
-    let notifier = Notifier::new();
-    match at {
-        Lifecycle::Ready => notifier.ready("serving"),
-        Lifecycle::Status(line) => notifier.status(line),
-        Lifecycle::Alive => notifier.watchdog(),
-        Lifecycle::Stopping => notifier.stopping("leaving"),
-    }
-}
-
-fn configured<F: RoleFile>(app: &App, set: Vec<Override>) -> Result<Live<F>, Failure> {
+pub(crate) fn configured<F: RoleFile>(app: &App, set: Vec<Override>) -> Result<Live<F>, Failure> {
     Live::load(app.root.clone(), set).map_err(|error| app.refused(error))
 }
 
-fn until_told(
+pub(crate) fn until_told(
     runtime: &Runtime,
     role: impl Future<Output = Result<(), Problem>>,
 ) -> Result<Exit, Failure> {
@@ -108,25 +81,33 @@ fn until_told(
     Ok(Exit::Ok)
 }
 
-fn runtime(name: &str, threads: usize) -> Result<Runtime, Failure> {
+/// One thread, for the agent: its VIPs and its tunnel have threads of their own, and what is left is
+/// little and in no hurry.
+fn calm_runtime() -> Result<Runtime, Failure> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(no_threads)
+}
+
+pub(crate) fn runtime(name: &str, threads: usize) -> Result<Runtime, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Builder::new_multi_thread()
         .worker_threads(threads.min(cores).max(2))
         .thread_name(name)
         .enable_all()
         .build()
-        .map_err(|error| {
-            Problem::new(Code::SysUnexpected, "the role's threads cannot be started")
-                .caused_by(&error)
-                .into()
-        })
+        .map_err(no_threads)
 }
 
-/// The word for the cluster around the manager.
-pub(crate) const IN_CLUSTER: &str = "in-cluster";
-// VIPs and tunnel have threads of their own.
-const CONTROL: usize = 2;
-// The planner, and hosts that ask.
-const PLANNING: usize = 4;
+#[expect(clippy::needless_pass_by_value, reason = "as map_err gives it")]
+fn no_threads(error: std::io::Error) -> Failure {
+    Problem::new(Code::SysUnexpected, "the role's threads cannot be started")
+        .caused_by(&error)
+        .into()
+}
+
+/// This executable, also when a package has replaced the file.
+const THIS: &str = "/proc/self/exe";
 // The gateway's proxy runs on these threads.
 const PROXIES: usize = 16;

@@ -1,7 +1,9 @@
 //! Writing documents: the same document as a table, as JSON, as YAML or as names.
 
+mod bfd;
 mod config;
 mod fleet;
+mod operate;
 mod status;
 mod tokens;
 mod tunnels;

@@ -130,6 +130,7 @@ impl Style {
                 .replace('·', "|")
                 .replace(['–', '—'], "-")
                 .replace('×', "x")
+                .replace('±', "+-")
         } else {
             text
         }

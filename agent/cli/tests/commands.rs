@@ -58,6 +58,28 @@ fn write(root: &Path, path: &str, text: &str) {
 }
 
 #[test]
+fn a_weight_that_moves_nothing_is_noted_where_the_configuration_is_checked() {
+    let root = root();
+    let check = |preempt: &str, failure: &str| {
+        let text = format!(
+            "vips: {{api: {{addresses: [10.20.14.10]{preempt}, track: {{up: {{interface: eth1, \
+             {failure}}}}}}}}}\n"
+        );
+        write(root.path(), "etc/kedge/agent.yaml", &text);
+        let ran = kedge(root.path(), &["config", "check"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out
+    };
+    let told = check("", "weight: -20");
+    assert!(
+        told.contains("note: vips.api.track: a weight moves the VIP only to a host"),
+        "{told}"
+    );
+    assert!(!check(", preempt: true", "weight: -20").contains("note:"));
+    assert!(!check("", "critical: true").contains("note:"));
+}
+
+#[test]
 fn the_version_is_short_and_also_data() {
     let root = root();
     let version = env!("CARGO_PKG_VERSION");

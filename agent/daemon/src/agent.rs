@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::Arc,
     time::{Instant as Uptime, SystemTime},
 };
@@ -23,11 +24,17 @@ use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
 use tracing::{info, warn};
 
 use crate::{
+    bfd::Sessions,
     config::{AgentFile, ManagerConfig},
     desired::{Claimed, Desired, plan},
     facts::Facts,
     health::{GateEvent, Gates},
+    history::History,
+    orders::Orders,
+    peers::Peers,
+    replace::Executable,
     secrets::Secrets,
+    tracks::{TrackEvent, Tracks},
     tunnel::Tunnel,
 };
 
@@ -43,6 +50,8 @@ pub(crate) struct Agent {
     pub desired: Desired,
     pub speaker: Speaker,
     pub gates: Gates,
+    pub tracks: Tracks,
+    pub bfd: Sessions,
     pub tunnel: Option<Tunnel>,
     pub link: Option<Link<HostReport, HostConfig>>,
     /// What went wrong before the loop.
@@ -52,7 +61,16 @@ pub(crate) struct Agent {
     /// What went wrong when the link was started last.
     pub link_problems: Vec<Problem>,
     pub claims: Claims,
+    pub orders: Orders,
+    pub peers: Peers,
+    pub history: History,
+    /// The program of this process, where it can be named.
+    pub executable: Option<Executable>,
+    /// What is to take the place of this agent.
+    pub replaced_by: Option<PathBuf>,
     store: Store,
+    /// Whether it has given back what only its start needed.
+    settled: bool,
     /// Verdicts are said again when a command was lost.
     refused_commands: u64,
 }
@@ -67,13 +85,17 @@ pub(crate) struct Claims {
 
 impl Agent {
     /// An agent that does what its configuration and the disk say.
-    pub fn new(live: Live<AgentFile>, speaker: Speaker, network: Facts) -> Self {
+    pub fn new(live: Live<AgentFile>, speaker: Speaker, bfd: Sessions, network: Facts) -> Self {
         let root = live.root().clone();
         let store = Store::new(root.state_dir(Role::Agent));
         let claimed = store.load::<Claimed>(CLAIMS);
         let host = facts(&root);
         let mut agent = Self {
             gates: Gates::new(root, store.clone(), host.boot_id.clone()),
+            tracks: Tracks::new(store.clone(), host.boot_id.clone()),
+            orders: Orders::new(store.clone(), &host.boot_id),
+            peers: Peers::new(),
+            history: History::new(store.clone(), host.boot_id.clone()),
             claims: Claims {
                 at_start: claimed.value.clone().unwrap_or_default(),
                 now: claimed.value.unwrap_or_default(),
@@ -88,22 +110,32 @@ impl Agent {
             desired: Desired::default(),
             tunnel: None,
             link: None,
+            settled: false,
+            executable: None,
+            replaced_by: None,
             refused_commands: 0,
             live,
             facts: network,
             host,
             speaker,
+            bfd,
             store,
         };
         // Before anything slow: the VIPs of the last desired state, whether the manager answers
         // or not.
         agent.recall();
+        agent.want_bfd();
         agent.replan("start");
+        if agent.desired.vips.is_empty() {
+            // Otherwise said by the plan: from now on it is known what an earlier process left.
+            agent.speaker.apply(Vec::new());
+        }
         if agent.desired.tunnel.is_none() {
             // Nobody opens the device, so nobody else sees what an earlier process left.
             kedge_tunnel_device::keeper::clear_leftovers(&agent.live.config().tunnel.interface);
         }
         agent.connect();
+        agent.link_peers();
         agent
     }
 
@@ -221,8 +253,16 @@ impl Agent {
         }
     }
 
+    /// Takes what is tracked, to the speaker, which acts on it.
+    pub fn heed(&mut self, events: Vec<TrackEvent>) {
+        for TrackEvent { vip, told } in events {
+            self.speaker.tracks(&vip, told);
+        }
+    }
+
     /// Takes what the speaker has to say.
     pub fn hear(&mut self, event: &VipEvent) {
+        self.history.hear(event);
         match event {
             VipEvent::ProbeNow(vip) => self.gates.probe_now(vip),
             VipEvent::State { name, to, .. } => {
@@ -231,20 +271,61 @@ impl Agent {
                 }
                 self.report();
             }
-            VipEvent::Priority { .. } | VipEvent::Problem { .. } => {}
+            VipEvent::Priority { .. }
+            | VipEvent::Problem { .. }
+            | VipEvent::TakenOver { .. }
+            | VipEvent::Heard { .. } => {}
         }
     }
 
-    /// What is due about once a second: whatever failed is tried again.
+    /// Whether nothing is wrong or under way that no event will tell about.
+    pub fn is_calm(&self) -> bool {
+        let nobody_else = self.tunnel.is_none() && self.link.is_none() && !self.peers.are_wanted();
+        let is_started = self.settled || self.up_since.elapsed() > SETTLED;
+        nobody_else && is_started && !self.orders.expects() && self.problems().is_empty()
+    }
+
+    /// Gives back what only its start needed, once it has started. Its memory is locked, and what
+    /// starting took is most of the text it touched.
+    pub fn settle(&mut self) {
+        if self.settled || self.up_since.elapsed() <= SETTLED {
+            return;
+        }
+        self.settled = true;
+        let forget = || {
+            // The loop is asleep by then: what it does before it sleeps would come back at once.
+            std::thread::sleep(ASLEEP);
+            if let Err(error) = kedge_net::memory::forget_program() {
+                let error = &error as &dyn std::error::Error;
+                tracing::debug!(error, "the text of its start stays in memory");
+            }
+        };
+        let thread = std::thread::Builder::new().name("kedge-settle".into());
+        if let Err(error) = thread.spawn(forget) {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(error, "the text of its start stays in memory");
+        }
+    }
+
+    /// What no event tells: whatever failed is tried again.
     pub fn tend(&mut self) {
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.tend();
+        }
+        self.bfd.tend();
+        self.end_freezes();
+        if self.peers.have_failed() {
+            self.link_peers();
+        } else {
+            self.call_peers();
         }
         let refused = self.speaker.refused_commands();
         if refused != self.refused_commands {
             self.refused_commands = refused;
             let all = self.gates.verdicts();
             self.judge(all);
+            let all = self.tracks.all();
+            self.heed(all);
         }
         self.report();
     }
@@ -261,6 +342,8 @@ impl Agent {
         let same = old.manager == new.manager && old.node_name == new.node_name;
         let reconnect = !same || self.link.is_none();
         self.recall();
+        self.link_peers();
+        self.want_bfd();
         self.replan("the configuration");
         if self.tunnel.is_none() {
             self.want_tunnel();
@@ -286,15 +369,16 @@ impl Agent {
     }
 
     /// Brings what is wanted together again, and does it. What did not change is not disturbed.
-    fn replan(&mut self, because: &str) {
+    pub(crate) fn replan(&mut self, because: &str) {
         let manager = self.manager.as_deref();
-        let desired = plan(
+        let mut desired = plan(
             self.live.config(),
             manager,
             &self.facts,
             &self.claims.at_start,
             &Secrets::read(self.live.config(), self.live.root()),
         );
+        self.orders.mark(&mut desired);
         if desired == self.desired {
             return;
         }
@@ -315,7 +399,20 @@ impl Agent {
             .collect();
         let verdicts = self.gates.apply(probes);
         self.judge(verdicts);
+        let tracked = self.desired.vips.iter();
+        let tracked = tracked.filter(|vip| !vip.tracks.is_empty());
+        let tracked = tracked.map(|vip| (vip.spec.name.clone(), vip.tracks.clone()));
+        let told = self.tracks.apply(tracked.collect());
+        self.heed(told);
         self.want_tunnel();
+    }
+
+    /// Wants the BFD sessions as they are configured, before what tracks them.
+    fn want_bfd(&mut self) {
+        let sessions = self.live.config().bfd.clone();
+        let peers = sessions.iter().map(|it| (it.name.clone(), it.peer));
+        self.tracks.follow(self.bfd.levels(), peers.collect());
+        self.bfd.want(sessions);
     }
 
     /// Wants the tunnel as it is planned. A host that has none needs no key either.
@@ -357,4 +454,7 @@ fn goes_on_without(problem: &Problem) {
     warn!(KEDGE_CODE = %problem.code, what = problem.what, "the agent goes on without");
 }
 
+/// When an agent has done what it does once.
+const SETTLED: std::time::Duration = std::time::Duration::from_secs(10);
+const ASLEEP: std::time::Duration = std::time::Duration::from_millis(200);
 const CLAIMS: &str = "claims";

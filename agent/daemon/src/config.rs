@@ -15,21 +15,24 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::enrol::ManagerUrl;
-use kedge_tunnel_proto::keys::PublicKey;
+use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 use kedge_vip_speaker::{
     VipSpec,
     auth::{KeyId, Mode, Window},
+    bfd::BfdSpec,
 };
 
 pub use check::{DEFAULT_OVERLAY, check_vip};
 pub use file::{
-    AgentFile, AuthFile, AuthModeFile, ChecksumFile, HealthFile, HostRefFile, ManagerFile,
-    MembersFile, NodeFile, PeerFile, ProbeFile, ReportFile, TunnelFile, VipFile,
+    AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, ChecksumFile, HealthFile,
+    HostRefFile, ManagerFile, MembersFile, NodeFile, PeerFile, PeerLinkFile, ProbeFile, ReportFile,
+    TrackFile, TunnelFile, VipFile,
 };
 pub use values::{
-    AdvertSpan, Attempts, AuthKeyId, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName,
-    Keepalive, MinTtl, Mtu, ProbeSpan, TimeWindow, Version, VrrpVersion,
+    AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, Endpoint,
+    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ScriptSpan,
+    TimeWindow, TrackWeight, UserName, Version, VrrpVersion,
 };
 
 /// The agent's configuration, checked, defaults filled in.
@@ -37,6 +40,10 @@ pub use values::{
 pub struct AgentConfig {
     /// The VIPs, by name.
     pub vips: BTreeMap<Name, VipConfig>,
+    /// Links to the other hosts of the VIPs, where they are wanted.
+    pub peer_link: Option<PeerLinkConfig>,
+    /// The BFD sessions, by name.
+    pub bfd: Vec<BfdSpec>,
     /// The manager, if there is one.
     pub manager: Option<ManagerConfig>,
     /// The tunnel.
@@ -45,6 +52,15 @@ pub struct AgentConfig {
     pub node_name: Option<Name>,
     /// What is reported of the host's addresses.
     pub report: ReportConfig,
+}
+
+/// Links to the other hosts of the VIPs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerLinkConfig {
+    /// The file with the key.
+    pub key_file: PathBuf,
+    /// The TCP port.
+    pub port: u16,
 }
 
 /// A VIP.
@@ -84,8 +100,22 @@ pub struct VipConfig {
     pub preempt_delay: Duration,
     /// The checksum form.
     pub checksum: ChecksumPolicy,
+    /// Whether the kernel silences this host when its advertisements cease.
+    pub fence: bool,
+    /// Whether packets to it are for this host.
+    pub accept: bool,
+    /// Whether it has the virtual router's hardware address.
+    pub virtual_mac: bool,
     /// What decides whether this host is fit to hold it; `None`: nothing.
     pub health: Option<ProbeConfig>,
+    /// What else must be well on this host, by name.
+    pub tracks: BTreeMap<Name, TrackConfig>,
+    /// The group it moves together with.
+    pub sync_group: Option<Name>,
+    /// How long a first claim waits at most for a frame after start.
+    pub startup_delay: Duration,
+    /// The same after the link came up.
+    pub link_up_delay: Duration,
 }
 
 /// How advertisements are signed.
@@ -128,8 +158,15 @@ impl VipConfig {
             preempt: self.preempt,
             preempt_delay: self.preempt_delay,
             members: self.members,
+            fence: self.fence,
+            accept: self.accept,
+            virtual_mac: self.virtual_mac,
             checksum: self.checksum,
             gated: self.health.is_some(),
+            tracked: !self.tracks.is_empty(),
+            sync_group: self.sync_group.clone(),
+            startup_delay: Some(self.startup_delay),
+            link_up_delay: Some(self.link_up_delay),
             ..VipSpec::new(name, self.addresses.clone(), self.vrid, priority)
         }
     }
@@ -152,6 +189,58 @@ pub struct ProbeConfig {
     pub fall: u32,
     /// Whether this is `health: auto`.
     pub auto: bool,
+}
+
+/// Something that must be well on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackConfig {
+    /// What.
+    pub what: Tracked,
+    /// What its failure means.
+    pub failure: Failure,
+}
+
+/// What is tracked; equal ones are watched once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tracked {
+    /// An interface that must have a carrier.
+    Interface(String),
+    /// A process that must run.
+    Process(String),
+    /// A file that must be there.
+    File(PathBuf),
+    /// A program that must end with 0.
+    Script(ScriptConfig),
+    /// A BFD session that must not lose its peer.
+    Bfd(Name),
+}
+
+/// What the failure of a track means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The priority is lower by this.
+    Costs(u16),
+    /// This host must not hold the VIP.
+    Bars,
+}
+
+/// A tracked script.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ScriptConfig {
+    /// The program, an absolute path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Whom it runs as.
+    pub user: String,
+    /// From the start of one run to that of the next.
+    pub interval: Duration,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Successes in a row that count after a failure.
+    pub rise: u32,
+    /// Failures in a row that count.
+    pub fall: u32,
 }
 
 /// What a probed server's certificate must match.
@@ -188,6 +277,8 @@ pub struct TunnelConfig {
     pub interface: String,
     /// The device's MTU; `None` takes the manager's, else 1420.
     pub mtu: Option<u16>,
+    /// Whose handshakes and sessions peers have.
+    pub noise_core: CoreName,
     /// Addresses of this end that do not come from the manager.
     pub addresses: Vec<IpNet>,
     /// Peers that do not come from the manager.

@@ -4,7 +4,10 @@
 mod tunnel;
 mod vips;
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use kedge_control::agent::HostConfig;
 use kedge_core::{Name, Problem, vip::Vrid};
@@ -12,7 +15,7 @@ use kedge_vip_speaker::VipSpec;
 
 pub(crate) use self::tunnel::{Peer, TunnelWish};
 use crate::{
-    config::{AgentConfig, ProbeConfig},
+    config::{AgentConfig, ProbeConfig, TrackConfig},
     facts::Facts,
     secrets::Secrets,
 };
@@ -58,6 +61,8 @@ pub(crate) struct Vip {
     pub spec: VipSpec,
     /// The health gate.
     pub health: Option<ProbeConfig>,
+    /// What is tracked, by name.
+    pub tracks: BTreeMap<Name, TrackConfig>,
     /// Where the VRID comes from.
     pub vrid_because: String,
     /// Where the base priority comes from.

@@ -26,7 +26,7 @@ use self::{
     gate::Gate,
     probe::{Answer, Asker},
 };
-use crate::config::ProbeConfig;
+use crate::{boot, config::ProbeConfig};
 
 /// What a gate tells the rest of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(crate) struct Remembered {
 
 impl Remembered {
     fn of_boot(self, boot_id: &str) -> Self {
-        if self.boot_id == boot_id && !boot_id.is_empty() {
+        if boot::is_same(&self.boot_id, boot_id) {
             self
         } else {
             Self {

@@ -4,7 +4,8 @@
 //!  files, KEDGE_SET_* ─► config ─┐
 //!  manager ─► link ──────────────┼─► desired (pure) ─► Speaker (own thread): VRRP, ARP, addresses
 //!  kernel ─► facts ──────────────┘        │     └────► Tunnel: WireGuard device, echo
-//!                                         └──────────► Gates: who asks /readyz
+//!                                         ├──────────► Gates: who asks /readyz
+//!                                         └──────────► Tracks: who watches links, processes, files, paths
 //!  speaker events, verdicts, signals, control socket ─► Agent: one loop, one owner
 //! ```
 //!
@@ -12,17 +13,31 @@
 //! for the speaker.
 
 mod agent;
+mod bfd;
+mod boot;
 pub mod config;
+mod departure;
 mod desired;
 mod explain;
 mod facts;
 mod health;
+mod history;
+mod operate;
+mod orders;
+mod peers;
+mod pulse;
+mod replace;
 mod report;
 mod run;
 mod secrets;
 mod socket;
 mod status;
+mod succession;
+mod timeline;
+mod tracks;
 mod tunnel;
 
 pub use config::{AgentConfig, AgentFile};
+pub use kedge_vip_speaker::guardian;
+pub use replace::{Ended, Executable};
 pub use run::{run, serve};

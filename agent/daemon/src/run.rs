@@ -11,28 +11,33 @@ use kedge_host::{
     notify::Notifier,
     orders::{Order, until_told},
 };
-use kedge_vip_speaker::{Settings, Speaker};
+use kedge_vip_speaker::{Settings, Speaker, VipEvent, guardian::Program};
 use tokio::{
     sync::{mpsc, watch},
-    time::{MissedTickBehavior, interval, timeout},
+    time::timeout,
 };
 use tracing::{error, info, warn};
 
 use crate::{
     agent::Agent,
+    bfd::{self, Sessions},
     config::AgentFile,
+    departure::Successor,
     facts::{Facts, Observer},
+    pulse::{Pulse, Watchdog},
+    replace::{Ended, Executable},
     socket::routes,
 };
 
-/// Runs the agent until SIGTERM or SIGINT, then hands its VIPs over. SIGHUP reloads the
-/// configuration.
+/// Runs the agent until SIGTERM or SIGINT, then hands its VIPs over, or until it is to be replaced: then
+/// its guardian keeps them, as it does when systemd sent SIGTERM to start the agent again. SIGHUP
+/// reloads the configuration. Without an `executable` nobody guards it.
 ///
 /// # Errors
 ///
 /// It cannot start: no privilege, or another process serves its control socket.
-pub async fn run(live: Live<AgentFile>) -> Result<(), Problem> {
-    until_told(|orders| serve(live, orders)).await
+pub async fn run(live: Live<AgentFile>, executable: Option<Executable>) -> Result<Ended, Problem> {
+    until_told(|orders| serve(live, executable, orders)).await
 }
 
 /// Runs the agent until it is ordered to leave, or nobody is left to order it.
@@ -42,17 +47,24 @@ pub async fn run(live: Live<AgentFile>) -> Result<(), Problem> {
 /// As [`run`].
 pub async fn serve(
     live: Live<AgentFile>,
+    executable: Option<Executable>,
     mut orders: mpsc::Receiver<Order>,
-) -> Result<(), Problem> {
+) -> Result<Ended, Problem> {
     let notifier = Notifier::new();
     let socket = live.root().socket(Role::Agent);
     let socket = Socket::bind(&socket).map_err(|error| error.problem())?;
-    let speaker = Speaker::start(Settings::default()).map_err(|error| error.problem())?;
+    let guardian = executable.as_ref().map(|executable| Program {
+        executable: executable.running.clone(),
+        page: live.root().run_dir().join(PAGE),
+    });
+    let speaker = Speaker::start_guarded(Settings::default(), guardian);
+    let speaker = speaker.map_err(|error| error.problem())?;
     let mut events = speaker.events();
     let observer = Observer::start();
     let mut facts = observer.subscribe();
     let first = facts.borrow_and_update().clone();
-    let mut agent = Agent::new(live, speaker, first);
+    let mut agent = Agent::new(live, speaker, Sessions::new()?, first);
+    agent.executable = executable;
     let mut desired = Following::link(agent.link.as_ref());
     let (asks, mut asked) = questions();
     let mut serving = socket.serve(routes(asks));
@@ -63,16 +75,16 @@ pub async fn serve(
         "agent serves"
     );
     notifier.ready(&agent.line());
-    let mut watchdog = interval(notifier.watchdog_period().unwrap_or(TICK));
-    let mut tick = interval(TICK);
-    for ticks in [&mut watchdog, &mut tick] {
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    }
+    let mut watchdog = Watchdog::every(notifier.watchdog_period());
+    let mut pulse = Pulse::new();
+    let mut terminated = false;
     let outcome = loop {
         tokio::select! {
             // Verdicts first: a VIP may wait for one.
             biased;
             told = agent.gates.changed() => agent.judge(told),
+            told = agent.tracks.changed() => agent.heed(told),
+            event = agent.bfd.event() => bfd::log(&event),
             event = events.recv() => match event {
                 Some(event) => agent.hear(&event),
                 None => break Err(speaker_died()),
@@ -86,68 +98,106 @@ pub async fn serve(
                     notifier.ready(&agent.line());
                 }
                 Some(Order::Leave(because)) => break Ok(because),
+                Some(Order::Terminate) => {
+                    terminated = true;
+                    break Ok("SIGTERM");
+                }
                 None => break Ok("nobody is left to ask"),
             },
-            _ = watchdog.tick() => notifier.watchdog(),
+            () = watchdog.hungry() => {
+                notifier.watchdog();
+                continue;
+            }
             manager = desired.next() => {
                 if let Some(manager) = manager {
                     agent.follow(manager);
                 }
             }
+            Some(event) = agent.peers.next() => agent.meet(event),
             latest = network(&mut facts) => agent.observe(latest),
-            _ = tick.tick() => {
+            () = pulse.beat() => {
                 agent.tend();
                 if !agent.speaker.is_running() {
                     break Err(speaker_died());
                 }
                 notifier.status(&agent.line());
+                pulse.rest(agent.is_calm());
+                agent.settle();
+                continue;
             }
             Some(ask) = asked.recv() => {
                 if ask.answer(&mut agent) {
                     desired = Following::link(agent.link.as_ref());
                 }
+                if agent.replaced_by.is_some() {
+                    break Ok("another takes its place");
+                }
             }
         }
+        pulse.hurry();
     };
     match &outcome {
         Ok(because) => info!(because, "agent leaves"),
         Err(problem) => error!(KEDGE_CODE = %problem.code, what = problem.what, "agent ends"),
     }
-    notifier.stopping("handing over the VIPs");
+    agent.peers.say_farewell("the agent ends or is replaced");
+    let successor = match agent.replaced_by.take() {
+        Some(executable) => Successor::InPlace(executable),
+        None if terminated => Successor::after_sigterm().await,
+        None => Successor::Nobody,
+    };
+    let ended = successor.prepare(&agent, notifier).await;
     serving.close();
     // Questions still in the queue are answered with "the agent is leaving".
     drop(asked);
-    leave_gracefully(agent).await;
+    leave_gracefully(agent, events).await;
     serving.end(ANSWER).await;
-    outcome.map(drop)
+    outcome.map(|_| ended)
 }
 
 /// Hands the VIPs over first: everything else may take its time afterwards.
-async fn leave_gracefully(agent: Agent) {
+async fn leave_gracefully(agent: Agent, mut events: mpsc::Receiver<VipEvent>) {
     let Agent {
         speaker,
         gates,
+        tracks,
+        bfd,
         tunnel,
         link,
         claims,
+        orders,
+        peers,
+        mut history,
         ..
     } = agent;
     let shutdown = timeout(
         HAND_OVER + Duration::from_secs(1),
         speaker.shutdown(HAND_OVER),
     );
-    if shutdown.await.is_err() {
+    // Peers are told at the same time: the path did not fail.
+    let (shutdown, ()) = tokio::join!(shutdown, bfd.leave());
+    if shutdown.is_err() {
         warn!("the VIP thread did not say that it left");
         // Dropping it would wait for that thread; the end of the process does not.
         Box::leak(Box::new(speaker));
+    } else {
+        // Its last words are there once it is gone.
+        drop(speaker);
+    }
+    while let Ok(event) = events.try_recv() {
+        history.hear(&event);
     }
     drop(link);
     if let Some(mut tunnel) = tunnel {
         tunnel.close();
     }
+    peers.closed().await;
     let save = async {
         gates.finish().await;
+        tracks.finish().await;
         claims.saver.finish().await;
+        orders.finish().await;
+        history.finish().await;
     };
     if timeout(SAVE, save).await.is_err() {
         warn!("the disk is too slow to keep the last state");
@@ -169,7 +219,8 @@ fn speaker_died() -> Problem {
     .consequence("the agent ends, so that it is started again")
 }
 
-const TICK: Duration = Duration::from_secs(1);
+/// What agent and guardian share, below the folder of sockets.
+const PAGE: &str = "guardian.page";
 /// How long answers under way may take when the agent leaves.
 const ANSWER: Duration = Duration::from_millis(500);
 /// How long a successor may take before the addresses go anyway.

@@ -73,7 +73,7 @@ fn password(file: &Path) -> Result<Password, Problem> {
 }
 
 /// A key as keepalived's `file:` has it: `hex:` and digits, or the bytes themselves.
-fn key(file: &Path) -> Result<Key, Problem> {
+pub(crate) fn key(file: &Path) -> Result<Key, Problem> {
     let text = line(file).map_err(|error| unreadable(file, error.to_string()))?;
     let bytes = match text.strip_prefix("hex:") {
         None => Zeroizing::new(text.as_bytes().to_vec()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kedge_control::{
-    local::{ActivePeer, AgentStatus, RoleInfo, Vip, VipList},
+    local::{ActivePeer, AgentStatus, RoleInfo, TrackStatus, Vip, VipList},
     report::{HostReport, MAX_ITEMS, ReportedAddress, ReportedVip},
 };
 use kedge_core::{Problem, vip::RouterState};
@@ -14,7 +14,7 @@ use kedge_vip_speaker::VipSnapshot;
 use crate::{
     agent::Agent,
     desired::{Source, Vip as Wanted},
-    report,
+    orders, report,
 };
 
 impl Agent {
@@ -30,13 +30,16 @@ impl Agent {
                 config_generation: self.live.generation(),
                 config_stale: self.live.stale().is_some(),
             },
+            drained_since: self.orders.drained_since(),
             vips: self.vips().items,
             health: self.gates.status(),
+            bfd: self.bfd.list().items,
             tunnels: self
                 .tunnel
                 .as_ref()
                 .map(|tunnel| tunnel.list().items)
                 .unwrap_or_default(),
+            peer_links: self.peers.status(),
             manager: self.link.as_ref().map(|link| link.status(self.applied())),
             addresses: self.addresses(),
             problems: self.problems(),
@@ -47,17 +50,30 @@ impl Agent {
     pub fn vips(&self) -> VipList {
         let snapshot = self.speaker.snapshot();
         VipList {
-            items: snapshot
-                .iter()
-                .map(|vip| describe(vip, self.desired.vip(&vip.name)))
-                .collect(),
+            items: snapshot.iter().map(|vip| self.described(vip)).collect(),
         }
+    }
+
+    /// A VIP as people see it, with what was ordered of it.
+    pub fn described(&self, vip: &VipSnapshot) -> Vip {
+        let wanted = self.desired.vip(&vip.name);
+        let mut described = describe(vip, wanted, self.tracks.of(&vip.name));
+        described.frozen = self.orders.frozen(vip.name.as_str());
+        described.problems.extend(self.frozen(vip));
+        described
+    }
+
+    fn frozen(&self, vip: &VipSnapshot) -> Option<Problem> {
+        let frozen = self.orders.frozen(vip.name.as_str())?;
+        Some(orders::frozen(&vip.name, &frozen, vip.ordered.pinned))
     }
 
     /// Everything that is wrong, VIPs first.
     pub fn problems(&self) -> Vec<Problem> {
         let snapshot = self.speaker.snapshot();
-        let vips = snapshot.iter().flat_map(|vip| vip.problems.iter().cloned());
+        let vips = snapshot
+            .iter()
+            .flat_map(|vip| vip.problems.iter().cloned().chain(self.frozen(vip)));
         let link = self
             .link
             .as_ref()
@@ -74,7 +90,13 @@ impl Agent {
             .chain(self.tunnel.iter().flat_map(|tunnel| tunnel.problems()))
             .chain(link.into_iter().flatten())
             .chain(self.gates.problems())
+            .chain(self.tracks.problems())
+            .chain(self.bfd.problems())
             .chain(self.claims.saver.problem())
+            .chain(self.speaker.guardian_problem().map(|it| (*it).clone()))
+            .chain(self.peers.problems())
+            .chain(self.orders.problems())
+            .chain(self.history.problems())
             .collect()
     }
 
@@ -87,6 +109,9 @@ impl Agent {
             .collect();
         if parts.is_empty() {
             parts.push("no VIP".to_owned());
+        }
+        if self.orders.drained_since().is_some() {
+            parts.push("drained".to_owned());
         }
         if let Some((up, of)) = self
             .tunnel
@@ -163,7 +188,11 @@ impl Agent {
 }
 
 /// A VIP as people see it.
-pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
+pub(crate) fn describe(
+    vip: &VipSnapshot,
+    wanted: Option<&Wanted>,
+    tracks: Vec<TrackStatus>,
+) -> Vip {
     let now = clock::now();
     let priority_because = match wanted {
         Some(wanted) if vip.priority == vip.base_priority => wanted.priority_because.clone(),
@@ -181,6 +210,8 @@ pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
         because: vip.because.clone(),
         interface: vip.interface.as_ref().map(|chosen| chosen.name.clone()),
         interface_because: vip.interface_because.clone(),
+        sync_group: vip.sync_group.as_ref().map(ToString::to_string),
+        leader: vip.leader.as_ref().map(ToString::to_string),
         vrid: vip.vrid.get(),
         vrid_because: wanted.map_or_else(|| vip.vrid_because.clone(), |w| w.vrid_because.clone()),
         priority: vip.priority.get(),
@@ -194,6 +225,7 @@ pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
             priority: peer.priority.get(),
             last_heard_seconds: now.since(peer.heard_at).as_secs_f64(),
         }),
+        tracks,
         duplicates: vip
             .duplicates
             .iter()
@@ -207,6 +239,8 @@ pub(crate) fn describe(vip: &VipSnapshot, wanted: Option<&Wanted>) -> Vip {
                 )
             })
             .collect(),
+        fence_seconds: vip.fence.map(|lasts| lasts.as_secs_f64()),
+        frozen: None,
         problems: vip.problems.clone(),
     }
 }

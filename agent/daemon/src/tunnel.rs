@@ -182,6 +182,7 @@ impl Tunnel {
             ifname: wish.interface.clone(),
             listen_port: wish.listen_port,
             mtu: wish.mtu,
+            noise_core: wish.noise_core,
             addresses: wish.addresses.clone(),
             peers: wish.peers.iter().map(|peer| self.spec(peer)).collect(),
         });

@@ -114,6 +114,88 @@ fn the_host_whose_service_answers_pulls_the_vip_and_a_restart_does_not_move_it()
 }
 
 #[test]
+fn a_frozen_vip_stays_where_its_service_fails_and_moves_when_both_hosts_thaw() {
+    if !ready() {
+        return;
+    }
+    let mut site = Site::new();
+    let probe = "vips: {api: {addresses: [10.20.14.10], health: {url: 'https://127.0.0.1:6443/', \
+                 interval: 100ms, timeout: 200ms}}}";
+    for host in [&mut site.a, &mut site.b] {
+        host.configure(probe);
+    }
+    let server = site.a.run(tls::Server::start);
+    site.a.start();
+    eventually("a holds the VIP", LIMIT, || site.a.state() == "Active");
+    let _other = site.b.run(tls::Server::start);
+    site.b.start();
+    let healthy = |host: &Host| host.get("/v1/status")["health"][0]["verdict"] == "healthy";
+    eventually("both services answer", LIMIT, || {
+        healthy(&site.a) && healthy(&site.b)
+    });
+    eventually("b hears a", LIMIT, || {
+        site.b.get("/v1/vips/api")["active"].is_object()
+    });
+    let freeze = serde_json::json!({"forSeconds": 60});
+    let nothing = serde_json::json!({});
+    for host in [&site.a, &site.b] {
+        let told = host.post("/v1/vips/api/freeze", &freeze);
+        assert_eq!(
+            (&told["kind"], &told["given"]),
+            (&"VIPOrder".into(), &true.into())
+        );
+    }
+    drop(server);
+    eventually("the gate of a falls", LIMIT, || !healthy(&site.a));
+    let base = site.a.get("/v1/vips/api")["basePriority"].clone();
+    for _ in 0..50 {
+        let vip = site.a.get("/v1/vips/api");
+        assert_eq!(
+            (&vip["state"], &vip["priority"]),
+            (&"Active".into(), &base),
+            "{vip}"
+        );
+        assert!(vip["frozen"]["until"].is_string(), "{vip}");
+    }
+    assert!(site.a.problems().contains(&"KEDGE-VIP-0017".to_owned()));
+    // What was held back counts, and the other one is frozen still.
+    assert_eq!(site.a.post("/v1/vips/api/thaw", &nothing)["given"], true);
+    eventually("the priority falls", LIMIT, || {
+        site.a.get("/v1/vips/api")["priority"] != base
+    });
+    for _ in 0..50 {
+        assert_eq!(site.b.state(), "Backup");
+    }
+    site.b.post("/v1/vips/api/thaw", &nothing);
+    eventually("b pulls it over", LIMIT, || site.b.state() == "Active");
+    eventually("a gives it", LIMIT, || site.a.state() == "Backup");
+    // Orders and changes of state stand in one history, and nothing that makes no sense is taken.
+    let history = site.a.get("/v1/vips/api/history")["items"].clone();
+    let told: Vec<&str> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["because"].as_str().unwrap())
+        .collect();
+    let place = |word: &str| {
+        told.iter()
+            .position(|because| because.contains(word))
+            .expect(word)
+    };
+    assert!(
+        place("frozen by order") < place("thawed by order"),
+        "{told:?}"
+    );
+    let (status, body) = site.a.ask(Method::POST, "/v1/vips/api/freeze");
+    assert!(
+        status.is_client_error() && body["code"] == "KEDGE-API-0001",
+        "{status} {body}"
+    );
+    let (status, _) = site.a.ask(Method::GET, "/v1/vips/none/history");
+    assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[test]
 fn a_reload_is_a_difference_and_a_bad_file_keeps_the_last_good_one() {
     if !ready() {
         return;

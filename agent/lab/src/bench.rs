@@ -1,7 +1,6 @@
 //! One frame for measurements, beside the goals: Kedge and a peer interleaved in the same run, or
 //! Kedge against the real thing it works on.
 
-mod host;
 mod manager;
 mod stats;
 mod vip;
@@ -22,7 +21,7 @@ pub use self::stats::Samples;
 pub struct BenchArgs {
     /// What to measure
     pub name: BenchName,
-    /// How often each fault is repeated (vip: 20), or a blank endpoint filled (manager: 50)
+    /// How often each fault is repeated (vip: 30, a killed agent ten times as often), or a blank endpoint filled (manager: 50)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// How many hosts the manager's fleet has
@@ -31,9 +30,16 @@ pub struct BenchArgs {
     /// How many clusters the manager's fleet has
     #[arg(long, default_value_t = CLUSTERS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clusters: u32,
-    /// How many seconds the manager is watched for writes while nothing changes
+    /// How many seconds the manager is watched for writes, or a VIP's daemon for what it costs,
+    /// while nothing changes
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub idle: u32,
+    /// For how many seconds take-overs without a cause are counted under load, with adverts each 10 ms (vip)
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub soak: u32,
+    /// The same with adverts each 100 ms; as long when left out
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub soak_default: Option<u32>,
     /// The executable whose roles are measured; this one when left out
     #[arg(long, value_name = "PATH")]
     pub kedge: Option<std::path::PathBuf>,
@@ -45,7 +51,7 @@ pub struct BenchArgs {
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchName {
-    /// A floating address: host death, graceful stop, agent kill, beside keepalived
+    /// A floating address under every fault, and what its daemon costs, beside keepalived
     Vip,
     /// The manager with a fleet, against a real API server: start, memory, rates, enrolment
     Manager,
@@ -115,9 +121,14 @@ pub struct Row {
 }
 
 impl BenchArgs {
+    /// How often an agent is killed: nothing may be lost in 300 of it.
+    fn kills(&self) -> u32 {
+        self.runs() * 10
+    }
+
     fn runs(&self) -> u32 {
         self.runs.unwrap_or(match self.name {
-            BenchName::Vip => 20,
+            BenchName::Vip => 30,
             BenchName::Manager => 50,
         })
     }

@@ -25,6 +25,7 @@ pub struct Lab {
     topology: Topology,
     nodes: BTreeMap<&'static str, Node>,
     kedge: PathBuf,
+    roles: PathBuf,
     // Given back last: while it is held nobody takes the rest for leftovers.
     lease: Lease,
 }
@@ -49,6 +50,7 @@ impl Lab {
         let mut lab = Self {
             topology,
             nodes: BTreeMap::new(),
+            roles: kedge.clone(),
             kedge,
             lease,
         };
@@ -117,6 +119,13 @@ impl Lab {
         self.node(node).map(|node| &node.worker)
     }
 
+    /// Runs the lab's own roles by another executable: nodes may run one that has none.
+    #[must_use]
+    pub fn with_roles_of(mut self, roles: PathBuf) -> Self {
+        self.roles = roles;
+        self
+    }
+
     /// Starts `kedge` with arguments on a node.
     ///
     /// # Errors
@@ -149,7 +158,7 @@ impl Lab {
     /// The command of a hidden role.
     #[must_use]
     pub fn role<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
-        let mut command = Command::new(&self.kedge);
+        let mut command = Command::new(&self.roles);
         command.arg("lab-role").args(arguments);
         command
     }
@@ -273,25 +282,53 @@ impl Lab {
     /// # Errors
     /// When there is no such node or process.
     pub fn kill_all_but(&mut self, node: &str, name: &str) -> Result<(), LabError> {
-        let spared = self.process(node, name)?.pid();
-        let node = self.node_mut(node)?;
-        // Children first: one whose parent dies first may be told by the kernel, and say goodbye.
-        let mut pids = node.namespace.processes();
-        pids.sort_by_key(|pid| std::cmp::Reverse(pid.as_raw_nonzero()));
-        for pid in pids {
-            let pid = pid.as_raw_nonzero().get().unsigned_abs();
-            if pid != spared {
-                node.namespace.signal_process(pid, Signal::KILL);
-            }
-        }
-        for process in node
-            .processes
-            .iter_mut()
-            .filter(|process| process.name() != name)
-        {
+        self.signal_all_but(node, name, Signal::KILL)?;
+        let processes = self.node_mut(node)?.processes.iter_mut();
+        for process in processes.filter(|process| process.name() != name) {
             process.kill();
         }
         Ok(())
+    }
+
+    /// Sends a process a signal.
+    ///
+    /// # Errors
+    /// When there is no such node or process.
+    pub fn signal(&mut self, node: &str, name: &str, signal: Signal) -> Result<(), LabError> {
+        let pid = self.process(node, name)?.pid();
+        self.node_mut(node)?.namespace.signal_process(pid, signal);
+        Ok(())
+    }
+
+    /// Sends every process of a node a signal, except one.
+    ///
+    /// # Errors
+    /// When there is no such node or process.
+    pub fn signal_all_but(
+        &mut self,
+        node: &str,
+        name: &str,
+        signal: Signal,
+    ) -> Result<(), LabError> {
+        let spared = self.process(node, name)?.pid();
+        // Children first: one whose parent dies first may be told by the kernel, and say goodbye.
+        let mut pids = self.pids(node)?;
+        pids.sort_unstable_by_key(|pid| std::cmp::Reverse(*pid));
+        for pid in pids.into_iter().filter(|pid| *pid != spared) {
+            self.node_mut(node)?.namespace.signal_process(pid, signal);
+        }
+        Ok(())
+    }
+
+    /// Every process of a node.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn pids(&mut self, node: &str) -> Result<Vec<u32>, LabError> {
+        let pids = self.node_mut(node)?.namespace.processes().into_iter();
+        Ok(pids
+            .map(|pid| pid.as_raw_nonzero().get().unsigned_abs())
+            .collect())
     }
 
     /// Copies every log to a directory that outlives the lab.

@@ -12,6 +12,7 @@ pub mod enrol;
 pub mod exposure;
 pub mod identity;
 pub mod local;
+pub mod peer;
 pub mod report;
 pub mod token;
 

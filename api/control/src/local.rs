@@ -6,6 +6,12 @@
 //! | agent | `GET /v1/vips` | [`VipList`] |
 //! | agent | `GET /v1/vips/{name}` | [`Vip`] |
 //! | agent | `GET /v1/vips/{name}/explain` | [`VipExplanation`] |
+//! | agent | `GET /v1/bfd/sessions` | [`BfdSessionList`] |
+//! | agent | `GET /v1/history`, `GET /v1/vips/{name}/history` | [`History`] |
+//! | agent | `GET /v1/timeline`, `GET /v1/vips/{name}/timeline` | [`Timeline`] |
+//! | agent | `POST /v1/vips/{name}/{release,move,freeze,thaw}` (root) | [`OrderRequest`] → [`VipOrder`] |
+//! | agent | `POST /v1/{drain,undrain}` (root) | [`OrderRequest`] → [`DrainOrder`] |
+//! | agent | `POST /v1/restart` (root) | [`OrderRequest`] → [`Restart`] |
 //! | agent, gateway | `GET /v1/tunnels` | [`TunnelList`] |
 //! | agent, gateway | `GET /v1/tunnels/{name}` | [`Tunnel`] |
 //! | agent, gateway, manager | `GET /v1/config` | [`ConfigInForce`] |
@@ -24,9 +30,15 @@
 
 mod approval;
 mod authority;
+mod bfd;
 mod config;
 mod fleet;
+mod history;
+mod order;
+mod restart;
+mod scan;
 mod status;
+mod timeline;
 mod token;
 mod tunnel;
 mod uninstall;
@@ -34,17 +46,26 @@ mod vip;
 
 pub use approval::{ApprovalRequest, HostApproval};
 pub use authority::{AuthorityRotation, RotationRequest};
+pub use bfd::{BfdRemote, BfdSession, BfdSessionList};
 pub use config::{ConfigInForce, Origin, Reloaded};
 pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
 };
+pub use history::{History, HistoryItem};
+pub use order::{DrainOrder, Order, OrderOutcome, OrderRequest, VipOrder};
+pub use restart::{Restart, RestartOutcome};
+pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
-    AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, MemberStatus, RoleInfo,
+    AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, MemberStatus, PeerLink,
+    RoleInfo,
 };
+pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{EchoStatus, Tunnel, TunnelList, TunnelState};
 pub use uninstall::{Uninstalled, UninstalledObject};
-pub use vip::{ActivePeer, RejectedInterface, Transition, Vip, VipExplanation, VipList};
+pub use vip::{
+    ActivePeer, Frozen, RejectedInterface, TrackStatus, Transition, Vip, VipExplanation, VipList,
+};
 
 crate::document::kinds! {
     AgentStatus => "AgentStatus",
@@ -64,4 +85,11 @@ crate::document::kinds! {
     VipList => "VIPList",
     Vip => "VIP",
     VipExplanation => "VIPExplanation",
+    History => "History",
+    Timeline => "Timeline",
+    VipOrder => "VIPOrder",
+    DrainOrder => "DrainOrder",
+    Restart => "Restart",
+    VridScan => "VRIDScan",
+    BfdSessionList => "BFDSessionList",
 }

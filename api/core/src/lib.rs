@@ -3,6 +3,7 @@
 //!
 //! Nothing here does I/O, reads a clock or allocates on a hot path.
 
+pub mod bfd;
 pub mod code;
 pub mod machine;
 pub mod name;

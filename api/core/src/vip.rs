@@ -177,6 +177,10 @@ pub struct AdvertInterval(u16);
 impl AdvertInterval {
     /// 100 ms: the default of Kedge.
     pub const DEFAULT: Self = Self(10);
+    /// 10 ms: the shortest there is.
+    pub const FAST: Self = Self(1);
+    /// 1 s: the default of the protocol (RFC 9568 section 6.1).
+    pub const WAN: Self = Self(100);
 
     /// An interval of `value` centiseconds.
     ///

@@ -25,6 +25,7 @@ use kedge_core::{Code, Coded, Problem};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use self::suggest::closest;
 pub use self::{
     auto::Auto,
     live::{Change, Live},

@@ -263,7 +263,9 @@ impl IntoResponse for Failure {
             | Code::ConfigRule
             | Code::ConfigDuplicateVrid
             | Code::EnrolTokenScope => StatusCode::BAD_REQUEST,
-            Code::ApiConflict | Code::EnrolNameTaken => StatusCode::CONFLICT,
+            Code::ApiConflict | Code::EnrolNameTaken | Code::VipOrderRefused => {
+                StatusCode::CONFLICT
+            }
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         (status, Json(Document::new(self.0))).into_response()

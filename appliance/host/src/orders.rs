@@ -13,6 +13,8 @@ use tokio::{
 pub enum Order {
     /// End in good order; the word says why.
     Leave(&'static str),
+    /// SIGTERM, which a service manager sends: end in good order, for whatever it does next.
+    Terminate,
     /// Read the configuration again.
     Reload,
 }
@@ -23,9 +25,9 @@ pub enum Order {
 /// # Errors
 ///
 /// The role's own, or signals cannot be waited for.
-pub async fn until_told<F>(role: impl FnOnce(mpsc::Receiver<Order>) -> F) -> Result<(), Problem>
+pub async fn until_told<F, T>(role: impl FnOnce(mpsc::Receiver<Order>) -> F) -> Result<T, Problem>
 where
-    F: Future<Output = Result<(), Problem>>,
+    F: Future<Output = Result<T, Problem>>,
 {
     let wait_for = |kind| {
         signal(kind).map_err(|error| {
@@ -41,7 +43,7 @@ where
     loop {
         let next = tokio::select! {
             outcome = &mut role => return outcome,
-            _ = terminate.recv() => Order::Leave("SIGTERM"),
+            _ = terminate.recv() => Order::Terminate,
             _ = interrupt.recv() => Order::Leave("SIGINT"),
             _ = hangup.recv() => Order::Reload,
         };

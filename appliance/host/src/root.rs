@@ -108,6 +108,12 @@ impl Root {
         self.run_dir().join(format!("{role}.sock"))
     }
 
+    /// The folder itself.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+
     /// A path as it stands in a configuration: below one of Kedge's own folders it is below the
     /// root, any other path is taken as it is.
     #[must_use]

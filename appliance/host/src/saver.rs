@@ -12,7 +12,10 @@ use crate::state::Store;
 /// Writes one value of the state whenever it changes.
 #[derive(Debug)]
 pub struct Saver<T> {
-    wanted: watch::Sender<Option<T>>,
+    /// The newest value and how many there were.
+    wanted: watch::Sender<Option<(u64, T)>>,
+    /// How many of them the disk has been given.
+    written: watch::Receiver<u64>,
     problem: Arc<Mutex<Option<Problem>>>,
     task: JoinHandle<()>,
 }
@@ -25,9 +28,11 @@ impl<T: Clone + Serialize + Send + Sync + 'static> Saver<T> {
     pub fn start(store: Store, name: &'static str) -> Self {
         let (wanted, changes) = watch::channel(None);
         let problem = Arc::<Mutex<Option<Problem>>>::default();
-        let task = tokio::spawn(write(store, name, changes, Arc::clone(&problem)));
+        let (done, written) = watch::channel(0);
+        let task = tokio::spawn(write(store, name, changes, done, Arc::clone(&problem)));
         Self {
             wanted,
+            written,
             problem,
             task,
         }
@@ -35,7 +40,20 @@ impl<T: Clone + Serialize + Send + Sync + 'static> Saver<T> {
 
     /// Wants `value` on the disk. Values that nobody had time to write are skipped.
     pub fn save(&self, value: T) {
-        self.wanted.send_replace(Some(value));
+        self.wanted.send_modify(|wanted| {
+            let before = wanted.as_ref().map_or(0, |(count, _)| *count);
+            *wanted = Some((before + 1, value));
+        });
+    }
+
+    /// Waits until the last value that was wanted so far is on the disk, or was refused by it.
+    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<T> {
+        let wanted = self.wanted.borrow().as_ref().map_or(0, |(count, _)| *count);
+        let mut written = self.written.clone();
+        async move {
+            // An error means that the writer is gone: nothing more will be written.
+            let _ = written.wait_for(|written| *written >= wanted).await;
+        }
     }
 
     /// What is wrong with the disk.
@@ -56,13 +74,16 @@ impl<T: Clone + Serialize + Send + Sync + 'static> Saver<T> {
 async fn write<T: Clone + Serialize + Send + Sync + 'static>(
     store: Store,
     name: &'static str,
-    mut changes: watch::Receiver<Option<T>>,
+    mut changes: watch::Receiver<Option<(u64, T)>>,
+    done: watch::Sender<u64>,
     problem: Arc<Mutex<Option<Problem>>>,
 ) {
     // `changed` reports a value that came before the sender was dropped.
     while changes.changed().await.is_ok() {
         let value = changes.borrow_and_update().clone();
-        let Some(value) = value else { continue };
+        let Some((count, value)) = value else {
+            continue;
+        };
         let store = store.clone();
         let saved = tokio::task::spawn_blocking(move || store.save(name, &value)).await;
         let Ok(saved) = saved else { return };
@@ -72,6 +93,7 @@ async fn write<T: Clone + Serialize + Send + Sync + 'static>(
         }
         let told = saved.err().map(|error| error.problem());
         *problem.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        done.send_replace(count);
     }
 }
 
@@ -91,6 +113,19 @@ mod tests {
         }
         saver.finish().await;
         assert_eq!(store.load::<i32>("n").value, Some(99));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_goes_on_when_the_disk_has_what_was_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        let saver = Saver::start(store.clone(), "n");
+        saver.settled().await;
+        for n in 0..10 {
+            saver.save(n);
+            saver.settled().await;
+            assert_eq!(store.load::<i32>("n").value, Some(n));
+        }
     }
 
     #[tokio::test]

@@ -37,7 +37,9 @@ pub enum Lifetime {
 /// How long a leased address outlives its last renewal.
 pub const LEASE: Duration = Duration::from_secs(2);
 /// How often a leased address is renewed.
-pub const RENEWAL: Duration = Duration::from_millis(500);
+pub const RENEWAL: Duration = Duration::from_millis(800);
+/// How much earlier one who is awake may renew it, so that nobody wakes up for it alone.
+const EARLY: Duration = Duration::from_millis(100);
 
 /// An address on a link, by the link's index.
 pub type Place = (u32, IpNet);
@@ -121,6 +123,14 @@ struct Held {
     readded_at: Instant,
 }
 
+impl Held {
+    /// A renewal may come early, and what is missing not: it may have to wait.
+    fn is_due(&self, now: Instant) -> bool {
+        let early = if self.missing { Duration::ZERO } else { EARLY };
+        self.due <= now + early
+    }
+}
+
 impl Owned {
     /// Opens the socket in the network namespace of the calling thread.
     ///
@@ -153,6 +163,19 @@ impl Owned {
         };
         self.held.insert((ifindex, net), held);
         Ok(())
+    }
+
+    /// Goes on with an address that another process of ours held: it is renewed at the next
+    /// [`handle_timeout`](Self::handle_timeout).
+    pub fn adopt(&mut self, now: Instant, place: Place) {
+        let held = Held {
+            due: now,
+            missing: false,
+            readded: 0,
+            patience: Duration::ZERO,
+            readded_at: now,
+        };
+        self.held.insert(place, held);
     }
 
     /// Removes an address. One that is gone already, with or without its link, is removed.
@@ -256,12 +279,19 @@ impl Owned {
             .filter(|due| *due < Instant::FAR)
     }
 
+    /// Whether there is something to do now, for one who is awake anyway: a renewal may come a little
+    /// early.
+    #[must_use]
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.held.values().any(|held| held.is_due(now))
+    }
+
     /// Renews what is due and puts back what is missing.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<Report> {
         let due: Vec<Place> = self
             .held
             .iter()
-            .filter(|(_, held)| held.due <= now)
+            .filter(|(_, held)| held.is_due(now))
             .map(|(place, _)| *place)
             .collect();
         due.into_iter()
@@ -407,6 +437,18 @@ impl Coded for AddressError {
         match self {
             Self::Open(error) | Self::Read(error) => {
                 privilege::problem(Code::NetKernel, self.to_string(), error)
+            }
+            // A missing privilege is EPERM; this is how the kernel says that the interface has no IPv6.
+            Self::Add { net, source, .. }
+                if net.addr().is_ipv6() && source.raw_os_error() == Some(libc::EACCES) =>
+            {
+                Problem::new(Code::VipAddressRefused, self.to_string())
+                    .evidence(format!("{source}: IPv6 is switched off on the interface"))
+                    .consequence("the address cannot be held here")
+                    .fix(
+                        Fix::text("switch IPv6 on, or take the address from this host's VIPs")
+                            .command("sysctl -a --pattern disable_ipv6"),
+                    )
             }
             Self::Add { source, .. } => {
                 privilege::problem(Code::VipAddressRefused, self.to_string(), source)

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::Ipv4Addr,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use kedge_core::{Code, Coded, Problem};
@@ -64,6 +64,19 @@ impl ArpSocket {
             .map_err(|source| ArpError::Open { ifindex, source })
     }
 
+    /// A duplicate of the descriptor of another process: both share one queue.
+    ///
+    /// # Errors
+    ///
+    /// No such interface index.
+    pub fn adopt(fd: OwnedFd, ifindex: u32) -> io::Result<Self> {
+        Ok(Self {
+            ifindex,
+            socket: PacketSocket::adopt(fd, ETHERTYPE_ARP, ifindex)?,
+            buffer: [0; 64],
+        })
+    }
+
     /// Receives from now on what others claim about `addresses`: packets whose sender is one of
     /// them. Everything else stays in the kernel.
     ///
@@ -87,6 +100,15 @@ impl ArpSocket {
     /// The kernel's answer.
     pub fn broadcast(&self, packet: &[u8]) -> io::Result<()> {
         self.socket.send(BROADCAST, packet)
+    }
+
+    /// The same through the interface `through`, from its hardware address.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer, `ENETDOWN` while that is down.
+    pub fn broadcast_through(&self, through: u32, packet: &[u8]) -> io::Result<()> {
+        self.socket.send_through(through, BROADCAST, packet)
     }
 
     /// Takes one queued packet, if there is one: the sending station and the packet without

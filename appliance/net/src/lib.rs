@@ -6,15 +6,26 @@
 
 pub mod address;
 pub mod arp;
+pub mod arrival;
+pub mod bfd;
 mod bpf;
+pub mod channel;
 pub mod clock;
+pub mod connections;
+pub mod fence;
+pub mod holder;
 pub mod limits;
 pub mod link;
+pub mod memory;
 pub mod monitor;
 pub mod nd;
 pub mod netns;
 pub mod nft;
+pub mod on_link;
+pub mod page;
+pub mod presence;
 pub mod privilege;
+pub mod process;
 mod rtnl;
 pub mod sched;
 pub mod splice;
@@ -22,6 +33,7 @@ pub mod station;
 mod sys;
 pub mod tun;
 pub mod udp;
+pub mod virtual_link;
 pub mod vrrp;
 pub mod wait;
 

@@ -5,6 +5,7 @@
 //! were not taken in time, everything is read again.
 
 mod observed;
+mod quiet;
 
 use std::{
     collections::BTreeMap,
@@ -294,7 +295,7 @@ impl AsRawFd for Monitor {
     }
 }
 
-/// A [`Monitor`] for asynchronous code.
+/// A [`Monitor`] for asynchronous code. It does not see our own addresses being renewed.
 #[derive(Debug)]
 pub struct Watch(AsyncFd<Monitor>);
 
@@ -306,6 +307,7 @@ impl Watch {
     /// As [`Monitor::open`].
     pub fn open() -> Result<Self, MonitorError> {
         let monitor = Monitor::open()?;
+        monitor.leave_out_own()?;
         sys::monitor::watch(monitor)
             .map(Self)
             .map_err(MonitorError::Open)

@@ -4,7 +4,7 @@
 use std::{
     fs, io,
     net::Ipv6Addr,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use kedge_core::{Code, Coded, Problem};
@@ -70,6 +70,20 @@ impl NdSocket {
             })
     }
 
+    /// A duplicate of the descriptor of another process: both share one queue.
+    ///
+    /// # Errors
+    ///
+    /// No such interface index.
+    pub fn adopt(fd: OwnedFd, interface: &str, ifindex: u32) -> io::Result<Self> {
+        Ok(Self {
+            ifindex,
+            forwards: forwards(interface),
+            socket: PacketSocket::adopt(fd, ETHERTYPE_IPV6, ifindex)?,
+            buffer: Box::new([0; BUFFER]),
+        })
+    }
+
     /// Whether the interface forwarded packets when this was opened: what the router flag of an
     /// advertisement says.
     #[must_use]
@@ -100,6 +114,15 @@ impl NdSocket {
     /// The kernel's answer.
     pub fn send(&self, to: Mac, packet: &[u8]) -> io::Result<()> {
         self.socket.send(to, packet)
+    }
+
+    /// The same through the interface `through`, from its hardware address.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer, `ENETDOWN` while that is down.
+    pub fn send_through(&self, through: u32, to: Mac, packet: &[u8]) -> io::Result<()> {
+        self.socket.send_through(through, to, packet)
     }
 
     /// Takes one queued packet, if there is one: the sending station and the IPv6 packet. Never

@@ -13,7 +13,7 @@ use kedge_core::{Code, Coded, Fix, Problem};
 use nftables::{
     batch::Batch,
     expr::{Expression, Meta, MetaKey, NamedExpression},
-    schema::{Chain, NfListObject, Rule, Table},
+    schema::{Chain, NfListObject, NfObject, Rule, Table},
     stmt::{Match, Operator, Statement},
     types::{NfChainType, NfFamily, NfHook},
 };
@@ -44,27 +44,66 @@ pub enum NftError {
 pub fn apply(ruleset: &Nftables<'_>) -> Result<(), NftError> {
     let text = serde_json::to_vec(ruleset).map_err(NftError::Json)?;
     // The crate's own helper lets `nft` write to our stderr and loses what it said.
+    load(&["-j", "-f", "-"], &text)
+}
+
+/// Applies a ruleset in the language of `nft` in one transaction: all of it or nothing. For what
+/// its JSON has no form for.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_text(ruleset: &str) -> Result<(), NftError> {
+    load(&["-f", "-"], ruleset.as_bytes())
+}
+
+/// The names of the tables of a family (`ip`, `netdev`, …).
+///
+/// # Errors
+/// As [`apply`].
+pub fn tables(family: &str) -> Result<Vec<String>, NftError> {
+    let output = Command::new("nft")
+        .args(["-j", "list", "tables", family])
+        .output()
+        .map_err(NftError::Program)?;
+    if !output.status.success() {
+        return Err(refused(&output.stderr));
+    }
+    let listed: Nftables<'_> = serde_json::from_slice(&output.stdout).map_err(NftError::Json)?;
+    let objects = listed.objects.iter();
+    Ok(objects
+        .filter_map(|object| match object {
+            NfObject::ListObject(NfListObject::Table(table)) => Some(table.name.to_string()),
+            NfObject::ListObject(_) | NfObject::CmdObject(_) => None,
+        })
+        .collect())
+}
+
+fn load(arguments: &[&str], text: &[u8]) -> Result<(), NftError> {
     let mut nft = Command::new("nft")
-        .args(["-j", "-f", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(NftError::Program)?;
     // An `nft` that ended early is told by its exit below, not by the broken pipe.
-    _ = nft.stdin.take().map(|mut stdin| stdin.write_all(&text));
+    _ = nft.stdin.take().map(|mut stdin| stdin.write_all(text));
     let output = nft.wait_with_output().map_err(NftError::Program)?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    Err(refused(&output.stderr))
+}
+
+fn refused(said: &[u8]) -> NftError {
+    let said = String::from_utf8_lossy(said);
     let said: String = said
         .chars()
         .filter(|c| !c.is_control() || *c == '\n')
         .collect();
-    Err(NftError::Refused {
+    NftError::Refused {
         said: said.trim().to_owned(),
-    })
+    }
 }
 
 /// Applies a ruleset written as nftables' JSON (`man libnftables-json`).

@@ -182,6 +182,14 @@ pub(crate) fn receive(socket: &Socket, buffer: &mut Vec<u8>) -> io::Result<()> {
 pub(crate) fn messages(
     datagram: &[u8],
 ) -> impl Iterator<Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>> {
+    slices(datagram).map(|message| {
+        NetlinkMessage::deserialize(message)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    })
+}
+
+/// The same before they are read.
+pub(crate) fn slices(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let length = rest
@@ -192,10 +200,7 @@ pub(crate) fn messages(
             .filter(|length| *length >= HEADER)?;
         let message = rest.get(..length)?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(
-            NetlinkMessage::deserialize(message)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
-        )
+        Some(message)
     })
 }
 

@@ -12,6 +12,9 @@ use crate::sys;
 /// The real-time priority of the thread that speaks VRRP.
 pub const VRRP_PRIORITY: i32 = 40;
 
+/// The real-time priority of the process that speaks when that thread can no longer.
+pub const GUARDIAN_PRIORITY: i32 = 41;
+
 /// What a thread got, to be shown where the intervals it can keep are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {

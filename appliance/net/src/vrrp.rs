@@ -1,4 +1,5 @@
-//! VRRP sockets: raw for sending, packet socket for receiving.
+//! VRRP sockets: raw for sending, packet socket for receiving, and for sending through an interface
+//! that need not be up yet when the socket is opened.
 //!
 //! Receiving on a packet socket is not a convenience: a host firewall that drops protocol 112 on
 //! the way in would make every host Active. It also tells the sender's hardware address.
@@ -6,7 +7,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use kedge_core::{Code, Coded, Problem};
@@ -66,12 +67,9 @@ impl VrrpSocket {
     pub fn open(interface: &str, ifindex: u32, family: Family) -> Result<Self, VrrpError> {
         let open = || {
             let sender = open_sender(interface, ifindex, family)?;
-            let ethertype = match family {
-                Family::V4 => ETHERTYPE_IPV4,
-                Family::V6 => ETHERTYPE_IPV6,
-            };
             let filter = adverts(family);
-            let receiver = PacketSocket::open(Layer::Packet, ethertype, ifindex, &filter)?;
+            let receiver = PacketSocket::open(Layer::Packet, ethertype(family), ifindex, &filter)?;
+            set_priority(receiver.as_fd(), 6)?;
             Ok(Self {
                 ifindex,
                 sender,
@@ -82,6 +80,31 @@ impl VrrpSocket {
         open().map_err(|source| VrrpError::Open {
             interface: interface.to_owned(),
             source,
+        })
+    }
+
+    /// What another process needs for [`adopt`](Self::adopt).
+    #[must_use]
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.sender.as_fd(), self.receiver.as_fd()]
+    }
+
+    /// Duplicates of the [`descriptors`](Self::descriptors) of another process: both share one
+    /// queue, and only one may receive.
+    ///
+    /// # Errors
+    ///
+    /// No such interface index.
+    pub fn adopt(
+        [sender, receiver]: [OwnedFd; 2],
+        ifindex: u32,
+        family: Family,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            ifindex,
+            sender: Socket::from(sender),
+            receiver: PacketSocket::adopt(receiver, ethertype(family), ifindex)?,
+            buffer: Box::new([0; BUFFER]),
         })
     }
 
@@ -116,6 +139,30 @@ impl VrrpSocket {
             IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, self.ifindex).into(),
         };
         self.sender.send_to(packet, &SockAddr::from(to)).map(drop)
+    }
+
+    /// Sends one VRRP message from `source` to the group through the interface `through`, from its
+    /// hardware address, with TTL 255. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer, `ENETDOWN` while that is down; `InvalidInput` if the source is not of the
+    /// socket's family.
+    pub fn send_through(&self, through: u32, source: IpAddr, message: &[u8]) -> io::Result<()> {
+        let mut packet = [0; MAX_PACKET];
+        let (to, length) = match source {
+            IpAddr::V4(source) => {
+                let header = finished(header_v4(source, GROUP_V4), message.len());
+                (GROUP_V4_MAC, write(&mut packet, &header, message))
+            }
+            IpAddr::V6(source) => {
+                let header = header_v6(source, GROUP_V6, message.len());
+                (GROUP_V6_MAC, write(&mut packet, &header, message))
+            }
+        };
+        let packet = length.and_then(|length| packet.get(..length));
+        let packet = packet.ok_or(io::ErrorKind::InvalidInput)?;
+        self.receiver.send_through(through, to, packet)
     }
 
     /// Takes one queued packet, if there is one. Never waits.
@@ -232,6 +279,24 @@ fn header_v4(source: Ipv4Addr, destination: Ipv4Addr) -> [u8; 20] {
     ]
 }
 
+/// The header as the kernel would finish it, around a payload of `length` bytes.
+fn finished(mut header: [u8; 20], length: usize) -> [u8; 20] {
+    let total = u16::try_from(header.len() + length).unwrap_or(u16::MAX);
+    let [high, low] = total.to_be_bytes();
+    (header[2], header[3]) = (high, low);
+    let words = header.chunks_exact(2).map(|word| match word {
+        [high, low] => u32::from(u16::from_be_bytes([*high, *low])),
+        _ => 0,
+    });
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let [high, low, ..] = (!u16::try_from(sum).unwrap_or_default()).to_be_bytes();
+    (header[10], header[11]) = (high, low);
+    header
+}
+
 /// An IPv6 header around a payload of `length` bytes.
 fn header_v6(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> [u8; 40] {
     let length = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
@@ -249,6 +314,16 @@ fn header_v6(source: Ipv6Addr, destination: Ipv6Addr, length: usize) -> [u8; 40]
     header
 }
 
+const fn ethertype(family: Family) -> u16 {
+    match family {
+        Family::V4 => ETHERTYPE_IPV4,
+        Family::V6 => ETHERTYPE_IPV6,
+    }
+}
+
+/// Where Ethernet delivers what is sent to the groups (RFC 1112 section 6.4, RFC 2464 section 7).
+const GROUP_V4_MAC: Mac = [0x01, 0x00, 0x5e, 0, 0, 18];
+const GROUP_V6_MAC: Mac = [0x33, 0x33, 0, 0, 0, 0x12];
 const PROTOCOL: u8 = 112;
 const TTL: u8 = 255;
 /// Internetwork control (CS6).

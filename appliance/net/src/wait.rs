@@ -20,6 +20,8 @@ use rustix::{
     },
 };
 
+use crate::clock;
+
 /// A deadline as a descriptor that becomes readable, on the clock of [`crate::clock::now`].
 #[derive(Debug)]
 pub struct Alarm {
@@ -154,15 +156,40 @@ impl Waiter {
         Ok(epoll::add(&self.fd, source, key, epoll::EventFlags::IN)?)
     }
 
+    /// Waits for `source` no longer. Before a descriptor is closed of which another process has a
+    /// duplicate: it would not leave by itself.
+    pub fn remove<Fd: AsFd>(&self, source: &Fd) {
+        // One that is not waited for is one that is waited for no longer.
+        let _ = epoll::delete(&self.fd, source);
+    }
+
     /// Waits, without a limit, and returns the keys of what is ready.
     ///
     /// # Errors
     ///
     /// The kernel's answer; a signal is no error and leaves nothing ready.
     pub fn wait(&mut self) -> io::Result<&[u64]> {
+        self.wait_for(None)
+    }
+
+    /// The same until `deadline` at the latest, which may be long past; then nothing is ready. Cheaper
+    /// than an [`Alarm`]: no descriptor is armed, and none has to be told apart from others.
+    ///
+    /// While the host is suspended the time left stands still.
+    ///
+    /// # Errors
+    ///
+    /// See [`wait`](Self::wait).
+    pub fn wait_until(&mut self, deadline: Option<Instant>) -> io::Result<&[u64]> {
+        let deadline = deadline.filter(|deadline| *deadline < Instant::FAR);
+        let left = deadline.map(|deadline| deadline.since(clock::now()));
+        self.wait_for(left.and_then(|left| Timespec::try_from(left).ok()).as_ref())
+    }
+
+    fn wait_for(&mut self, limit: Option<&Timespec>) -> io::Result<&[u64]> {
         self.ready.clear();
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY];
-        match epoll::wait(&self.fd, &mut events[..], None) {
+        match epoll::wait(&self.fd, &mut events[..], limit) {
             Ok((ready, _)) => {
                 self.ready
                     .extend(ready.iter().map(|event| event.data.u64()));
@@ -207,6 +234,23 @@ mod tests {
             [7],
             "a deadline long past rings at once"
         );
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline_and_not_before() {
+        let bell = Doorbell::new().unwrap();
+        let mut waiter = Waiter::new().unwrap();
+        waiter.add(&bell, 1).unwrap();
+        let deadline = now() + Duration::from_micros(2_500);
+        assert!(waiter.wait_until(Some(deadline)).unwrap().is_empty());
+        let late = now().since(deadline);
+        assert!(now() >= deadline);
+        assert!(late < Duration::from_millis(500), "{late:?}");
+        assert!(waiter.wait_until(Some(deadline)).unwrap().is_empty());
+        bell.ring();
+        assert_eq!(waiter.wait_until(Some(deadline)).unwrap(), [1]);
+        assert_eq!(waiter.wait_until(None).unwrap(), [1]);
+        assert_eq!(waiter.wait_until(Some(Instant::FAR)).unwrap(), [1]);
     }
 
     #[test]

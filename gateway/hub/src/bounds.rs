@@ -10,7 +10,7 @@ use kedge_control::{
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_tunnel_device::{PeerSpec, keeper::Wish, mtu};
-use kedge_tunnel_proto::keys::PublicKey;
+use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
 use crate::config::TunnelConfig;
 
@@ -45,6 +45,7 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
             mtu: config
                 .mtu
                 .unwrap_or_else(|| mtu::wished(tunnel.mtu, &mut problems)),
+            noise_core: CoreName::Boringtun,
             addresses: tunnel.addresses.clone(),
             peers,
         }

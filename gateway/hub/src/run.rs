@@ -68,6 +68,7 @@ pub async fn serve(
                     notifier.ready(&hub.line());
                 }
                 Some(Order::Leave(because)) => break because,
+                Some(Order::Terminate) => break "SIGTERM",
                 None => break "nobody is left to ask",
             },
             Some(ask) = asked.recv() => {

@@ -31,7 +31,10 @@ use kedge_net::{
     netns::{Lease, Namespace, Worker},
 };
 use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, echo};
-use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
+use kedge_tunnel_proto::{
+    keys::{PrivateKey, PublicKey},
+    noise::CoreName,
+};
 use serde_json::Value;
 use tokio::{
     runtime::{Builder, Runtime},
@@ -287,6 +290,7 @@ impl Site {
                 listen_port: 0,
                 addresses: vec![format!("{HOST}/128").parse().unwrap()],
                 mtu: 1400,
+                noise_core: CoreName::Boringtun,
             })
             .unwrap();
             let peer = PeerSpec {

@@ -13,6 +13,9 @@ pub struct LeftOut {
     /// Leaves out the tests against a real API server, whose programs take minutes to build
     #[arg(long)]
     no_kube: bool,
+    /// Leaves out the tests on booted systems, which need root and systemd-nspawn
+    #[arg(long)]
+    no_boot: bool,
 }
 
 /// Every check.
@@ -28,12 +31,25 @@ pub fn all(left_out: &LeftOut) -> anyhow::Result<()> {
         "warnings",
     ];
     run::step("clippy", &mut run::cargo(&clippy)?)?;
+    // The build for hosts leaves manager and lab out (docs/adr/0021).
+    let hosts = [
+        "clippy",
+        "--package",
+        "kedge-agent-cli",
+        "--no-default-features",
+        "--lib",
+        "--bins",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    run::step("clippy of the build for hosts", &mut run::cargo(&hosts)?)?;
     docs::generate(true)?;
     crds::generate(true)?;
-    tests(left_out)?;
     let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
     run::step("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
-    deny()
+    deny()?;
+    tests(left_out)
 }
 
 /// Every test.
@@ -46,6 +62,8 @@ pub fn tests(left_out: &LeftOut) -> anyhow::Result<()> {
         "kedge-tests-netns",
         "--exclude",
         "kedge-tests-kube",
+        "--exclude",
+        "kedge-tests-boot",
     ];
     run::step("tests", &mut run::cargo(&quick)?)?;
     // A run of its own: the feature stops the clock of the Noise core for the whole process.
@@ -61,7 +79,12 @@ pub fn tests(left_out: &LeftOut) -> anyhow::Result<()> {
     if left_out.no_netns {
         println!("── tests in network namespaces: left out (--no-netns)");
     } else {
-        netns()?;
+        one_by_one("tests in network namespaces", "kedge-tests-netns")?;
+    }
+    if left_out.no_boot {
+        println!("── tests on booted systems: left out (--no-boot)");
+    } else {
+        one_by_one("tests on booted systems", "kedge-tests-boot")?;
     }
     if left_out.no_kube {
         println!("── tests against an API server: left out (--no-kube)");
@@ -70,18 +93,12 @@ pub fn tests(left_out: &LeftOut) -> anyhow::Result<()> {
     kube()
 }
 
-/// Tests in network namespaces.
-fn netns() -> anyhow::Result<()> {
-    // One at a time: they measure how long things take.
-    let netns = [
-        "test",
-        "--package",
-        "kedge-tests-netns",
-        "--",
-        "--test-threads=1",
-        "--nocapture",
-    ];
-    run::step("tests in network namespaces", &mut run::cargo(&netns)?)
+/// Tests that measure how long things take.
+fn one_by_one(name: &str, package: &str) -> anyhow::Result<()> {
+    let tests = ["test", "--package", package];
+    let mut tests = run::cargo(&tests)?;
+    tests.args(["--", "--test-threads=1", "--nocapture"]);
+    run::step(name, &mut tests)
 }
 
 /// Tests against a real API server.

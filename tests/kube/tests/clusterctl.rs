@@ -36,17 +36,22 @@ use kube::{
     api::{DynamicObject, ListParams},
 };
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::{
     fleet::Fleet,
     site::{BALANCER, GATEWAY, HOST, LIMIT, POOL, TENANT},
 };
 
+/// One at a time: the manager is shared, and a move ends it.
+static TURN: Mutex<()> = Mutex::const_new(());
+
 #[tokio::test]
 async fn a_cluster_that_moves_keeps_its_vip_its_ports_and_its_hosts() {
     if !ready(&[Program::Helm, Program::Clusterctl]) {
         return;
     }
+    let _turn = TURN.lock().await;
     let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], json!({})).await else {
         return;
     };

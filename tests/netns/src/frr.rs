@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -40,46 +40,19 @@ impl Frr {
     pub fn start(host: &Host, settings: Settings<'_>) -> Self {
         let ipv6 = settings.vips.iter().any(|vip| vip.contains(':'));
         macvlan(host, settings, ipv6);
-        let directory = tempfile::Builder::new().prefix("kedge-frr-").tempdir();
-        let directory = directory.unwrap();
-        let config = directory.path().join("frr.conf");
-        fs::write(&config, text(settings, ipv6)).unwrap();
-        // Its daemons run as a user of their own.
-        let owner = Command::new("chown")
-            .args(["-R", "frr:frr"])
-            .arg(directory.path())
-            .status();
-        assert!(owner.unwrap().success());
+        let (directory, config) = prepared(&text(settings, ipv6));
         let mut frr = Self {
             daemons: Vec::new(),
             directory,
             ipv6,
         };
         let socket = frr.directory.path().join("zserv.api");
-        frr.daemon(host, "zebra", &config);
+        let zebra = daemon(host, frr.directory.path(), "zebra", &config, &[]);
+        frr.daemons.push(zebra);
         quietly("zebra listens", secs(5), || socket.exists());
-        frr.daemon(host, "vrrpd", &config);
+        let vrrpd = daemon(host, frr.directory.path(), "vrrpd", &config, &[]);
+        frr.daemons.push(vrrpd);
         frr
-    }
-
-    fn daemon(&mut self, host: &Host, name: &str, config: &Path) {
-        let directory = self.directory.path();
-        let output = fs::File::create(directory.join(format!("{name}.out"))).unwrap();
-        let mut command = Command::new(format!("/usr/lib/frr/{name}"));
-        command
-            .args(["--user", "frr", "--group", "frr", "--vty_port", "0"])
-            .arg("--vty_socket")
-            .arg(directory)
-            .arg("--socket")
-            .arg(directory.join("zserv.api"))
-            .arg("--pid_file")
-            .arg(directory.join(format!("{name}.pid")))
-            .arg("--config_file")
-            .arg(config)
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().unwrap())
-            .stderr(output);
-        self.daemons.push(host.spawn(command));
     }
 
     /// What it says it is: `Initialize`, `Backup` or `Master`; empty before it answers.
@@ -119,6 +92,48 @@ impl Drop for Frr {
             daemon.wait().unwrap();
         }
     }
+}
+
+/// Starts one of FRR's daemons with everything it writes in a directory of its own.
+pub(crate) fn daemon(
+    host: &Host,
+    directory: &Path,
+    name: &str,
+    config: &Path,
+    more: &[String],
+) -> Child {
+    let output = fs::File::create(directory.join(format!("{name}.out"))).unwrap();
+    let mut command = Command::new(format!("/usr/lib/frr/{name}"));
+    command
+        .args(["--user", "frr", "--group", "frr", "--vty_port", "0"])
+        .arg("--vty_socket")
+        .arg(directory)
+        .arg("--socket")
+        .arg(directory.join("zserv.api"))
+        .arg("--pid_file")
+        .arg(directory.join(format!("{name}.pid")))
+        .arg("--config_file")
+        .arg(config)
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone().unwrap())
+        .stderr(output);
+    host.spawn(command)
+}
+
+/// A directory that FRR's daemons, which run as a user of their own, may write to, with their
+/// configuration in it.
+pub(crate) fn prepared(text: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::Builder::new().prefix("kedge-frr-").tempdir();
+    let directory = directory.unwrap();
+    let config = directory.path().join("frr.conf");
+    fs::write(&config, text).unwrap();
+    let owner = Command::new("chown")
+        .args(["-R", "frr:frr"])
+        .arg(directory.path())
+        .status();
+    assert!(owner.unwrap().success());
+    (directory, config)
 }
 
 fn text(settings: Settings<'_>, ipv6: bool) -> String {

@@ -58,7 +58,6 @@ impl Keepalived {
             .iter()
             .map(|vip| format!("    {vip} dev eth0\n"))
             .collect();
-        let directory = host.directory();
         let nopreempt = if preempt { "" } else { "nopreempt" };
         let config = format!(
             "global_defs {{\n  router_id {name}\n  vrrp_version {version}\n}}\n\
@@ -67,6 +66,13 @@ impl Keepalived {
              {lines}\n  virtual_ipaddress {{\n{vips}  }}\n}}\n",
             name = host.name,
         );
+        Self::start_with(host, binary, &config)
+    }
+
+    /// Starts it with a configuration of its own.
+    #[must_use]
+    pub fn start_with(host: &Host, binary: &str, config: &str) -> Self {
+        let directory = host.directory();
         let path = directory.join("keepalived.conf");
         fs::write(&path, config).unwrap();
         let log = directory.join("keepalived.log");

@@ -77,6 +77,15 @@ impl Lan {
         }
     }
 
+    /// Two hosts, `a` with 10.20.14.11 and `b` with 10.20.14.12.
+    #[must_use]
+    pub fn pair(&self) -> (Host, Host) {
+        (
+            self.host("a", "10.20.14.11/24"),
+            self.host("b", "10.20.14.12/24"),
+        )
+    }
+
     /// A new host with an address.
     #[must_use]
     pub fn host(&self, name: &str, net: &str) -> Host {
@@ -118,6 +127,41 @@ impl Lan {
             namespace,
             directory,
         }
+    }
+
+    /// A host that others made: its network is a namespace that exists, and has `eth0` with an
+    /// address. `port` of the LAN's namespace is its port on the bridge.
+    #[must_use]
+    pub fn adopt(&self, name: &str, net: &str, namespace: Namespace, port: &str) -> Host {
+        let name_of_port = port.to_owned();
+        self.switch
+            .run(move || {
+                let mut links = Links::open().unwrap();
+                links.attach(&name_of_port, BRIDGE).unwrap();
+                links.up(&name_of_port).unwrap();
+            })
+            .unwrap();
+        let directory = self.lease.directory().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        Host {
+            name: port.to_owned(),
+            net: net.parse().unwrap(),
+            worker: Worker::start(&namespace).unwrap(),
+            namespace,
+            directory,
+        }
+    }
+
+    /// What tells this LAN's namespaces from those of others.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.lease.id()
+    }
+
+    /// The name of a host's namespace.
+    #[must_use]
+    pub fn namespace(&self, host: &str) -> String {
+        self.lease.namespace(host)
     }
 
     /// Cuts a host's port on the bridge.
@@ -188,6 +232,12 @@ impl Host {
     pub fn add_address(&self, net: &str) {
         let net: IpNet = net.parse().unwrap();
         self.run(move || Links::open().unwrap().add_address("eth0", net).unwrap());
+    }
+
+    /// Gives `eth0` the address of its number in fd00:14::/64 too: fd00:14::b for 10.20.14.11.
+    pub fn add_ipv6(&self) {
+        let [.., number] = self.address().octets();
+        self.add_address(&format!("fd00:14::{number:x}/64"));
     }
 
     /// Its link-local address.

@@ -8,14 +8,22 @@
     reason = "test code"
 )]
 
+pub mod agent;
+pub mod asked;
+pub mod bfdd;
+pub mod bird;
 pub mod bounds;
 pub mod capture;
 pub mod client;
 pub mod frr;
+pub mod guardian;
 pub mod keepalived;
 pub mod lan;
 pub mod speaking;
 mod steady;
+pub mod talk;
+pub mod train;
+pub mod vmac;
 
 use std::time::{Duration, Instant};
 

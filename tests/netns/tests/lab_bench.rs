@@ -16,7 +16,10 @@ use serde_json::Value;
 fn bench_vip_puts_kedge_beside_keepalived_in_one_object() {
     on_a_steady_machine(|| {
         let output = Command::new(env!("CARGO_BIN_EXE_kedge-under-test"))
-            .args(["lab", "bench", "vip", "--runs", "1", "-o", "json"])
+            .args([
+                "lab", "bench", "vip", "--runs", "1", "--soak", "1", "--idle", "1",
+            ])
+            .args(["-o", "json"])
             .stdin(Stdio::null())
             .output()
             .unwrap();
@@ -37,15 +40,28 @@ fn bench_vip_puts_kedge_beside_keepalived_in_one_object() {
         };
         let seconds = |value: &Value| value.as_f64().unwrap();
 
-        let death = row("host death: outage, 100 ms");
+        let death = row("dead_host.default");
         assert_eq!(death["n"], 1);
         // Two adverts at least: an outage cannot be shorter than what the protocol waits for.
         assert!((0.19..0.6).contains(&seconds(&death["p50"])), "{death}");
         assert!((0.19..0.6).contains(&seconds(&death["peerP50"])), "{death}");
-        assert_eq!(seconds(&row("graceful stop: lost")["max"]), 0.0);
-        assert!(seconds(&row("graceful stop: lost")["peerP50"]) > 0.0);
-        assert_eq!(seconds(&row("agent kill: lost")["max"]), 0.0);
-        let default = row("host death: outage, each by default");
+        for metric in ["sigkill.lost", "stop.lost", "reload.lost", "upgrade.lost"] {
+            assert_eq!(seconds(&row(metric)["max"]), 0.0, "{metric}");
+        }
+        assert!(seconds(&row("stop.lost")["peerP50"]) > 0.0);
+        assert_eq!(row("sigkill.lost")["n"], 10);
+        assert_eq!(seconds(&row("sigkill.stale")["max"]), 0.0);
+        // Without a guardian three adverts would be waited for.
+        assert!(seconds(&row("sigkill.switch")["max"]) < 0.2);
+        let hung = row("hung.fenced");
+        assert!(seconds(&hung["max"]) < 0.35, "{hung}");
+        assert!(seconds(&hung["peerP50"]) > 1.0, "{hung}");
+        let fast = row("dead_host.fast");
+        assert!((0.019..0.1).contains(&seconds(&fast["p50"])), "{fast}");
+        for metric in ["pss", "cpu"] {
+            assert!(seconds(&row(metric)["p50"]) > 0.0, "{metric}");
+        }
+        let default = row("dead_host.each_by_default");
         assert!(seconds(&default["peerP50"]) > 2.0, "{default}");
         assert!(
             seconds(&default["ratio"]) > 5.0 && default["met"] == true,

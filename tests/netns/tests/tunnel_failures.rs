@@ -274,6 +274,7 @@ fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
         ifname: "kedge0".to_owned(),
         listen_port: PORT,
         mtu: 1_420,
+        noise_core: noise_core(),
         addresses: vec![HOST.parse::<std::net::IpAddr>().unwrap().into()],
         peers: vec![gateway_peer()],
     };

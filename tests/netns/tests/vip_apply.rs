@@ -22,10 +22,7 @@ const VIP: &str = "10.20.14.10";
 fn a_vip_that_is_taken_away_is_handed_over_however_often_that_is_said() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         let slow = |priority| VipSpec {
             interval: AdvertInterval::try_from(secs(1)).unwrap(),
             ..vip(51, priority, VIP)

@@ -106,10 +106,7 @@ fn an_address_another_host_answers_for_is_not_claimed_until_it_is_free() {
 fn a_first_claim_of_a_free_address_waits_for_its_three_probes() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, _b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, _b) = lan.pair();
         let kedge = Speaking::start(
             &a,
             VipSpec {

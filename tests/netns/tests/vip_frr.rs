@@ -65,17 +65,10 @@ const SLACK: Duration = Duration::from_millis(300);
 /// succeeds us when we leave.
 fn both_roles(way: &Way) {
     let lan = Lan::new();
-    let (a, b) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("b", "10.20.14.12/24"),
-    );
+    let (a, b) = lan.pair();
     let client = lan.host("client", "10.20.14.99/24");
-    for (host, net) in [
-        (&a, "fd00:14::b/64"),
-        (&b, "fd00:14::c/64"),
-        (&client, "fd00:14::63/64"),
-    ] {
-        host.add_address(net);
+    for host in [&a, &b, &client] {
+        host.add_ipv6();
     }
     let wait = way.active_down(1) + secs(6);
     let last = *way.vips.last().unwrap();

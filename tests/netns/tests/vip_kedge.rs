@@ -45,10 +45,7 @@ fn member(priority: u8, gated: bool) -> VipSpec {
 
 /// Two members, the first one Active.
 fn pair(lan: &Lan) -> (Host, Host, Speaking, Speaking) {
-    let (a, b) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("b", "10.20.14.12/24"),
-    );
+    let (a, b) = lan.pair();
     let first = Speaking::start(&a, member(254, false));
     first.becomes(RouterState::Active, secs(5));
     let second = Speaking::start(&b, member(251, false));
@@ -140,10 +137,7 @@ fn a_released_vip_moves_and_comes_back_when_nobody_takes_it() {
 fn the_first_healthy_host_pulls_the_vip_from_unproven_ones() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         let first = Speaking::start(&a, member(254, true));
         first.becomes(RouterState::Active, secs(5));
         let seen = first.vip();

@@ -48,10 +48,7 @@ const SLACK: Duration = Duration::from_millis(200);
 fn the_higher_priority_wins_on_either_side() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         {
             let keepalived = Keepalived::start(&b, theirs(100, "0.1"));
             eventually("keepalived holds it alone", secs(5), || b.holds(VIP));
@@ -98,10 +95,7 @@ fn an_owner_that_is_cut_off_is_replaced_within_the_down_interval() {
     on_a_steady_machine(|| {
         for (interval, advert_int) in [(millis(100), "0.1"), (secs(1), "1")] {
             let lan = Lan::new();
-            let (a, b) = (
-                lan.host("a", "10.20.14.11/24"),
-                lan.host("b", "10.20.14.12/24"),
-            );
+            let (a, b) = lan.pair();
             let kedge = Speaking::start(&a, ours(200, interval));
             kedge.becomes(RouterState::Active, secs(9));
             let keepalived = Keepalived::start(&b, theirs(100, advert_int));
@@ -145,10 +139,7 @@ fn whoever_leaves_hands_over_in_about_the_successors_skew() {
     on_a_steady_machine(|| {
         let interval = secs(1);
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         let kedge = Speaking::start(&a, ours(250, interval));
         kedge.becomes(RouterState::Active, secs(9));
         let mut keepalived = Keepalived::start(&b, theirs(240, "1"));
@@ -185,10 +176,7 @@ fn whoever_leaves_hands_over_in_about_the_successors_skew() {
 fn an_unchanged_configuration_moves_nothing_and_a_changed_one_is_advertised_at_once() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         let kedge = Speaking::start(&a, ours(200, millis(100)));
         kedge.becomes(RouterState::Active, secs(5));
         let keepalived = Keepalived::start(&b, theirs(100, "0.1"));

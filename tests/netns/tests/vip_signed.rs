@@ -67,7 +67,11 @@ fn members_with_the_key_elect_and_without_it_nobody_moves_the_vip() {
             (vip(51, 254, VIP), "auth_missing"),
             (signed(254, other, Mode::Enforce), "auth_bad"),
         ] {
-            let forged = Speaking::start(&forger, spec);
+            // Without keys it takes any advert for one of a member below it. With keys of its own it
+            // would find out that the address is held, and leave it there.
+            let forged = Speaking::start(&forger, vip(51, 254, VIP));
+            forged.becomes(RouterState::Active, secs(5));
+            forged.apply(vec![spec]);
             eventually("both refuse it", secs(5), || {
                 let refused = format!("reject_{told}");
                 [&first, &second].iter().all(|it| it.counter(&refused) > 5)
@@ -85,6 +89,38 @@ fn members_with_the_key_elect_and_without_it_nobody_moves_the_vip() {
         }
         first.leave(secs(5));
         second.becomes(RouterState::Active, secs(1));
+    });
+}
+
+#[test]
+fn r24_a_vip_is_not_taken_from_a_host_that_holds_it_and_only_cannot_prove_it() {
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let [a, b] = [("a", 11), ("b", 12)]
+            .map(|(name, last)| lan.host(name, &format!("10.20.14.{last}/24")));
+        let other = keys(1, &[(1, "fedcba9876543210fedcba9876543210")]);
+        let first = Speaking::start(&a, signed(200, other, Mode::Enforce));
+        first.becomes(RouterState::Active, secs(5));
+        eventually("it holds the VIP", secs(1), || a.holds(VIP));
+        let ours = keys(1, &[(1, SECRET)]);
+        let second = Speaking::start(&b, signed(100, ours, Mode::Enforce));
+        second.becomes(RouterState::Backup, secs(5));
+        eventually("it asks and is answered", secs(5), || {
+            let told = second.vip().problems;
+            told.iter()
+                .any(|it| it.what.contains("its adverts prove nothing"))
+        });
+        throughout("it leaves the VIP where it is", secs(3), || {
+            second.state() == RouterState::Backup && !b.holds(VIP) && a.holds(VIP)
+        });
+        assert!(second.counter("probes_sent") > 3, "it asks again and again");
+        lan.unplug(&a);
+        // The down interval of 361 ms, an answer that came just before, and the question.
+        let took = second.becomes(RouterState::Active, secs(2));
+        assert!(
+            took < Duration::from_millis(361 + 361 + 200 + 300),
+            "{took:?}"
+        );
     });
 }
 

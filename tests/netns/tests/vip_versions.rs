@@ -90,17 +90,10 @@ fn holds_any(host: &Host, way: &Way) -> bool {
 /// and when it is cut off.
 fn both_roles(way: &Way) {
     let lan = Lan::new();
-    let (a, b) = (
-        lan.host("a", "10.20.14.11/24"),
-        lan.host("b", "10.20.14.12/24"),
-    );
+    let (a, b) = lan.pair();
     let client = lan.host("client", "10.20.14.99/24");
-    for (host, net) in [
-        (&a, "fd00:14::b/64"),
-        (&b, "fd00:14::c/64"),
-        (&client, "fd00:14::63/64"),
-    ] {
-        host.add_address(net);
+    for host in [&a, &b, &client] {
+        host.add_ipv6();
     }
     let wait = way.active_down(1) + secs(4);
 
@@ -258,10 +251,7 @@ fn unicast(own: IpAddr, other: IpAddr) -> String {
 fn another_password_is_told_and_nobody_gives_way_to_it() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         let way = Way {
             version: 2,
             advert_int: "1",

@@ -239,10 +239,7 @@ fn forged_and_broken_adverts_are_counted_and_change_nothing() {
 fn a_flood_of_garbage_does_not_stop_our_own_adverts() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         let forger = Forger::new(&lan);
         let active = Speaking::start(&a, vip(51, 200, VIP));
         active.becomes(RouterState::Active, secs(5));
@@ -280,10 +277,7 @@ fn a_flood_of_garbage_does_not_stop_our_own_adverts() {
 fn an_input_firewall_does_not_make_a_second_owner() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (a, b) = (
-            lan.host("a", "10.20.14.11/24"),
-            lan.host("b", "10.20.14.12/24"),
-        );
+        let (a, b) = lan.pair();
         let status = b.run(|| {
             let rules =
                 "table inet f { chain in { type filter hook input priority 0; policy drop; }; }";

@@ -259,6 +259,7 @@ impl Checker {
                 | Output::Announce(_)
                 | Output::ProbeAddress(_)
                 | Output::ProbeHealth
+                | Output::Prove { .. }
                 | Output::Event(_) => {}
             }
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kedge_core::{Instant, vip::Priority};
+use kedge_vip_proto::vrrp::Tracked;
 
 use crate::{random::Random, setup::Setup};
 
@@ -31,6 +32,12 @@ pub enum Fault {
     Stop(usize),
     /// The process is told to give the VIP away.
     HandOver(usize),
+    /// The process is told to take the VIP.
+    Take(usize),
+    /// The VIP is frozen on a host, or thawed.
+    Freeze(usize, bool),
+    /// The host is drained, or not any more.
+    Drain(usize, bool),
     /// The process is not scheduled.
     Stall(usize),
     /// It is scheduled again.
@@ -41,6 +48,8 @@ pub enum Fault {
     LinkUp(usize),
     /// The configuration is reloaded with another priority.
     Prioritise(usize, Priority),
+    /// What is tracked fails or is back.
+    Tracked(usize, Tracked),
     /// The service begins to fail.
     Ill(usize),
     /// The service answers again.
@@ -70,7 +79,7 @@ pub fn plan(random: &mut Random, setup: &Setup, end: Instant) -> Vec<(Instant, F
         let at = begin + random.between(adv, end.since(begin).mul_f32(0.9));
         let until = at + random.between(adv / 10, adv * 12);
         let host = random.index(hosts);
-        let (fault, repair) = match random.below(13) {
+        let (fault, repair) = match random.below(18) {
             0 => (Fault::Loss(random.pick(&[5, 20, 50, 90])), Fault::Heal),
             1 => (Fault::Damage(20), Fault::Heal),
             2 | 3 => (Fault::Partition(random.bits()), Fault::Heal),
@@ -90,6 +99,17 @@ pub fn plan(random: &mut Random, setup: &Setup, end: Instant) -> Vec<(Instant, F
                 )
             }
             11 => (Fault::LinkDown(host), Fault::LinkUp(host)),
+            12 | 13 => {
+                let failed = Tracked {
+                    cost: u16::try_from(random.below(80)).unwrap(),
+                    critical: random.chance(50),
+                };
+                let tracked = |tracked| Fault::Tracked(host, tracked);
+                (tracked(failed), tracked(Tracked::default()))
+            }
+            14 => (Fault::Freeze(host, true), Fault::Freeze(host, false)),
+            15 => (Fault::Drain(host, true), Fault::Drain(host, false)),
+            16 => (Fault::Take(host), Fault::Take(random.index(hosts))),
             _ => (Fault::Ill(host), Fault::Well(host)),
         };
         plan.push((at, fault));
@@ -103,6 +123,9 @@ pub fn plan(random: &mut Random, setup: &Setup, end: Instant) -> Vec<(Instant, F
             Fault::LinkUp(host),
             Fault::Start(host),
             Fault::Well(host),
+            Fault::Tracked(host, Tracked::default()),
+            Fault::Freeze(host, false),
+            Fault::Drain(host, false),
         ] {
             plan.push((end, repair));
         }

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use kedge_core::{Instant, vip::RouterState};
-use kedge_vip_proto::vrrp::{Config, Input, Ticket, Verdict, View};
+use kedge_vip_proto::vrrp::{Config, Input, Ticket, Tracked, Verdict, View};
 
 use crate::{frame::Frame, subject::Subject};
 
@@ -32,6 +32,8 @@ pub struct Host<S> {
     pub healthy: bool,
     /// What its health gate says.
     pub verdict: Verdict,
+    /// What its tracks say.
+    pub tracked: Tracked,
 }
 
 /// Something that arrived for a process.
@@ -68,6 +70,7 @@ impl<S: Subject> Host<S> {
             kernel: Kernel::default(),
             healthy: true,
             verdict: Verdict::Unproven,
+            tracked: Tracked::default(),
         }
     }
 

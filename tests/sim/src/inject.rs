@@ -61,15 +61,19 @@ impl<S: Subject> World<S> {
                     self.give(host, Inbound::Input(link_up(host, self.setup.ipv6)))?;
                 }
             }
+            Fault::Take(host) => command(self, host, Command::Take)?,
             Fault::Prioritise(host, priority) => {
-                let config = Config {
-                    priority,
-                    ..self.hosts[host].config.clone()
-                };
-                if !config.owner {
-                    self.hosts[host].config = config.clone();
-                    self.give(host, Inbound::Input(Input::Config(config)))?;
+                if !self.hosts[host].config.owner {
+                    self.configure(host, |config| config.priority = priority)?;
                 }
+            }
+            Fault::Tracked(host, tracked) => {
+                self.hosts[host].tracked = tracked;
+                self.give(host, Inbound::Input(Input::Tracked(tracked)))?;
+            }
+            Fault::Freeze(host, frozen) => self.configure(host, |config| config.frozen = frozen)?,
+            Fault::Drain(host, drained) => {
+                self.configure(host, |config| config.drained = drained)?;
             }
             Fault::Ill(host) => {
                 self.hosts[host].healthy = false;
@@ -81,6 +85,17 @@ impl<S: Subject> World<S> {
             }
         }
         Ok(())
+    }
+
+    fn configure(
+        &mut self,
+        host: usize,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<(), Violation> {
+        let config = &mut self.hosts[host].config;
+        change(config);
+        let config = config.clone();
+        self.give(host, Inbound::Input(Input::Config(config)))
     }
 
     fn look_later(&mut self, host: usize) {
@@ -121,11 +136,12 @@ impl<S: Subject> World<S> {
             host.router = Some(S::with(host.config.clone()));
             // A state record is kept once the host took part.
             host.config.first_claim = false;
-            let (link, verdict) = (host.link, host.verdict);
+            let (link, verdict, tracked) = (host.link, host.verdict, host.tracked);
             if link {
                 self.act(index, &Cause::Input(link_up(index, self.setup.ipv6)))?;
             }
             self.act(index, &Cause::Input(Input::Health(verdict)))?;
+            self.act(index, &Cause::Input(Input::Tracked(tracked)))?;
         }
         self.give(index, Inbound::Input(Input::Command(Command::Start)))
     }

@@ -70,7 +70,9 @@ impl Setup {
                 preempt,
                 gated,
                 first_claim,
+                proves: true,
                 owner: priority == 255,
+                startup_wait: wait,
                 link_up_wait: wait,
                 checksum: random.pick(&checksums),
                 ..config(Priority::new(priority).unwrap())
@@ -101,6 +103,7 @@ impl Setup {
             configs: priorities
                 .iter()
                 .map(|value| Config {
+                    startup_wait: Duration::ZERO,
                     link_up_wait: Duration::ZERO,
                     ..config(Priority::new(*value).unwrap())
                 })

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use kedge_core::vip::RouterState;
 use kedge_vip_proto::{
-    vrrp::{AddressRefused, Because, Event, Input, Notice, Output, Ticket},
+    vrrp::{AddressRefused, Because, Event, Evidence, Input, Notice, Output, Ticket},
     wire::{Mac, Neighbor, arp, nd, vrrp::Received},
 };
 
@@ -173,6 +173,25 @@ impl<S: Subject> World<S> {
                     },
                 );
             }
+            Output::Prove { look: true } => {
+                self.meet("proof asked for");
+                let evidence = match self.random.below(4) {
+                    0 | 1 => return Ok(()),
+                    2 => Evidence::NobodyToAsk,
+                    _ => Evidence::Arrived,
+                };
+                let input = Input::Evidence(evidence);
+                self.after(
+                    200,
+                    50_000,
+                    Happening::Input {
+                        host: index,
+                        epoch,
+                        input,
+                    },
+                );
+            }
+            Output::Prove { look: false } => {}
             Output::Event(event) => {
                 self.meet(label(&event));
                 if let Event::State { from, to, .. } = event {
@@ -225,6 +244,8 @@ fn label(event: &Event) -> &'static str {
             Because::Silence { .. } => "take-over after silence",
             Because::NobodyHeard { .. } => "take-over, nobody heard",
             Because::Goodbye { .. } => "take-over after a goodbye",
+            Because::HandedOver { .. } => "take-over by agreement",
+            Because::ProcessEnded { .. } => "take-over, its process ended",
             Because::Preempted { .. } => "take-over by priority",
             Because::Unhealthy { .. } => "take-over by health",
             Because::Better { .. } => "stepped down",
@@ -232,11 +253,14 @@ fn label(event: &Event) -> &'static str {
             Because::AddressInUse { .. } => "address in use",
             Because::Succeeded { .. } => "succeeded",
             Because::NoSuccessor => "no successor",
+            Because::TrackLost => "critical track lost",
+            Because::TracksBack => "critical track back",
             _ => "other transition",
         },
         Event::Priority { .. } => "priority changed",
         Event::Notice(Notice::ForeignClaim { .. }) => "foreign claim",
         Event::Notice(Notice::BothChecksums { .. }) => "both checksums",
+        Event::Notice(Notice::Unproven { .. }) => "proof missing",
         Event::Notice(_) => "other notice",
     }
 }

@@ -137,6 +137,8 @@ fn a_thousand_worlds_keep_every_invariant() {
         "let go after a stall",
         "succeeded",
         "no successor",
+        "critical track lost",
+        "critical track back",
         "foreign claim",
         "both checksums",
         "address probed",
@@ -146,6 +148,8 @@ fn a_thousand_worlds_keep_every_invariant() {
         "damaged or foreign frame",
         "frame lost",
         "fresh probe",
+        "proof asked for",
+        "proof missing",
         "old_ticket",
     ] {
         assert!(met.contains_key(what), "no world met: {what}");

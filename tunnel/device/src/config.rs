@@ -1,7 +1,7 @@
 //! What a device is opened with.
 
 use ipnet::IpNet;
-use kedge_tunnel_proto::keys::PrivateKey;
+use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
 
 /// One WireGuard interface. Addresses and peers can change while it runs, the rest cannot.
 #[derive(Clone, Debug)]
@@ -16,4 +16,6 @@ pub struct DeviceConfig {
     pub addresses: Vec<IpNet>,
     /// The MTU of the TUN interface.
     pub mtu: u16,
+    /// Whose handshakes and sessions its peers have.
+    pub noise_core: CoreName,
 }

@@ -91,6 +91,7 @@ impl Device {
             commands: received,
             private_key: config.private_key,
             mtu: config.mtu,
+            noise_core: config.noise_core,
             drops: Arc::clone(&drops),
         };
         let worker = worker::spawn(engine, 0, Arc::clone(&running)).map_err(OpenError::Worker)?;

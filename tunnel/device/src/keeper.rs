@@ -5,7 +5,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use kedge_core::{Coded as _, Instant, Problem};
 use kedge_net::{clock, tun};
-use kedge_tunnel_proto::keys::PrivateKey;
+use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
 use tracing::{info, warn};
 
 use crate::{Device, DeviceConfig, PeerSpec};
@@ -19,6 +19,8 @@ pub struct Wish {
     pub listen_port: u16,
     /// The MTU of the TUN interface.
     pub mtu: u16,
+    /// Whose handshakes and sessions its peers have.
+    pub noise_core: CoreName,
     /// The addresses on it.
     pub addresses: Vec<IpNet>,
     /// The peers.
@@ -130,12 +132,12 @@ impl Keeper {
 
     fn satisfy(&mut self, wish: Wish) {
         let same_device = self.applied.as_ref().is_some_and(|applied| {
-            (&applied.ifname, applied.listen_port, applied.mtu)
-                == (&wish.ifname, wish.listen_port, wish.mtu)
+            let fixed = |wish: &Wish| (wish.listen_port, wish.mtu, wish.noise_core);
+            applied.ifname == wish.ifname && fixed(applied) == fixed(&wish)
         });
         if self.device.is_some() && self.applied.is_some() && !same_device {
             info!(
-                because = "its name, port or MTU changed",
+                because = "its name, port, MTU or Noise core changed",
                 "tunnel device closes"
             );
             self.close();
@@ -168,6 +170,7 @@ impl Keeper {
                     listen_port: wish.listen_port,
                     addresses: wish.addresses.clone(),
                     mtu: wish.mtu,
+                    noise_core: wish.noise_core,
                 };
                 let device = Device::open(config).map_err(|error| error.problem())?;
                 self.lost = None;

@@ -15,6 +15,7 @@ pub mod echo;
 mod error;
 pub mod keeper;
 pub mod mtu;
+mod noise;
 mod seed;
 mod stats;
 mod worker;

@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    net::SocketAddr,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -13,6 +14,7 @@ use std::{
         mpsc::{Receiver, TryRecvError},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use kedge_core::Instant;
@@ -26,11 +28,15 @@ use kedge_tunnel_proto::{
     directory::{Change, PeerId},
     drops::{DropReason, Drops},
     keys::PrivateKey,
+    noise::CoreName,
     shard::{Event, EventKind, Outcome, Shard, Transmit},
 };
 use tracing::{debug, error, field::display, info, trace};
 
-use crate::seed::seed;
+use crate::{
+    noise::{noise, unix},
+    seed::seed,
+};
 
 /// What the worker is told.
 #[derive(Debug)]
@@ -51,6 +57,7 @@ pub(crate) struct Engine {
     pub(crate) commands: Receiver<Command>,
     pub(crate) private_key: PrivateKey,
     pub(crate) mtu: u16,
+    pub(crate) noise_core: CoreName,
     pub(crate) drops: Arc<Drops>,
 }
 
@@ -85,6 +92,8 @@ struct Ready {
 
 struct Worker {
     shard: Shard,
+    /// When the shard was last told the time of day.
+    wall_set_at: Instant,
     tun: Tun,
     sockets: Sockets,
     bell: Arc<Doorbell>,
@@ -107,8 +116,10 @@ impl Worker {
             commands,
             private_key,
             mtu,
+            noise_core,
             drops,
         } = engine;
+        let noise = noise(noise_core)?;
         let alarm = Alarm::new()?;
         let waiter = Waiter::new()?;
         waiter.add(&tun, TUN)?;
@@ -120,7 +131,8 @@ impl Worker {
             }
         }
         Ok(Self {
-            shard: Shard::new(&private_key, number, mtu, seed(), drops),
+            shard: Shard::new(&private_key, number, mtu, seed(), drops, noise),
+            wall_set_at: clock::now(),
             tun,
             sockets,
             bell,
@@ -135,6 +147,7 @@ impl Worker {
 
     fn run(&mut self) -> io::Result<()> {
         loop {
+            self.tell_the_time();
             self.transmit_due();
             self.tell();
             let ready = self.wait()?;
@@ -234,6 +247,7 @@ impl Worker {
             {
                 Outcome::Nothing => {}
                 Outcome::Send(transmit) => self.transmit(transmit),
+                Outcome::Cookie { to, length } => self.send(to, length, None),
                 Outcome::Deliver { length, peer } => self.deliver(length, peer),
             }
             self.transmit_ready();
@@ -254,12 +268,16 @@ impl Worker {
     }
 
     fn transmit(&mut self, Transmit { to, length, peer }: Transmit) {
+        self.send(to, length, Some(peer));
+    }
+
+    fn send(&mut self, to: SocketAddr, length: usize, peer: Option<PeerId>) {
         let Some(datagram) = self.made.get(..length) else {
             return;
         };
         if let Err(err) = self.sockets.send(to, datagram) {
             trace!(%to, error = &err as &dyn std::error::Error, "the network refused a datagram");
-            self.shard.count(Some(peer), DropReason::SendFailed);
+            self.shard.count(peer, DropReason::SendFailed);
         }
     }
 
@@ -273,6 +291,15 @@ impl Worker {
     fn transmit_due(&mut self) {
         while let Some(transmit) = self.shard.poll_transmit(clock::now(), &mut self.made) {
             self.transmit(transmit);
+        }
+    }
+
+    /// The wall clock may be set while we run, by minutes on a host without a battery for it.
+    fn tell_the_time(&mut self) {
+        let now = clock::now();
+        if now.since(self.wall_set_at) >= WALL_PAUSE {
+            self.wall_set_at = now;
+            self.shard.set_wall(now, unix());
         }
     }
 
@@ -311,6 +338,9 @@ impl Worker {
         self.names.get(&peer).map_or("?", String::as_str)
     }
 }
+
+/// How old the shard's idea of the time of day may be.
+const WALL_PAUSE: Duration = Duration::from_secs(10);
 
 const TUN: u64 = 0;
 const UDP_V4: u64 = 1;

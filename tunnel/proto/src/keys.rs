@@ -74,7 +74,12 @@ impl PrivateKey {
         Zeroizing::new(STANDARD.encode(self.0))
     }
 
-    /// The key as the Noise core takes it; clamping happens in its arithmetic.
+    /// The bytes of the key.
+    pub(crate) fn bytes(&self) -> Zeroizing<[u8; LENGTH]> {
+        Zeroizing::new(self.0)
+    }
+
+    /// The key as boringtun takes it; clamping happens in its arithmetic.
     pub(crate) fn secret(&self) -> x25519::StaticSecret {
         x25519::StaticSecret::from(self.0)
     }
@@ -117,7 +122,7 @@ impl PublicKey {
         &self.0
     }
 
-    /// The key as the Noise core takes it.
+    /// The key as boringtun takes it.
     pub(crate) fn point(&self) -> x25519::PublicKey {
         x25519::PublicKey::from(self.0)
     }

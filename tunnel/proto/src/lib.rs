@@ -1,7 +1,9 @@
-//! WireGuard peers around the Noise core, allowed IPs, in-tunnel echo: no I/O.
+//! WireGuard peers around the Noise cores, allowed IPs, in-tunnel echo: no I/O.
 //!
-//! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted peers into the smallest change, [`allowed`] knows who owns an inner
-//! address, [`echo`] proves that a session is alive, [`keys`] holds keys.
+//! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted
+//! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
+//! handshakes and sessions, [`echo`] proves that a session is alive, [`keys`] holds keys,
+//! [`packet`] splits and joins inner packets by the batch.
 
 pub mod allowed;
 mod backlog;
@@ -11,7 +13,8 @@ pub mod drops;
 pub mod echo;
 mod jitter;
 pub mod keys;
-mod noise;
+pub mod noise;
+pub mod packet;
 mod peer;
 pub mod shard;
 pub mod wire;

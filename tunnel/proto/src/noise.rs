@@ -1,48 +1,76 @@
-//! The Noise core, hidden: nothing of boringtun's leaves this file.
+//! The Noise cores, hidden: handshakes and sessions of one peer.
 //!
-//! boringtun's `Tunn` reads the boot clock, the wall clock and the system's randomness by itself
-//! (docs/adr/0006). What its public interface leaves open is decided here: every buffer is large
-//! enough before it is handed over, no limiter counts, no keepalive timer runs inside, and an
-//! unconfirmed session never takes the slot of the confirmed one.
+//! There are two, and a shard is told which of them its peers run on. `boringtun` hides boringtun's
+//! `Tunn`, which reads clocks and randomness by itself (docs/adr/0006); `own` is ours, to which
+//! both are arguments (docs/adr/0026). Everything around them takes either.
 
-use std::sync::Arc;
+mod boringtun;
+mod own;
 
-use boringtun::{
-    noise::{
-        Packet, Tunn, TunnResult, errors::WireGuardError, handshake::parse_handshake_anon,
-        rate_limiter::RateLimiter,
-    },
-    x25519::{PublicKey as Point, StaticSecret},
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use kedge_core::Instant;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+pub use self::own::{HEAD, Seed, Session, Stamp, Stamps, TAIL, Wall};
 use crate::{
     drops::DropReason,
     keys::{PrivateKey, PublicKey},
-    wire,
+    wire::{self, Kind},
 };
 
+/// A Noise core by its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CoreName {
+    /// boringtun's core.
+    #[default]
+    Boringtun,
+    /// A core of Kedge's own.
+    Own,
+}
+
+/// A Noise core with what it cannot get by itself.
+#[derive(Debug)]
+pub enum Noise {
+    /// boringtun's core reads the clocks and the system's randomness.
+    Boringtun,
+    /// Our own core is given both.
+    Own {
+        /// Strong randomness that is used for nothing else.
+        seed: Seed,
+        /// What the time is.
+        wall: Wall,
+    },
+}
+
 /// What every peer of a device shares: our key, and the check that a handshake message is for it.
-pub(crate) struct FrontDoor {
-    secret: StaticSecret,
-    public: Point,
-    /// Never demands cookies: with a limit, copies of one packet would put every peer under load.
-    limiter: Arc<RateLimiter>,
+pub(crate) enum FrontDoor {
+    Boringtun(boringtun::FrontDoor),
+    Own(Box<own::FrontDoor>),
 }
 
 /// One peer's handshakes and sessions.
-pub(crate) struct NoiseCore {
-    tunn: Box<Tunn>,
-    /// The index given out last, own initiations included.
-    last_index: u32,
-    /// The index of the newest session both ends have.
-    confirmed: Option<u32>,
+pub(crate) enum NoiseCore {
+    Boringtun(boringtun::Core),
+    Own(Box<own::Core>),
+}
+
+/// Who sent an initiation, and how far it has been read.
+pub(crate) struct Caller {
+    pub(crate) key: PublicKey,
+    call: Option<own::Call>,
 }
 
 /// What became of a datagram. Bytes stand at the start of the buffer that was handed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// A keepalive or a cookie.
+    /// A keepalive, or a cookie for the next time.
     Nothing,
+    /// A cookie that is worth an initiation at once.
+    Cookie,
     /// A message of this length is to be sent.
     Reply(usize),
     /// An inner packet of this length.
@@ -60,188 +88,229 @@ pub(crate) enum Tick {
 }
 
 impl FrontDoor {
-    pub(crate) fn new(key: &PrivateKey) -> Self {
-        let (secret, public) = (key.secret(), key.public().point());
-        Self {
-            limiter: Arc::new(RateLimiter::new(&public, u64::MAX)),
-            secret,
-            public,
+    pub(crate) fn new(key: &PrivateKey, noise: Noise) -> Self {
+        match noise {
+            Noise::Boringtun => Self::Boringtun(boringtun::FrontDoor::new(key)),
+            Noise::Own { seed, wall } => Self::Own(Box::new(own::FrontDoor::new(key, &seed, wall))),
         }
     }
 
-    /// Who sent an initiation. Costs two hashes for a stranger without our public key, one
-    /// Diffie-Hellman for everybody else.
-    pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<PublicKey, DropReason> {
-        let mut cookie = [0; wire::COOKIE_REPLY];
-        let packet = self.limiter.verify_packet(None, datagram, &mut cookie);
-        let Ok(Packet::HandshakeInit(initiation)) = packet else {
-            return Err(DropReason::BadMac);
-        };
-        let half = parse_handshake_anon(&self.secret, &self.public, &initiation)
-            .map_err(|_| DropReason::Forged)?;
-        PublicKey::from_bytes(half.peer_static_public).map_err(|_| DropReason::UnknownPeer)
+    /// Who sent an initiation.
+    pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<Caller, DropReason> {
+        match self {
+            Self::Boringtun(door) => {
+                let key = door.initiator(datagram)?;
+                Ok(Caller { key, call: None })
+            }
+            Self::Own(door) => door.initiator(datagram),
+        }
+    }
+
+    /// Lets an initiation pass that proves where it comes from; `Some` is the length of the cookie
+    /// to send there instead. boringtun's lets every one pass.
+    pub(crate) fn demand(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Option<usize>, DropReason> {
+        match self {
+            Self::Boringtun(_) => Ok(None),
+            Self::Own(door) => door.demand(now, from, datagram, dst),
+        }
+    }
+
+    /// Sets the wall clock of the core that does not read it.
+    pub(crate) fn set_wall(&self, now: Instant, unix: Duration) {
+        match self {
+            Self::Boringtun(_) => {}
+            Self::Own(door) => door.set_wall(now, unix),
+        }
+    }
+
+    /// The core of a peer, whose session indices are `index << 8 | n`; `index` has 24 bits and is
+    /// nobody else's.
+    pub(crate) fn core(
+        &mut self,
+        peer: &PublicKey,
+        psk: Option<Zeroizing<[u8; 32]>>,
+        index: u32,
+    ) -> NoiseCore {
+        match self {
+            Self::Boringtun(door) => {
+                NoiseCore::Boringtun(boringtun::Core::new(door, peer, psk, index))
+            }
+            Self::Own(door) => NoiseCore::Own(Box::new(own::Core::new(door, peer, psk, index))),
+        }
     }
 }
 
 impl NoiseCore {
-    /// A core whose session indices are `index << 8 | n`; `index` has 24 bits and is nobody
-    /// else's.
-    pub(crate) fn new(door: &FrontDoor, peer: &PublicKey, index: u32) -> Self {
-        let limiter = Some(Arc::clone(&door.limiter));
-        let tunn = Tunn::new(
-            door.secret.clone(),
-            peer.point(),
-            None,
-            None,
-            index,
-            limiter,
-        );
-        Self {
-            tunn: Box::new(tunn),
-            last_index: index << 8,
-            confirmed: None,
-        }
-    }
-
     /// Seals a packet, or a keepalive when it is empty. There must be a session.
-    pub(crate) fn seal(&mut self, inner: &[u8], dst: &mut [u8]) -> Result<usize, DropReason> {
+    pub(crate) fn seal(
+        &mut self,
+        now: Instant,
+        inner: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, DropReason> {
         let needed = (inner.len() + wire::DATA_OVERHEAD).max(wire::INITIATION);
         if dst.len() < needed {
             return Err(DropReason::Oversized);
         }
-        match self.tunn.encapsulate(inner, dst) {
-            TunnResult::WriteToNetwork(message) => Ok(message.len()),
-            _ => Err(DropReason::UnknownSession),
+        match self {
+            Self::Boringtun(core) => core.seal(inner, dst),
+            Self::Own(core) => core.seal(now, inner, dst),
         }
     }
 
-    /// Opens a datagram that was classified as being for this core.
-    pub(crate) fn open(&mut self, datagram: &[u8], dst: &mut [u8]) -> Result<Opened, DropReason> {
+    /// Opens a datagram that was classified as being for this core; an initiation comes with what
+    /// the front door found out about it.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        (kind, caller): (Kind, Option<Caller>),
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Opened, DropReason> {
         if dst.len() < datagram.len().max(wire::INITIATION) {
             return Err(DropReason::Oversized);
         }
-        match self.tunn.decapsulate(None, datagram, dst) {
-            TunnResult::Done => Ok(Opened::Nothing),
-            TunnResult::WriteToNetwork(message) => {
-                self.note_index(message.first_chunk::<8>().copied());
-                Ok(Opened::Reply(message.len()))
+        match self {
+            Self::Boringtun(core) => {
+                if kind == Kind::Initiation {
+                    core.keep_confirmed(dst);
+                }
+                core.open(kind, datagram, dst)
             }
-            TunnResult::WriteToTunnelV4(packet, _) => Ok(Opened::Packet(packet.len())),
-            TunnResult::WriteToTunnelV6(packet, _) => Ok(Opened::Packet(packet.len())),
-            TunnResult::Err(error) => Err(reason(&error)),
+            Self::Own(core) => {
+                let call = caller.and_then(|caller| caller.call);
+                core.open(now, kind, datagram, call, dst)
+            }
         }
     }
 
-    /// Does what is due. Must run at least once a second while packets flow: nothing else looks
-    /// at the age of a session.
-    pub(crate) fn tick(&mut self, dst: &mut [u8]) -> Tick {
+    /// Does what is due. Must run at least once a second while packets flow.
+    pub(crate) fn tick(&mut self, now: Instant, dst: &mut [u8]) -> Tick {
         if dst.len() < wire::INITIATION {
             return Tick::Nothing;
         }
-        let length = match self.tunn.update_timers(dst) {
-            TunnResult::WriteToNetwork(message) => message.len(),
-            TunnResult::Err(WireGuardError::ConnectionExpired) => return Tick::Expired,
-            _ => return Tick::Nothing,
-        };
-        self.note_index(dst.first_chunk::<8>().copied());
-        Tick::Send(length)
+        match self {
+            Self::Boringtun(core) => core.tick(dst),
+            Self::Own(core) => core.tick(now, dst),
+        }
+    }
+
+    /// Drops sessions that are too old. boringtun cannot do that alone: it may have written a
+    /// message, too.
+    pub(crate) fn expire(&mut self, now: Instant, dst: &mut [u8]) -> Tick {
+        match self {
+            Self::Boringtun(_) => self.tick(now, dst),
+            Self::Own(core) => core.expire(now),
+        }
     }
 
     /// Starts a handshake; `None` when one is under way and `force` does not ask for another.
-    pub(crate) fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<usize> {
+    pub(crate) fn initiate(&mut self, now: Instant, force: bool, dst: &mut [u8]) -> Option<usize> {
         if dst.len() < wire::INITIATION {
             return None;
         }
-        let length = match self.tunn.format_handshake_initiation(dst, force) {
-            TunnResult::WriteToNetwork(message) => message.len(),
-            _ => return None,
-        };
-        self.note_index(dst.first_chunk::<8>().copied());
-        Some(length)
-    }
-
-    /// Makes room before the peer's initiation is opened.
-    ///
-    /// Sessions live in eight slots, by index. Eight handshakes that came to nothing would let the
-    /// next, unconfirmed session overwrite the one in use; its index is spent on an initiation
-    /// that is thrown away instead.
-    pub(crate) fn keep_confirmed(&mut self, dst: &mut [u8]) {
-        let next = self.last_index.wrapping_add(1);
-        if self
-            .confirmed
-            .is_some_and(|confirmed| confirmed % SLOTS == next % SLOTS)
-        {
-            let _ = self.initiate(true, dst);
+        match self {
+            Self::Boringtun(core) => core.initiate(force, dst),
+            Self::Own(core) => core.initiate(now, force, dst),
         }
     }
 
     /// Notes that the session `index` answers an initiation of ours.
     pub(crate) fn answered(&mut self, index: u32) {
-        self.confirmed = Some(index);
+        match self {
+            Self::Boringtun(core) => core.answered(index),
+            Self::Own(_) => {}
+        }
     }
 
     /// Notes that the peer uses the session `index`; true when it is a newer one than before.
     pub(crate) fn confirm(&mut self, index: u32) -> bool {
-        let age = |index: u32| self.last_index.wrapping_sub(index) & 0xff;
-        let newer = self
-            .confirmed
-            .is_none_or(|confirmed| age(index) < age(confirmed));
-        if newer {
-            self.confirmed = Some(index);
+        match self {
+            Self::Boringtun(core) => core.confirm(index),
+            Self::Own(core) => core.take_rotated(),
         }
-        newer
     }
 
     /// Forgets which session both ends had: there is none.
     pub(crate) fn forget_confirmed(&mut self) {
-        self.confirmed = None;
+        match self {
+            Self::Boringtun(core) => core.forget_confirmed(),
+            Self::Own(_) => {}
+        }
     }
 
     /// Whether `index` is the newest session both ends have.
-    pub(crate) fn is_newest(&self, index: u32) -> bool {
-        self.confirmed == Some(index)
+    pub(crate) fn is_newest(&self, now: Instant, index: u32) -> bool {
+        match self {
+            Self::Boringtun(core) => core.is_newest(index),
+            Self::Own(core) => core
+                .session(now)
+                .is_some_and(|session| session.local() == index),
+        }
     }
 
-    /// Whether there is a session to send with.
-    pub(crate) fn has_session(&self) -> bool {
-        self.tunn.time_since_last_handshake().is_some()
+    /// Whether there is a session to send with. boringtun's may be older than it should be.
+    pub(crate) fn has_session(&self, now: Instant) -> bool {
+        match self {
+            Self::Boringtun(core) => core.has_session(),
+            Self::Own(core) => core.session(now).is_some(),
+        }
+    }
+
+    /// Whether the session to send with is over. boringtun's core knows that in its tick alone.
+    pub(crate) fn has_lapsed(&self, now: Instant) -> bool {
+        match self {
+            Self::Boringtun(_) => false,
+            Self::Own(core) => core.session(now).is_none(),
+        }
     }
 
     /// Whether handshakes were given up.
     pub(crate) fn is_expired(&self) -> bool {
-        self.tunn.is_expired()
+        match self {
+            Self::Boringtun(core) => core.is_expired(),
+            Self::Own(core) => core.has_given_up(),
+        }
     }
 
-    /// Remembers the index in a handshake message of ours.
-    fn note_index(&mut self, head: Option<[u8; 8]>) {
-        if let Some([1 | 2, 0, 0, 0, a, b, c, d]) = head {
-            self.last_index = u32::from_le_bytes([a, b, c, d]);
+    /// When an unanswered initiation is to be repeated, if the core knows.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        match self {
+            Self::Boringtun(_) => None,
+            Self::Own(core) => core.retry_at(),
+        }
+    }
+
+    /// The session to send with, of the core that shares it.
+    pub(crate) fn session(&self, now: Instant) -> Option<Arc<Session>> {
+        match self {
+            Self::Boringtun(_) => None,
+            Self::Own(core) => core.session(now).map(Arc::clone),
+        }
+    }
+
+    /// The highest stamps seen and sent, of the core that tells.
+    pub(crate) fn stamps(&self) -> Option<Stamps> {
+        match self {
+            Self::Boringtun(_) => None,
+            Self::Own(core) => Some(core.stamps()),
+        }
+    }
+
+    /// Takes over stamps from before.
+    pub(crate) fn raise_stamps(&mut self, stamps: Stamps) {
+        match self {
+            Self::Boringtun(_) => {}
+            Self::Own(core) => core.raise_stamps(stamps),
         }
     }
 }
 
-fn reason(error: &WireGuardError) -> DropReason {
-    match error {
-        WireGuardError::InvalidMac => DropReason::BadMac,
-        WireGuardError::InvalidAeadTag => DropReason::Forged,
-        WireGuardError::InvalidCounter | WireGuardError::DuplicateCounter => DropReason::Replayed,
-        WireGuardError::WrongTai64nTimestamp | WireGuardError::InvalidTai64nTimestamp => {
-            DropReason::StaleHandshake
-        }
-        WireGuardError::NoCurrentSession
-        | WireGuardError::WrongIndex
-        | WireGuardError::ConnectionExpired => DropReason::UnknownSession,
-        WireGuardError::WrongKey => DropReason::UnknownPeer,
-        WireGuardError::UnexpectedPacket | WireGuardError::UnderLoad => {
-            DropReason::UnexpectedHandshake
-        }
-        WireGuardError::InvalidPacket => DropReason::NotIp,
-        WireGuardError::DestinationBufferTooSmall => DropReason::Oversized,
-        WireGuardError::IncorrectPacketLength
-        | WireGuardError::WrongPacketType
-        | WireGuardError::LockFailed => DropReason::Malformed,
-    }
-}
-
-/// Session slots in boringtun.
-const SLOTS: u32 = 8;
+#[cfg(test)]
+mod tests;

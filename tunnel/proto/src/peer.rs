@@ -21,7 +21,7 @@ use crate::{
     directory::PeerSpec,
     drops::DropReason,
     jitter::Jitter,
-    noise::{NoiseCore, Opened, Tick},
+    noise::{Caller, NoiseCore, Opened, Session as Keys, Stamps, Tick},
     wire::Kind,
 };
 
@@ -114,6 +114,21 @@ impl Peer {
         }
     }
 
+    /// The session to send with, of a core that shares it.
+    pub(crate) fn session(&self, now: Instant) -> Option<Arc<Keys>> {
+        self.core.session(now)
+    }
+
+    /// The highest stamps seen and sent, of a core that tells.
+    pub(crate) fn stamps(&self) -> Option<Stamps> {
+        self.core.stamps()
+    }
+
+    /// Takes over stamps from before.
+    pub(crate) fn raise_stamps(&mut self, stamps: Stamps) {
+        self.core.raise_stamps(stamps);
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -145,7 +160,7 @@ impl Peer {
             return Ok(Some(Message { to, length }));
         }
         let kept = self.backlog.push(budget, padded);
-        let initiation = self.initiate(false, dst);
+        let initiation = self.initiate(now, false, dst);
         // The initiation goes out although the oldest packet did not survive.
         if let Err(reason) = kept {
             self.counters.drops.count(reason);
@@ -153,21 +168,19 @@ impl Peer {
         Ok(initiation)
     }
 
-    /// Opens a datagram for one of this peer's indices, or an initiation of its key.
+    /// Opens a datagram for one of this peer's indices, or an initiation of its key with what is
+    /// known of it.
     pub(crate) fn receive(
         &mut self,
         now: Instant,
         from: SocketAddr,
-        kind: Kind,
+        (kind, caller): (Kind, Option<Caller>),
         datagram: &[u8],
         budget: &mut Budget,
         dst: &mut [u8],
     ) -> Result<Received, DropReason> {
         self.refresh(now, budget, dst);
-        if kind == Kind::Initiation {
-            self.core.keep_confirmed(dst);
-        }
-        let opened = self.core.open(datagram, dst);
+        let opened = self.core.open(now, (kind, caller), datagram, dst);
         // A data message whose content is no IP packet was authentic all the same.
         let authentic = opened.is_ok() || opened == Err(DropReason::NotIp);
         match kind {
@@ -187,12 +200,14 @@ impl Peer {
             Kind::CookieReply { .. } if opened.is_ok() => {
                 self.counters.received_handshake(datagram.len());
                 // The core would wait out its five seconds before it uses the cookie.
-                self.owe(Owed::Initiation);
+                if opened == Ok(Opened::Cookie) {
+                    self.owe(Owed::Initiation);
+                }
             }
             _ => {}
         }
         match opened? {
-            Opened::Nothing => Ok(Received::Nothing),
+            Opened::Nothing | Opened::Cookie => Ok(Received::Nothing),
             Opened::Packet(length) => Ok(Received::Packet(length)),
             Opened::Reply(length) => {
                 self.counters.sent(length);
@@ -222,7 +237,7 @@ impl Peer {
         let to = self.endpoint?;
         if self.state != State::Connected && self.wants_session() {
             if !self.core.is_expired() {
-                return self.initiate(false, dst);
+                return self.initiate(now, false, dst);
             }
             // Peers that gave up together must not come back together.
             let at = *self
@@ -232,12 +247,12 @@ impl Peer {
                 return None;
             }
             self.rearm_at = None;
-            return self.initiate(false, dst);
+            return self.initiate(now, false, dst);
         }
         let session = self.session.filter(|_| self.state == State::Connected)?;
         if self.always_up && session.initiator && now.since(session.since) >= REKEY {
             // The core re-keys only when data was sent; an idle session would end with a gap.
-            if let Some(message) = self.initiate(false, dst) {
+            if let Some(message) = self.initiate(now, false, dst) {
                 return Some(message);
             }
         }
@@ -261,7 +276,7 @@ impl Peer {
         let to = self.endpoint?;
         let owed = std::mem::replace(&mut self.owed, Owed::Nothing);
         if owed == Owed::Initiation
-            && let Some(message) = self.initiate(true, dst)
+            && let Some(message) = self.initiate(now, true, dst)
         {
             return Some(message);
         }
@@ -298,7 +313,9 @@ impl Peer {
     /// When to tick next: soon while something goes on, rarely else.
     pub(crate) fn next_tick(&self, now: Instant, jitter: &mut Jitter) -> Instant {
         let busy = self.state != State::Idle || self.wants_session();
-        now + if busy { ACTIVE } else { DORMANT } + jitter.up_to(JITTER)
+        let usual = now + if busy { ACTIVE } else { DORMANT } + jitter.up_to(JITTER);
+        let retry = self.core.retry_at().filter(|at| *at > now);
+        retry.map_or(usual, |at| at.min(usual))
     }
 
     /// Whether [`flush`](Self::flush) may have something.
@@ -326,10 +343,12 @@ impl Peer {
         if self.core.confirm(receiver) {
             self.heard = None;
             self.established(now, false);
-        } else if self.state != State::Connected && self.core.has_session() {
+        } else if self.state != State::Connected && self.core.has_session(now) {
             self.set_state(State::Connected);
         }
-        if !self.core.is_newest(receiver) || self.heard.is_some_and(|highest| counter <= highest) {
+        if !self.core.is_newest(now, receiver)
+            || self.heard.is_some_and(|highest| counter <= highest)
+        {
             return;
         }
         self.heard = Some(counter);
@@ -352,15 +371,15 @@ impl Peer {
     }
 
     fn seal(&mut self, now: Instant, inner: &[u8], dst: &mut [u8]) -> Result<usize, DropReason> {
-        let length = self.core.seal(inner, dst)?;
+        let length = self.core.seal(now, inner, dst)?;
         self.sent_at = now;
         self.counters.sent(length);
         Ok(length)
     }
 
-    fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<Message> {
+    fn initiate(&mut self, now: Instant, force: bool, dst: &mut [u8]) -> Option<Message> {
         let to = self.endpoint?;
-        let length = self.core.initiate(force, dst)?;
+        let length = self.core.initiate(now, force, dst)?;
         self.counters.sent(length);
         if self.state == State::Idle {
             self.set_state(State::Connecting);
@@ -369,26 +388,35 @@ impl Peer {
     }
 
     /// Looks at the age of the sessions before they are used: a thread that slept must not seal
-    /// with keys that are too old. A message that falls due is made again at the next flush.
+    /// with keys that are too old, and a packet that comes too late for them waits for the next.
+    /// A message that falls due is made again at the next flush.
     fn refresh(&mut self, now: Instant, budget: &mut Budget, dst: &mut [u8]) {
-        if now.since(self.ticked_at) >= STALE
-            && let Tick::Send(_) = self.tick_core(now, budget, dst)
-        {
+        let lapsed = self.state == State::Connected && self.core.has_lapsed(now);
+        if now.since(self.ticked_at) < STALE && !lapsed {
+            return;
+        }
+        let tick = self.core.expire(now, dst);
+        self.ticked(now, tick, budget);
+        if let Tick::Send(_) = tick {
             self.owe(Owed::Initiation);
         }
     }
 
     fn tick_core(&mut self, now: Instant, budget: &mut Budget, dst: &mut [u8]) -> Tick {
+        let tick = self.core.tick(now, dst);
+        self.ticked(now, tick, budget);
+        tick
+    }
+
+    fn ticked(&mut self, now: Instant, tick: Tick, budget: &mut Budget) {
         self.ticked_at = now;
-        let tick = self.core.tick(dst);
         if tick == Tick::Expired {
             let waiting = self.backlog.clear(budget);
             self.counters.drops.count_many(DropReason::Expired, waiting);
             self.set_state(State::Idle);
-        } else if self.state == State::Connected && !self.core.has_session() {
+        } else if self.state == State::Connected && !self.core.has_session(now) {
             self.set_state(State::Idle);
         }
-        tick
     }
 
     fn wants_session(&self) -> bool {

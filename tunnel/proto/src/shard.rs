@@ -22,7 +22,7 @@ use crate::{
     drops::{DropReason, Drops},
     jitter::Jitter,
     keys::{PrivateKey, PublicKey},
-    noise::{FrontDoor, NoiseCore},
+    noise::{Caller, FrontDoor, Noise, Stamps},
     peer::{Message, Peer, Received},
     wire::{self, Kind},
 };
@@ -45,6 +45,10 @@ pub struct Shard {
     jitter: Jitter,
     drops: Arc<Drops>,
     events: VecDeque<Event>,
+    /// Whether initiations have to prove where they come from.
+    demands_cookies: bool,
+    /// Of peers that were removed or are still to come.
+    stamps: BTreeMap<PublicKey, Stamps>,
 }
 
 struct Slot {
@@ -105,6 +109,14 @@ pub enum Outcome {
     Nothing,
     /// Send the answer.
     Send(Transmit),
+    /// Send the cookie that stands in the first `length` bytes of the buffer: the sender of an
+    /// initiation has to prove where it is.
+    Cookie {
+        /// Where to.
+        to: SocketAddr,
+        /// How long it is.
+        length: usize,
+    },
     /// Give the first `length` bytes of the buffer to the host.
     Deliver {
         /// How long the inner packet is.
@@ -116,13 +128,20 @@ pub enum Outcome {
 
 impl Shard {
     /// A shard without peers. `seed` decides jitter and indices, nothing secret. Drops that can be
-    /// put down to no peer are counted in `drops`.
+    /// put down to no peer are counted in `drops`. Handshakes and sessions are those of `noise`.
     #[must_use]
-    pub fn new(key: &PrivateKey, number: u8, mtu: u16, seed: u64, drops: Arc<Drops>) -> Self {
+    pub fn new(
+        key: &PrivateKey,
+        number: u8,
+        mtu: u16,
+        seed: u64,
+        drops: Arc<Drops>,
+        noise: Noise,
+    ) -> Self {
         Self {
             number,
             mtu: usize::from(mtu),
-            door: FrontDoor::new(key),
+            door: FrontDoor::new(key, noise),
             table: Arc::new(Table::new()),
             peers: Vec::new(),
             by_key: BTreeMap::new(),
@@ -134,6 +153,8 @@ impl Shard {
             jitter: Jitter::new(seed),
             drops,
             events: VecDeque::with_capacity(EVENTS),
+            demands_cookies: false,
+            stamps: BTreeMap::new(),
         }
     }
 
@@ -288,14 +309,20 @@ impl Shard {
         dst: &mut [u8],
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let kind = wire::classify(datagram).map_err(|reason| (reason, None))?;
-        let id = self
+        if kind == Kind::Initiation && self.demands_cookies {
+            let cookie = self.door.demand(now, from, datagram, dst);
+            if let Some(length) = cookie.map_err(|reason| (reason, None))? {
+                return Ok(Outcome::Cookie { to: from, length });
+            }
+        }
+        let (id, caller) = self
             .recipient(kind, datagram)
             .map_err(|reason| (reason, None))?;
         let unknown = (DropReason::UnknownSession, None);
         let slot = slot(&mut self.peers, id).ok_or(unknown)?;
-        let received = slot
-            .peer
-            .receive(now, from, kind, datagram, &mut self.budget, dst);
+        let received =
+            slot.peer
+                .receive(now, from, (kind, caller), datagram, &mut self.budget, dst);
         let outcome = match received {
             Ok(Received::Packet(length)) => {
                 let source = dst.get(..length).and_then(addresses).map(|(from, _)| from);
@@ -315,21 +342,25 @@ impl Shard {
     }
 
     /// Who is meant: an initiation names its sender under our key, everything else our index.
-    fn recipient(&self, kind: Kind, datagram: &[u8]) -> Result<PeerId, DropReason> {
+    fn recipient(
+        &self,
+        kind: Kind,
+        datagram: &[u8],
+    ) -> Result<(PeerId, Option<Caller>), DropReason> {
         match kind {
             Kind::Initiation => {
-                let key = self.door.initiator(datagram)?;
-                self.by_key
-                    .get(&key)
-                    .copied()
-                    .ok_or(DropReason::UnknownPeer)
+                let caller = self.door.initiator(datagram)?;
+                match self.by_key.get(&caller.key) {
+                    Some(id) => Ok((*id, Some(caller))),
+                    None => Err(DropReason::UnknownPeer),
+                }
             }
             Kind::Response { receiver }
             | Kind::CookieReply { receiver }
             | Kind::Data { receiver, .. } => self
                 .by_index
                 .get(&(receiver >> 8))
-                .copied()
+                .map(|id| (*id, None))
                 .ok_or(DropReason::UnknownSession),
         }
     }
@@ -337,9 +368,12 @@ impl Shard {
     fn add(&mut self, now: Instant, entry: Entry) {
         let Entry { id, spec, counters } = entry;
         let index = self.free_index(now);
-        let core = NoiseCore::new(&self.door, &spec.public_key, index);
-        let peer = Peer::new(core, &spec, counters, now);
         let key = spec.public_key;
+        let mut core = self.door.core(&key, None, index);
+        if let Some(stamps) = self.stamps.remove(&key) {
+            core.raise_stamps(stamps);
+        }
+        let peer = Peer::new(core, &spec, counters, now);
         self.by_key.insert(key, id);
         self.by_index.insert(index, id);
         let at = position(id);
@@ -365,6 +399,9 @@ impl Shard {
         let removed = self.peers.get_mut(position(id)).and_then(Option::take);
         if let Some(mut slot) = removed {
             slot.peer.discard(&mut self.budget);
+            if let Some(stamps) = slot.peer.stamps() {
+                self.keep_stamps(slot.key, stamps);
+            }
             self.by_key.remove(&slot.key);
             self.by_index.remove(&slot.index);
             self.retired.push_back((now, slot.index));
@@ -444,6 +481,8 @@ const EVENTS: usize = 64;
 
 /// Twice REJECT_AFTER_TIME: nothing sealed for the old peer is still valid.
 const RETIREMENT: Duration = Duration::from_secs(360);
+
+mod outlive;
 
 #[cfg(test)]
 mod tests;

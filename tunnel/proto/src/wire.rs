@@ -62,6 +62,20 @@ pub fn classify(datagram: &[u8]) -> Result<Kind, DropReason> {
     }
 }
 
+/// How long the IP packet at the start of `padded` is by its own header.
+pub(crate) fn inner_length(padded: &[u8]) -> Option<usize> {
+    let length = match *padded {
+        [first, _, a, b, ..] if first >> 4 == 4 => {
+            Some(usize::from(u16::from_be_bytes([a, b]))).filter(|length| *length >= 20)?
+        }
+        [first, _, _, _, a, b, ..] if first >> 4 == 6 => {
+            40 + usize::from(u16::from_be_bytes([a, b]))
+        }
+        _ => return None,
+    };
+    (length <= padded.len()).then_some(length)
+}
+
 /// Bytes in an initiation.
 pub const INITIATION: usize = 148;
 /// Bytes in a response.
@@ -125,6 +139,35 @@ mod tests {
             let mut bytes = message(4, 64);
             bytes[at] = byte;
             assert_eq!(classify(&bytes), Err(DropReason::Malformed));
+        }
+    }
+
+    #[test]
+    fn the_length_of_a_packet_is_what_its_header_says_if_that_can_be() {
+        for (version, said, padded, length) in [
+            (4, 20, 32, Some(20)),
+            (4, 32, 32, Some(32)),
+            (4, 33, 32, None),
+            (4, 19, 32, None),
+            (4, 20, 19, None),
+            (6, 0, 48, Some(40)),
+            (6, 8, 48, Some(48)),
+            (6, 9, 48, None),
+            (6, 0, 39, None),
+            (5, 20, 32, None),
+        ] {
+            let mut packet = vec![0; padded];
+            packet[0] = version << 4;
+            let at = if version == 4 { 2 } else { 4 };
+            packet[at..at + 2].copy_from_slice(&u16::to_be_bytes(said));
+            assert_eq!(
+                inner_length(&packet),
+                length,
+                "v{version} {said} in {padded}"
+            );
+        }
+        for length in 0..6 {
+            assert_eq!(inner_length(&vec![0x60; length]), None);
         }
     }
 

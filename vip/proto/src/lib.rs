@@ -1,8 +1,9 @@
-//! VRRP, ARP and Neighbor Discovery: codecs and sans-IO machines.
+//! VRRP, ARP, Neighbor Discovery and BFD: codecs and sans-IO machines.
 //!
 //! * [`wire`]: packets as types that can only hold what can be emitted and parsed back.
 //! * [`vrrp`]: the virtual router, one [`vrrp::Router`] per (interface, VRID, family).
 //! * [`auth`]: signed adverts.
+//! * [`bfd`]: whether the path to a peer works, one [`bfd::Session`] per peer.
 //! * [`claim`]: how a claim to an address is announced, watched, defended and first tested.
 //!
 //! Nothing here reads a clock, opens a socket or draws a random number: the same inputs at the
@@ -10,6 +11,9 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod auth;
+pub mod bfd;
 pub mod claim;
+#[cfg(test)]
+mod table;
 pub mod vrrp;
 pub mod wire;

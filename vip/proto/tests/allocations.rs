@@ -23,6 +23,7 @@ fn started(priority: u8, last: u8) -> Router {
     let vip = Addresses::new(&[Ipv4Addr::new(10, 20, 14, 10).into()]).unwrap();
     let priority = Priority::new(priority).unwrap();
     let config = Config {
+        startup_wait: Duration::ZERO,
         link_up_wait: Duration::ZERO,
         ..Config::new(Vrid::new(51).unwrap(), vip, priority)
     };
@@ -63,6 +64,7 @@ fn next_advert(router: &mut Router, now: &mut Instant) -> Transmit {
                 | Output::Announce(_)
                 | Output::ProbeAddress(_)
                 | Output::ProbeHealth
+                | Output::Prove { .. }
                 | Output::Event(_) => {}
             }
         }

@@ -1,11 +1,13 @@
 //! What the speaker tells while it runs.
 
-use std::time::SystemTime;
+use std::{net::IpAddr, time::SystemTime};
 
 use kedge_core::{
     Instant, Name, Problem,
     vip::{Priority, RouterState},
 };
+
+use crate::Takeover;
 
 /// Something happened to a VIP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,30 @@ pub enum VipEvent {
         to: RouterState,
         /// Why, as a sentence.
         because: String,
+        /// When, by the wall clock.
+        at: SystemTime,
+        /// When, on the clock of [`kedge_net::clock`].
+        boottime: Instant,
+    },
+    /// This host took it over, or was about to.
+    TakenOver {
+        /// The VIP.
+        name: Name,
+        /// When what happened.
+        takeover: Takeover,
+        /// The wall clock at `boottime`.
+        at: SystemTime,
+        /// When this was told, on the clock of [`kedge_net::clock`].
+        boottime: Instant,
+    },
+    /// The first advert of another Active was heard, or its first goodbye.
+    Heard {
+        /// The VIP.
+        name: Name,
+        /// Whose.
+        peer: IpAddr,
+        /// Whether it said that it leaves.
+        goodbye: bool,
         /// When, by the wall clock.
         at: SystemTime,
         /// When, on the clock of [`kedge_net::clock`].

@@ -15,7 +15,7 @@ use std::{
 };
 
 use kedge_core::{Code, Problem};
-use kedge_net::{monitor::MacText, station::StationListener};
+use kedge_net::{arrival::ArrivalListener, monitor::MacText, station::StationListener};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
@@ -52,13 +52,15 @@ pub(crate) enum Report {
 #[derive(Debug)]
 pub(crate) enum Closing {
     Interface(#[expect(dead_code, reason = "only dropped")] Box<Interface>),
+    Arrival(#[expect(dead_code, reason = "only dropped")] ArrivalListener),
     Station(#[expect(dead_code, reason = "only dropped")] StationListener),
 }
 
 /// Where the routers' thread puts its reports.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    queue: SyncSender<Report>,
+    /// Boxed: the queue has all its places from the start, and nearly always they are empty.
+    queue: SyncSender<Box<Report>>,
     late: Late,
     lost: Arc<AtomicU64>,
 }
@@ -95,7 +97,7 @@ impl Outbox {
     pub(crate) fn say(&mut self, report: Report) {
         let lost = match report {
             Report::Event(event) => self.late.offer(event, into(&self.queue)),
-            other => u64::from(self.queue.try_send(other).is_err()),
+            other => u64::from(self.queue.try_send(Box::new(other)).is_err()),
         };
         self.lost.fetch_add(lost, Ordering::Relaxed);
     }
@@ -142,11 +144,14 @@ impl Subscribers {
 }
 
 /// Puts events into the queue of reports.
-fn into(queue: &SyncSender<Report>) -> impl FnMut(VipEvent) -> Result<(), VipEvent> {
-    |event| match queue.try_send(Report::Event(event)) {
-        Err(TrySendError::Full(Report::Event(event))) => Err(event),
+fn into(queue: &SyncSender<Box<Report>>) -> impl FnMut(VipEvent) -> Result<(), VipEvent> {
+    |event| match queue.try_send(Box::new(Report::Event(event))) {
+        Err(TrySendError::Full(report)) => match *report {
+            Report::Event(event) => Err(event),
+            _ => Ok(()),
+        },
         // Without a reader nothing waits for room.
-        Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Ok(()),
+        Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
     }
 }
 
@@ -158,7 +163,7 @@ fn to(queue: &mpsc::Sender<VipEvent>) -> impl FnMut(VipEvent) -> Result<(), VipE
     }
 }
 
-fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
+fn serve(reports: &Receiver<Box<Report>>, subscribers: &Subscribers) {
     let mut told = BTreeMap::new();
     let mut losses = Losses::default();
     loop {
@@ -173,7 +178,7 @@ fn serve(reports: &Receiver<Report>, subscribers: &Subscribers) {
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        match report {
+        match *report {
             Report::Event(event) => {
                 log(&event);
                 subscribers.tell(&event);
@@ -262,6 +267,16 @@ fn log(event: &VipEvent) {
         } => {
             info!(vip = %name, %from, %to, because, "the VIP's priority changed");
         }
+        VipEvent::TakenOver { name, takeover, .. } => {
+            let late = takeover.fired.since(takeover.due);
+            tracing::debug!(vip = %name, ?late, "the VIP was taken over");
+        }
+        VipEvent::Heard {
+            name,
+            peer,
+            goodbye,
+            ..
+        } => tracing::debug!(vip = %name, %peer, goodbye, "another Active is heard"),
         VipEvent::ProbeNow(name) => tracing::debug!(vip = %name, "a fresh probe is asked for"),
         VipEvent::Problem { name, problem } => {
             warn!(vip = %name, KEDGE_CODE = %problem.code, evidence = ?problem.evidence, "{}", problem.what);

@@ -3,13 +3,15 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use kedge_core::{Code, Fix, Problem};
+use kedge_core::{Code, Fix, Problem, vip::Vrid};
 use kedge_net::{
     Mac, PROTOCOL,
     monitor::{Address, Link},
 };
 
-use crate::spec::is_link_local;
+use kedge_vip_proto::wire::Mac as Hardware;
+
+use crate::{spec::is_link_local, virtual_links::OwnLinks};
 
 /// What an interface is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,8 @@ pub struct Chosen {
     pub running: bool,
     /// Why it was chosen.
     pub because: String,
+    /// The links on which the addresses stand, beside the interface itself.
+    pub own_links: OwnLinks,
     /// The others.
     pub rejected: Vec<Rejected>,
 }
@@ -162,6 +166,7 @@ pub fn select<'a>(
         mac: fit.mac,
         running: link.is_running(),
         because: because(link, &fit, wanted),
+        own_links: OwnLinks::default(),
         rejected,
     })
 }
@@ -237,6 +242,9 @@ fn judge(link: &Link, wanted: Wanted<'_>) -> Judged {
     let unfit = |because: &str| Judged::Unfit(because.to_owned());
     if interface.is_some_and(|name| name != link.name) {
         return Judged::Unfit(format!("{} is configured", interface.unwrap_or_default()));
+    }
+    if link.is_virtual() {
+        return Judged::Port;
     }
     if link.loopback {
         return unfit("it is the loopback device");
@@ -335,6 +343,26 @@ fn list(names: &[String]) -> String {
 }
 
 impl Chosen {
+    /// The same with the addresses on links of their own, those of the virtual router `vrid`.
+    pub(crate) fn on(mut self, own_links: OwnLinks, vrid: Vrid) -> Self {
+        self.own_links = own_links;
+        for (link, ipv6) in [(own_links.v4, false), (own_links.v6, true)] {
+            if link.is_some() {
+                let family = if ipv6 { "IPv6" } else { "IPv4" };
+                let mac = Hardware::virtual_router(vrid, ipv6);
+                self.because
+                    .push_str(&format!("; {family} addresses are at {mac}"));
+            }
+        }
+        self
+    }
+
+    /// The index of the link on which an address stands.
+    #[must_use]
+    pub fn device(&self, address: IpAddr) -> u32 {
+        self.own_links.of(address).unwrap_or(self.ifindex)
+    }
+
     /// The VIP's address with the length of the on-link prefix, as people read it.
     #[must_use]
     pub fn with_prefix(&self, vip: IpAddr) -> String {

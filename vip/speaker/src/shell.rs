@@ -1,15 +1,28 @@
 //! The one thread: sockets first, then deadlines, outputs in order, then everything slow.
 
+mod absence;
 mod desired;
+mod estate;
 mod execute;
+mod fence;
+mod group;
+mod guarded;
 mod instance;
 mod interface;
+mod obey;
+mod orphan;
+mod pace;
 mod place;
 mod problems;
+mod prove;
+mod riders;
 mod seal;
+mod stamps;
+mod virtual_mac;
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
@@ -20,17 +33,21 @@ use kedge_net::{
     clock,
     monitor::Monitor,
     sched::{self, Class},
-    wait::{Alarm, Waiter},
+    wait::Waiter,
 };
-use kedge_vip_proto::vrrp::{Command as Order, Input, Verdict};
+use kedge_vip_proto::vrrp::{Command as Order, Reject, Verdict};
 use tokio::sync::oneshot;
 
-use self::instance::Instance;
 pub(crate) use self::interface::{Interface, Malformed};
+use self::{estate::Heirs, fence::Postponed, instance::Instance};
 use crate::{
-    Settings, StartError, VipSpec,
+    Settings, StartError, Tracks, VipSpec,
+    fences::Fences,
+    guardian::{Estate, Link, Mastership},
     reporter::{Outbox, Report},
+    selftest::Timers,
     speaker::Shared,
+    virtual_links::Doors,
 };
 
 /// What the handle asks for.
@@ -41,11 +58,27 @@ pub(crate) enum Command {
         verdict: Verdict,
         because: String,
     },
+    Tracks {
+        name: Name,
+        tracks: Tracks,
+    },
     Probed {
         name: Name,
         healthy: bool,
     },
-    Release(Name),
+    Order {
+        name: Name,
+        order: Order,
+        done: Option<oneshot::Sender<Result<(), Reject>>>,
+    },
+    /// The process of the router at that address ended.
+    PeerGone {
+        ifindex: u32,
+        address: IpAddr,
+    },
+    StandAside {
+        done: oneshot::Sender<bool>,
+    },
     Shutdown {
         timeout: Duration,
         done: Option<oneshot::Sender<()>>,
@@ -56,12 +89,16 @@ pub(crate) enum Command {
 pub(crate) struct Shell {
     settings: Settings,
     shared: Arc<Shared>,
-    commands: Receiver<Command>,
+    commands: Receiver<Box<Command>>,
     outbox: Outbox,
     waiter: Waiter,
-    alarm: Alarm,
     monitor: Monitor,
     owned: Owned,
+    /// Who puts up fences; nobody does for one that only hands over.
+    fences: Option<Fences>,
+    part: Part,
+    timers: Timers,
+    doors: Doors,
     interfaces: BTreeMap<u32, Interface>,
     instances: Vec<Instance>,
     /// What cannot be run as it is configured.
@@ -73,6 +110,46 @@ pub(crate) struct Shell {
     news: Option<bool>,
     published_at: Instant,
     leaving: Option<Leaving>,
+    /// What an agent before this one left, until this one knows what it wants.
+    estate: Option<Estate>,
+    /// The same afterwards, while it waits for its heirs.
+    heirs: Option<Heirs>,
+    /// Whether another agent is to go on from here.
+    stands_aside: bool,
+    /// Until when a guardian keeps the VIPs for another agent.
+    keeps_until: Option<Instant>,
+    /// What is wanted as soon as the fences allow it.
+    postponed: Option<Postponed>,
+    /// What was said meanwhile about VIPs that are not there yet.
+    early: BTreeMap<Name, Early>,
+    /// Whether it is known what is wanted, and so what is left over.
+    applied: bool,
+}
+
+/// Whose shell it is.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// An agent's, and what tells its guardian.
+    Agent(Option<Link>),
+    /// A guardian's, until another agent overtakes.
+    Guardian(Arc<Mastership>),
+}
+
+impl Part {
+    /// The page that says which VIPs are held here.
+    fn page(&self) -> Option<&Mastership> {
+        match self {
+            Self::Agent(link) => link.as_ref().map(Link::page),
+            Self::Guardian(page) => Some(page),
+        }
+    }
+}
+
+/// What was said of a VIP that is wanted and waits for a fence.
+#[derive(Debug, Default)]
+struct Early {
+    tracks: Option<Tracks>,
+    health: Option<(Verdict, String)>,
 }
 
 #[derive(Debug)]
@@ -83,23 +160,41 @@ struct Leaving {
 
 impl Shell {
     /// Opens what it needs in the calling thread's namespace and removes leftovers, so that no
-    /// advert can leave while an address of an earlier process still stands (R18).
+    /// advert can leave while an address of an earlier process still stands (R18). Where VIPs are
+    /// `kept` for this process, that waits until each has gone on or cannot.
     pub(crate) fn open(
         settings: Settings,
         shared: Arc<Shared>,
-        commands: Receiver<Command>,
-        mut outbox: Outbox,
+        commands: Receiver<Box<Command>>,
+        outbox: Outbox,
+        fences: Fences,
+        guardian: Option<Link>,
+        estate: Option<Estate>,
     ) -> Result<Self, StartError> {
-        let mut owned = Owned::open(Lifetime::Leased)?;
-        let left = owned.remove_leftovers(None)?;
-        if !left.is_empty() {
-            let names = left.iter().map(|(_, net)| net.addr().to_string()).collect();
-            outbox.say(Report::Leftovers(names));
+        let part = Part::Agent(guardian);
+        let mut shell = Self::build(settings, shared, commands, outbox, part)?;
+        shell.fences = Some(fences);
+        if estate.is_some() {
+            shell.estate = estate;
+            return Ok(shell);
         }
+        shell.remove_leftovers()?;
+        shell.lower_leftovers();
+        Ok(shell)
+    }
+
+    fn build(
+        settings: Settings,
+        shared: Arc<Shared>,
+        commands: Receiver<Box<Command>>,
+        outbox: Outbox,
+        part: Part,
+    ) -> Result<Self, StartError> {
+        let owned = Owned::open(Lifetime::Leased)?;
         let monitor = Monitor::open()?;
-        let (waiter, alarm) = (Waiter::new()?, Alarm::new()?);
+        monitor.leave_out_renewals()?;
+        let waiter = Waiter::new()?;
         waiter.add(&shared.bell, BELL)?;
-        waiter.add(&alarm, ALARM)?;
         waiter.add(&monitor, MONITOR)?;
         Ok(Self {
             settings,
@@ -107,9 +202,12 @@ impl Shell {
             commands,
             outbox,
             waiter,
-            alarm,
             monitor,
             owned,
+            fences: None,
+            part,
+            timers: Timers::default(),
+            doors: Doors::default(),
             interfaces: BTreeMap::new(),
             instances: Vec::new(),
             refused: Vec::new(),
@@ -117,22 +215,37 @@ impl Shell {
             news: None,
             published_at: Instant::ZERO,
             leaving: None,
+            estate: None,
+            heirs: None,
+            stands_aside: false,
+            keeps_until: None,
+            postponed: None,
+            early: BTreeMap::new(),
+            applied: false,
         })
     }
 
     pub(crate) fn run(mut self) {
-        self.schedule();
+        match self.part {
+            Part::Agent(_) => self.schedule(),
+            // What it starts with counts as new.
+            Part::Guardian(_) => self.shared.bell.ring(),
+        }
         loop {
-            let (bell, monitor) = match self.waiter.wait() {
-                Ok(ready) => (ready.contains(&BELL), ready.contains(&MONITOR)),
+            let [bell, monitor, sockets] = match self.waiter.wait_until(self.next_deadline()) {
+                Ok(ready) => [BELL, MONITOR, SOCKETS].map(|key| ready.contains(&key)),
                 Err(error) => return self.give_up(&error),
             };
-            self.alarm.silence();
+            if self.is_overtaken() {
+                return;
+            }
             // What waited in the sockets counts before any deadline does: after a stall the
             // adverts are there, and only the clock says that they are late.
             let now = clock::now();
-            self.take_packets(now);
-            self.settle(now);
+            if sockets {
+                self.take_packets(now);
+                self.settle(now);
+            }
             if monitor {
                 self.observe(now);
             }
@@ -140,14 +253,13 @@ impl Shell {
                 self.shared.bell.silence();
                 self.obey(now);
             }
+            if self.stands_aside {
+                return self.vanish();
+            }
             self.timeouts(clock::now());
             self.tell(clock::now());
             if self.is_over(clock::now()) {
                 return self.finish();
-            }
-            let next = self.next_deadline();
-            if let Err(error) = self.alarm.set(next) {
-                return self.give_up(&error);
             }
         }
     }
@@ -192,72 +304,38 @@ impl Shell {
         }
     }
 
-    /// Takes what the agent wants.
-    fn obey(&mut self, now: Instant) {
-        // Commands first out of their queue, then the desired set: whoever applied a VIP and then
-        // spoke about it has stored the set before his command came.
-        let mut commands = Vec::new();
-        while let Ok(command) = self.commands.try_recv() {
-            commands.push(command);
-        }
-        if let Some(desired) = self.shared.desired.swap(None) {
-            self.apply(now, &desired);
-        }
-        for command in commands {
-            self.news = Some(true);
-            match command {
-                Command::Health {
-                    name,
-                    verdict,
-                    because,
-                } => {
-                    self.with(now, &name, |instance| {
-                        instance.health = Some((verdict, because));
-                        Input::Health(verdict)
-                    });
-                }
-                Command::Probed { name, healthy } => {
-                    self.with(now, &name, |_| Input::Probed { healthy });
-                }
-                Command::Release(name) => {
-                    self.with(now, &name, |_| Input::Command(Order::HandOver));
-                }
-                Command::Shutdown { timeout, done } => self.leave(now, timeout, done),
-            }
-        }
-    }
-
-    fn with(&mut self, now: Instant, name: &Name, input: impl FnOnce(&mut Instance) -> Input) {
-        if let Some(index) = self.position(name)
-            && let Some(instance) = self.instances.get_mut(index)
-        {
-            let input = input(instance);
-            self.give(now, index, input);
-        }
-    }
-
     fn timeouts(&mut self, now: Instant) {
         for index in 0..self.instances.len() {
             let Some(instance) = self.instances.get_mut(index) else {
                 break;
             };
             if instance.router.poll_timeout().is_some_and(|due| due <= now) {
+                instance.stamps.fires(now, &instance.router);
                 instance.router.handle_timeout(now);
+                instance.stamps.fired(&instance.router);
                 self.news.get_or_insert(false);
                 self.settle(now);
             }
         }
         self.succeed(now);
+        if self.postponed.as_ref().is_some_and(|it| it.until <= now) {
+            self.obey(now);
+        }
+        if self.heirs.as_ref().is_some_and(|it| it.until() <= now) {
+            self.settle_estate(now);
+        }
+        self.end_keeping(now);
         if self.retry_at.is_some_and(|due| due <= now) {
             self.retry_at = None;
             self.observe(now);
             self.place_all(now);
         }
+        self.try_riders(now);
         for interface in self.interfaces.values_mut() {
             interface.ask_for_a_frame(now);
         }
         // After the routers: one that let go after a stall must not get its address back.
-        if self.owned.poll_timeout().is_some_and(|due| due <= now) {
+        if self.owned.is_due(now) {
             for report in self.owned.handle_timeout(now) {
                 self.kept(report);
             }
@@ -280,6 +358,14 @@ impl Shell {
                 Report::Trouble(kedge_core::Coded::problem(&error))
             }
         });
+    }
+
+    /// Ends without a word: another agent goes on.
+    fn vanish(mut self) {
+        if let Some(fences) = self.fences.take() {
+            fences.leave_standing();
+        }
+        self.publish(clock::now());
     }
 
     fn finish(mut self) {
@@ -318,11 +404,23 @@ impl Shell {
             .iter()
             .filter_map(|instance| instance.router.poll_timeout());
         let asking = self.interfaces.values().filter_map(Interface::ask_at);
-        let news = self.news.map(|_| self.published_at + REFRESH);
+        let riders = self.instances.iter().filter_map(Instance::riders_at);
+        let news = self.news.map(|_| self.published_at + AT_THE_LATEST);
         let leaving = self.leaving.as_ref().map(|leaving| leaving.deadline);
-        let others = [self.owned.poll_timeout(), self.retry_at, news, leaving];
+        let postponed = self.postponed.as_ref().map(|postponed| postponed.until);
+        let heirs = self.heirs.as_ref().map(Heirs::until);
+        let others = [
+            self.owned.poll_timeout(),
+            self.retry_at,
+            news,
+            leaving,
+            postponed,
+            heirs,
+            self.keeps_until,
+        ];
         routers
             .chain(asking)
+            .chain(riders)
             .chain(others.into_iter().flatten())
             .min()
     }
@@ -346,28 +444,41 @@ impl Shell {
             .refused
             .iter()
             .map(|(spec, problem)| instance::snapshot_of_refused(spec, problem));
+        let paces: Vec<_> = self
+            .instances
+            .iter()
+            .map(|it| self.pace_problem(&it.spec))
+            .collect();
         let mut all: Vec<_> = self
             .instances
             .iter_mut()
-            .map(|instance| {
+            .zip(paces)
+            .map(|(instance, pace)| {
                 let interface = instance
                     .ifindex()
                     .and_then(|index| self.interfaces.get(&index));
-                instance.snapshot(now, interface)
+                let mut snapshot = instance.snapshot(now, interface);
+                snapshot.problems.extend(pace);
+                snapshot
             })
             .chain(refused)
             .collect();
+        for snapshot in &mut all {
+            self.tell_fence(snapshot);
+        }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         self.shared.snapshot.store(Arc::new(all));
     }
 }
 
 const BELL: u64 = 0;
-const ALARM: u64 = 1;
-const MONITOR: u64 = 2;
-const SOCKETS: u64 = 3;
+const MONITOR: u64 = 1;
+const SOCKETS: u64 = 2;
 
-/// How old a snapshot may be about things that happen all the time.
-const REFRESH: Duration = Duration::from_millis(100);
+/// How old a snapshot may be about things that happen all the time, if there is another reason to
+/// wake up.
+const REFRESH: Duration = Duration::from_millis(900);
+/// How old it may be in any case: nobody is woken more often for readers that may not be there.
+const AT_THE_LATEST: Duration = Duration::from_secs(1);
 /// When sockets that could not be opened are tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, RouterState, Vrid},
 };
 use kedge_net::Mac;
-use kedge_vip_proto::vrrp::{Verdict, Waiting};
+use kedge_vip_proto::vrrp::{Proof, Tracked, Verdict, Waiting};
 
 use crate::{Chosen, Rejected};
 
@@ -34,6 +34,10 @@ pub struct VipSnapshot {
     pub interface_because: String,
     /// The interfaces it is not on.
     pub rejected_interfaces: Vec<Rejected>,
+    /// The group it moves together with.
+    pub sync_group: Option<Name>,
+    /// The VIP of that group that leads it, if it is not itself.
+    pub leader: Option<Name>,
     /// The virtual router.
     pub vrid: Vrid,
     /// Where the VRID comes from.
@@ -46,6 +50,8 @@ pub struct VipSnapshot {
     pub priority_because: String,
     /// What health says.
     pub verdict: Verdict,
+    /// What failed tracks cost.
+    pub tracked: Tracked,
     /// The advertisement interval in force: the Active's.
     pub interval: AdvertInterval,
     /// The configured interval.
@@ -58,8 +64,15 @@ pub struct VipSnapshot {
     pub takes_over_at: Option<Instant>,
     /// What it waits for besides.
     pub waiting: Option<Waiting>,
+    /// Whether packets for its addresses arrive here.
+    pub proof: Proof,
+    /// What the operator's orders make of it.
+    pub ordered: Ordered,
     /// Other stations seen claiming an address.
     pub duplicates: Vec<Duplicate>,
+    /// How long after its last advert the kernel stops this host from answering for it; `None`
+    /// while no fence stands.
+    pub fence: Option<Duration>,
     /// What is wrong with it.
     pub problems: Vec<Problem>,
     /// The last changes of state, newest last.
@@ -69,6 +82,12 @@ pub struct VipSnapshot {
 }
 
 impl VipSnapshot {
+    /// Whether its adverts go over IPv6: as its first address is.
+    #[must_use]
+    pub fn is_ipv6(&self) -> bool {
+        self.addresses.first().is_some_and(IpAddr::is_ipv6)
+    }
+
     /// Its addresses with the prefix length of the link they are on, as people read them.
     #[must_use]
     pub fn addresses_with_prefix(&self) -> Vec<String> {
@@ -78,6 +97,19 @@ impl VipSnapshot {
         };
         self.addresses.iter().map(text).collect()
     }
+}
+
+/// What the operator's orders make of a VIP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ordered {
+    /// Nothing but a fault moves it.
+    pub frozen: bool,
+    /// Frozen, it keeps a priority that would be lower.
+    pub pinned: bool,
+    /// This host holds it only while nobody else does.
+    pub drained: bool,
+    /// It was given away by order: `preempt` does not bring it back.
+    pub yielded: bool,
 }
 
 /// The Active router as this host hears it.

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -20,11 +21,14 @@ use kedge_net::{
     sched::Class,
     wait::Doorbell,
 };
-use kedge_vip_proto::vrrp::{Config, Verdict};
+use kedge_vip_proto::vrrp::{Config, Reject, Verdict};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    VipEvent, VipSnapshot, VipSpec,
+    Tracks, VipEvent, VipSnapshot, VipSpec,
+    fences::Fences,
+    group,
+    guardian::{Keeper, Program, unguarded},
     reporter::{Outbox, Subscribers},
     shell::{Command, Shell},
 };
@@ -45,13 +49,35 @@ pub struct Settings {
 /// Every VIP of this host, on one thread of its own, in the network namespace of the thread that
 /// started it.
 ///
-/// Dropping it leaves at once: the addresses go, and a goodbye is sent.
+/// Dropping it leaves at once: the addresses go, and a goodbye is sent, unless it
+/// [stood aside](Self::stand_aside).
 #[derive(Debug)]
 pub struct Speaker {
     shared: Arc<Shared>,
-    commands: SyncSender<Command>,
+    /// Boxed: the queue has all its places from the start, and nearly always they are empty.
+    commands: SyncSender<Box<Command>>,
     subscribers: Subscribers,
     threads: Vec<JoinHandle<()>>,
+    keeper: Guarding,
+}
+
+/// Who hands the VIPs over when the process dies.
+#[derive(Debug)]
+enum Guarding {
+    Unwanted,
+    By(Keeper),
+    Failed(Arc<Problem>),
+}
+
+/// What an operator wants of a VIP, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// To be given to another host; this one stays its Backup.
+    Give,
+    /// To be taken from an Active of lower priority.
+    Take,
+    /// To be taken as soon as its Active gives it, by this host before any other.
+    Succeed,
 }
 
 /// The speaker cannot start.
@@ -81,6 +107,18 @@ pub(crate) struct Shared {
     refused_commands: AtomicU64,
 }
 
+impl Shared {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            bell: Doorbell::new()?,
+            desired: ArcSwapOption::empty(),
+            snapshot: ArcSwap::default(),
+            class: OnceLock::new(),
+            refused_commands: AtomicU64::new(0),
+        })
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -98,18 +136,47 @@ impl Speaker {
     ///
     /// See [`StartError`].
     pub fn start(settings: Settings) -> Result<Self, StartError> {
+        Self::start_guarded(settings, None)
+    }
+
+    /// As [`start`](Self::start), with a guardian that hands the VIPs over when this process dies.
+    ///
+    /// # Errors
+    ///
+    /// See [`StartError`].
+    pub fn start_guarded(
+        settings: Settings,
+        guardian: Option<Program>,
+    ) -> Result<Self, StartError> {
         privilege::check()?;
-        let shared = Arc::new(Shared {
-            bell: Doorbell::new()?,
-            desired: ArcSwapOption::empty(),
-            snapshot: ArcSwap::default(),
-            class: OnceLock::new(),
-            refused_commands: AtomicU64::new(0),
-        });
+        let shared = Arc::new(Shared::new()?);
         let (commands, queue) = sync_channel(COMMANDS);
         let subscribers = Subscribers::default();
         let (outbox, reporter) = Outbox::open(subscribers.clone())?;
-        let shell = Shell::open(settings, Arc::clone(&shared), queue, outbox)?;
+        let ring = Arc::clone(&shared);
+        let (fences, mason) = Fences::start(move || ring.bell.ring())?;
+        let ring = Arc::clone(&shared);
+        // Before anything of an earlier agent is touched: its guardian may be at work.
+        let (keeper, link, estate) = match guardian {
+            Some(program) => match Keeper::start(program, move || ring.bell.ring()) {
+                Ok((keeper, link, estate)) => (Guarding::By(keeper), Some(link), estate),
+                // The VIPs are served without one as well.
+                Err(error) => {
+                    let problem = Arc::new(unguarded(&error));
+                    (Guarding::Failed(problem), None, None)
+                }
+            },
+            None => (Guarding::Unwanted, None, None),
+        };
+        let shell = Shell::open(
+            settings,
+            Arc::clone(&shared),
+            queue,
+            outbox,
+            fences,
+            link,
+            estate,
+        )?;
         let thread = std::thread::Builder::new()
             .name("kedge-vip".into())
             .spawn(move || shell.run())?;
@@ -117,13 +184,17 @@ impl Speaker {
             shared,
             commands,
             subscribers,
-            threads: vec![thread, reporter],
+            threads: vec![thread, reporter, mason],
+            keeper,
         })
     }
 
     /// Makes `vips` the whole desired set. What did not change emits nothing; what is missing
     /// leaves gracefully.
-    pub fn apply(&self, vips: Vec<VipSpec>) {
+    ///
+    /// In each group of VIPs that move together one leads, whatever their `follows` says.
+    pub fn apply(&self, mut vips: Vec<VipSpec>) {
+        group::appoint(&mut vips);
         self.shared.desired.store(Some(Arc::new(vips)));
         self.shared.bell.ring();
     }
@@ -138,6 +209,12 @@ impl Speaker {
         });
     }
 
+    /// Says what is tracked for a VIP, all of it as one.
+    pub fn tracks(&self, name: &Name, tracks: Tracks) {
+        let name = name.clone();
+        self.command(Command::Tracks { name, tracks });
+    }
+
     /// Answers a [`VipEvent::ProbeNow`].
     pub fn probed(&self, name: &Name, healthy: bool) {
         let name = name.clone();
@@ -146,10 +223,37 @@ impl Speaker {
 
     /// Gives a VIP to another host and stays as its Backup. Without another host it comes back.
     pub fn release(&self, name: &Name) {
-        self.command(Command::Release(name.clone()));
+        self.command(Command::Order {
+            name: name.clone(),
+            order: kedge_vip_proto::vrrp::Command::HandOver,
+            done: None,
+        });
     }
 
-    /// Every VIP, at most a tenth of a second old. Never waits.
+    /// Gives a VIP away or takes it; the answer says whether that was begun. Without an answer
+    /// the thread is gone, or too busy to take it.
+    #[must_use]
+    pub fn order(&self, name: &Name, order: Order) -> oneshot::Receiver<Result<(), Reject>> {
+        let (done, answer) = oneshot::channel();
+        self.command(Command::Order {
+            name: name.clone(),
+            order: match order {
+                Order::Give => kedge_vip_proto::vrrp::Command::HandOver,
+                Order::Take => kedge_vip_proto::vrrp::Command::Take,
+                Order::Succeed => kedge_vip_proto::vrrp::Command::Succeed,
+            },
+            done: Some(done),
+        });
+        answer
+    }
+
+    /// Says that the process of the router at `address`, seen through the interface, ended.
+    pub fn peer_gone(&self, ifindex: u32, address: IpAddr) {
+        self.command(Command::PeerGone { ifindex, address });
+    }
+
+    /// Every VIP: changes of state at once, what happens all the time at most a second old. Never
+    /// waits.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Vec<VipSnapshot>> {
         self.shared.snapshot.load_full()
@@ -174,6 +278,16 @@ impl Speaker {
         self.shared.class.get().copied().unwrap_or(Class::Normal)
     }
 
+    /// Why the VIPs have no guardian at present, although they should.
+    #[must_use]
+    pub fn guardian_problem(&self) -> Option<Arc<Problem>> {
+        match &self.keeper {
+            Guarding::Unwanted => None,
+            Guarding::By(keeper) => keeper.problem(),
+            Guarding::Failed(problem) => Some(Arc::clone(problem)),
+        }
+    }
+
     /// Whether the thread runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -194,8 +308,24 @@ impl Speaker {
         let _ = wait.await;
     }
 
+    /// Stops, and leaves the VIPs to the guardian for another agent that starts within seconds and
+    /// goes on with them. Whether that was done: without a guardian, or while it leaves, everything
+    /// is as before.
+    pub async fn stand_aside(&self) -> bool {
+        let Guarding::By(keeper) = &self.keeper else {
+            return false;
+        };
+        let (done, wait) = oneshot::channel();
+        self.command(Command::StandAside { done });
+        let kept = wait.await.unwrap_or(false);
+        if kept {
+            keeper.release();
+        }
+        kept
+    }
+
     fn command(&self, command: Command) {
-        match self.commands.try_send(command) {
+        match self.commands.try_send(Box::new(command)) {
             Ok(()) => self.shared.bell.ring(),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 self.shared.refused_commands.fetch_add(1, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use kedge_core::{
     Code, Coded, Fix, Name, Problem,
     vip::{AdvertInterval, Priority, Vrid},
 };
+use kedge_net::udp::Family;
 use kedge_vip_proto::{
     auth,
     vrrp::{ChecksumPolicy, Config, ConfigError, Members, Peers},
@@ -49,12 +50,38 @@ pub struct VipSpec {
     pub preempt_delay: Duration,
     /// Who else takes part.
     pub members: Members,
+    /// Whether the kernel silences this host when its adverts cease; not asked of the owner of the
+    /// addresses.
+    pub fence: bool,
+    /// Whether packets to the addresses are for this host; not asked of their owner (RFC 9568
+    /// section 6.1, `Accept_Mode`).
+    pub accept: bool,
+    /// Whether the addresses are at the hardware address of the virtual router, on links of their
+    /// own (RFC 9568 section 7.3).
+    pub virtual_mac: bool,
     /// Which checksum to send.
     pub checksum: ChecksumPolicy,
     /// Whether health decides about the priority.
     pub gated: bool,
+    /// Whether it waits for [`Speaker::tracks`](crate::Speaker::tracks) before it takes part, and
+    /// heeds what that says.
+    pub tracked: bool,
+    /// The VIPs it moves together with: those of the same group.
+    pub sync_group: Option<Name>,
+    /// Whether another one of its group elects for it;
+    /// [`Speaker::apply`](crate::Speaker::apply) says so.
+    pub follows: bool,
     /// Whether nobody on this host ever held it: look for a foreign owner first.
     pub first_claim: bool,
+    /// How long a first claim waits at most for a frame from another station after start; without
+    /// one as long as the speaker's settings say.
+    pub startup_delay: Option<Duration>,
+    /// The same after the link came up.
+    pub link_up_delay: Option<Duration>,
+    /// Whether nothing but a fault may move it.
+    pub frozen: bool,
+    /// Whether this host holds it only while nobody else does.
+    pub drained: bool,
 }
 
 /// A VIP that cannot be run as it is configured.
@@ -102,9 +129,19 @@ impl VipSpec {
             preempt: false,
             preempt_delay: Duration::ZERO,
             members: Members::Kedge,
+            fence: true,
+            accept: true,
+            virtual_mac: false,
             checksum: ChecksumPolicy::Auto,
             gated: false,
+            tracked: false,
+            sync_group: None,
+            follows: false,
             first_claim: false,
+            startup_delay: None,
+            link_up_delay: None,
+            frozen: false,
+            drained: false,
         }
     }
 
@@ -126,6 +163,11 @@ impl VipSpec {
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
         self.addresses.first().is_some_and(IpAddr::is_ipv6)
+    }
+
+    /// Whether it needs a link with the virtual hardware address of that family.
+    pub(crate) fn has_virtual(&self, family: Family) -> bool {
+        self.virtual_mac && self.held().any(|address| Family::of(address) == family)
     }
 
     /// The address that decides on which interface it stands: the first that is on-link on one
@@ -170,9 +212,15 @@ impl VipSpec {
             preempt_delay: self.preempt_delay,
             members: self.members,
             gated: self.gated,
+            follows: self.follows,
+            virtual_mac: self.virtual_mac,
             checksum: self.checksum,
             first_claim: self.first_claim,
-            link_up_wait,
+            proves: true,
+            startup_wait: self.startup_delay.unwrap_or(link_up_wait),
+            link_up_wait: self.link_up_delay.unwrap_or(link_up_wait),
+            frozen: self.frozen,
+            drained: self.drained,
             ..Config::new(self.vrid, addresses, self.priority)
         };
         match config.check() {
@@ -192,6 +240,7 @@ impl VipSpec {
             && two(self) == two(other)
             && self.interface == other.interface
             && self.owner == other.owner
+            && self.virtual_mac == other.virtual_mac
     }
 }
 
@@ -212,6 +261,8 @@ impl Coded for SpecError {
                 ConfigError::Unhealthy { .. }
                 | ConfigError::VersionTwoIpv6
                 | ConfigError::VersionTwoInterval
+                | ConfigError::OwnerFollows
+                | ConfigError::OwnerVirtual
                 | ConfigError::NoPeer
                 | ConfigError::BadPeer(_)
                 | ConfigError::OtherRouter => (Code::ConfigRule, name),

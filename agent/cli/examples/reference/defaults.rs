@@ -15,8 +15,9 @@ impl Defaults {
     pub(super) fn of(role: Role) -> Self {
         let texts: &[&str] = match role {
             Role::Agent => &[
-                "vips: {name: {}}\ntunnel: {peers: {name: {}}}\n",
-                "vips: {name: {health: {url: 'https://127.0.0.1:6443/readyz'}, auth: {}}}\n",
+                "vips: {name: {}}\ntunnel: {peers: {name: {}}}\nbfd: {sessions: {name: {}}}\n",
+                "vips: {name: {health: {url: 'https://127.0.0.1:6443/readyz'}, auth: {}}}\n\
+                 bfd: {sessions: {name: {multihop: true}}}\n",
             ],
             Role::Gateway | Role::Manager => &["{}\n"],
         };
@@ -63,6 +64,7 @@ mod tests {
         assert_eq!(agent.get("vips.NAME.health.fall"), "`3`");
         assert_eq!(agent.get("vips.NAME.health.url"), "");
         assert_eq!(agent.get("vips.NAME.addresses"), "");
+        assert_eq!(agent.get("bfd.sessions.NAME.min_ttl"), "`254`");
         assert_eq!(
             agent.get("tunnel.allowed"),
             "`[fd6b:6564:6765::/48, 198.18.0.0/16]`"

@@ -12,13 +12,14 @@ mod priority;
 mod timers;
 mod tracking;
 mod tree;
+mod vmac;
 mod words;
 
 use std::{collections::BTreeMap, path::Path};
 
 use kedge_core::Problem;
 
-use self::{globals::Globals, tracking::Tracked, tree::Statement};
+use self::{extras::Extra, globals::Globals, tracking::Tracked, tree::Statement};
 use super::{
     draft::{self, Draft},
     later::Later,
@@ -80,8 +81,11 @@ fn tell_the_rest(top: &[Statement], report: &mut Report) {
         };
     }
     for (keyword, (first, count)) in kinds {
-        let grouped = keyword == "vrrp_sync_group" && Later::SyncGroup.key().is_some();
-        if grouped || OWN_WORDS.contains(&keyword) {
+        if keyword == "vrrp_sync_group" && Later::SyncGroup.key().is_some() {
+            of_kind(top, keyword).for_each(|group| tell_group(group, report));
+            continue;
+        }
+        if OWN_WORDS.contains(&keyword) {
             continue;
         }
         let (place, shown) = (&first.place, first.shown(0));
@@ -93,6 +97,26 @@ fn tell_the_rest(top: &[Statement], report: &mut Report) {
             Some(consequence) => report.missing(place, what, consequence),
             None => report.missing(place, what, extras::UNKNOWN),
         }
+    }
+}
+
+/// What a group has beside its members, which each tell of it themselves.
+fn tell_group(group: &Statement, report: &mut Report) {
+    for line in group.block.iter().filter(|line| line.keyword() != "group") {
+        let what = format!("vrrp_sync_group {}: {}", group.shown(1), line.shown(0));
+        let consequence = match extras::instance(line.keyword()) {
+            Some(Extra::Own(how)) => {
+                report.different(&line.place, what, "", how);
+                continue;
+            }
+            Some(Extra::Missing(consequence)) => consequence,
+            None if tracking::Kind::of_block(line.keyword()).is_some() => {
+                "not taken over: add it to `track` of one of the members with `critical: true`, and \
+                 all of them leave with it"
+            }
+            None => extras::UNKNOWN,
+        };
+        report.missing(&line.place, what, consequence);
     }
 }
 

@@ -40,9 +40,9 @@ const UNDERSTOOD: [(Later, &str, bool); 12] = [
     (Later::MinTtl, "min_ttl", true),
     (Later::PreemptDelay, "preempt_delay", true),
     (Later::ExcludedAddresses, "excluded_addresses", true),
-    (Later::VirtualMac, "virtual_mac", false),
-    (Later::Track, "track", false),
-    (Later::SyncGroup, "sync_group", false),
+    (Later::VirtualMac, "virtual_mac", true),
+    (Later::Track, "track", true),
+    (Later::SyncGroup, "sync_group", true),
     (Later::Ipv6, "addresses", true),
 ];
 
@@ -90,8 +90,8 @@ mod tests {
             Later::VirtualMac => json!(true),
             Later::Track => json!({
                 "a": { "interface": "eth1", "weight": -20 },
-                "b": { "file": "/run/ready", "weight": 0 },
-                "c": { "process": "haproxy", "weight": 0 },
+                "b": { "script": ["/bin/check", "-a"], "interval": "5s", "timeout": "5s", "rise": 1, "fall": 2, "user": "x", "critical": true },
+                "c": { "process": "haproxy", "critical": true },
             }),
             Later::SyncGroup => json!("gate"),
             Later::Ipv6 => json!(["2001:db8::1"]),

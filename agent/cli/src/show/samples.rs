@@ -1,17 +1,24 @@
 //! Documents as roles send them.
 
+mod bfd;
+mod operate;
+
 use std::collections::BTreeMap;
 
 use kedge_control::{
     local::{
         ActivePeer, AgentStatus, EchoStatus, FleetCondition, FleetEndpoint, FleetEndpointList,
         FleetHost, FleetHostList, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink,
-        ManagerStatus, MemberStatus, RejectedInterface, RoleInfo, TokenList, TokenSummary,
-        Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation,
+        ManagerStatus, MemberStatus, PeerLink, RejectedInterface, RoleInfo, TokenList,
+        TokenSummary, TrackStatus, Transition, Tunnel, TunnelList, TunnelState, Vip,
+        VipExplanation,
     },
     report::{AddressType, ReportedAddress},
 };
 use kedge_core::{Code, Fix, Problem, vip::RouterState};
+
+pub(super) use self::bfd::sessions;
+pub(super) use self::operate::{drained, history, release, restarted, scan, timeline};
 
 pub(super) fn role() -> RoleInfo {
     RoleInfo {
@@ -25,7 +32,7 @@ pub(super) fn role() -> RoleInfo {
     }
 }
 
-pub(super) fn active_vip() -> Vip {
+pub(crate) fn active_vip() -> Vip {
     Vip {
         name: "api".into(),
         addresses: vec!["10.20.14.10/24".into()],
@@ -36,6 +43,8 @@ pub(super) fn active_vip() -> Vip {
         because: "edge-b fell silent and priority 254 was the highest left".into(),
         interface: Some("eth0".into()),
         interface_because: "eth0 has 10.20.14.11/24, which contains the VIP".into(),
+        sync_group: None,
+        leader: None,
         vrid: 252,
         vrid_because: "derived from 10.20.14.10".into(),
         priority: 254,
@@ -44,7 +53,10 @@ pub(super) fn active_vip() -> Vip {
         advert_interval_seconds: 0.1,
         active_down_seconds: 0.301,
         active: None,
+        tracks: Vec::new(),
+        frozen: None,
         duplicates: Vec::new(),
+        fence_seconds: Some(0.3),
         problems: Vec::new(),
     }
 }
@@ -66,6 +78,26 @@ pub(crate) fn backup_vip() -> Vip {
             priority: 253,
             last_heard_seconds: 0.05,
         }),
+        tracks: vec![
+            TrackStatus {
+                name: "uplink".into(),
+                what: "interface eth1".into(),
+                good: false,
+                because: "eth1 has no carrier".into(),
+                weight: Some(-20),
+                critical: false,
+            },
+            TrackStatus {
+                name: "proxy".into(),
+                what: "process haproxy".into(),
+                good: true,
+                because: "haproxy runs as process 812".into(),
+                weight: None,
+                critical: true,
+            },
+        ],
+        sync_group: Some("gate".into()),
+        leader: Some("api".into()),
         ..active_vip()
     }
 }
@@ -155,6 +187,7 @@ pub(super) fn closed_tunnels() -> TunnelList {
 
 pub(super) fn agent() -> AgentStatus {
     AgentStatus {
+        drained_since: None,
         role: role(),
         vips: vec![active_vip(), backup_vip()],
         health: vec![HealthStatus {
@@ -164,7 +197,26 @@ pub(super) fn agent() -> AgentStatus {
             because: String::new(),
             latency_seconds: Some(0.0031),
         }],
+        bfd: sessions().items,
         tunnels: tunnels().items,
+        peer_links: vec![
+            PeerLink {
+                host: Some("edge-b\u{1b}[31m".into()),
+                address: "10.20.14.12".parse().unwrap(),
+                called: false,
+                up: true,
+                since: "2026-11-21T10:00:00Z".into(),
+                because: String::new(),
+            },
+            PeerLink {
+                host: None,
+                address: "10.20.14.13".parse().unwrap(),
+                called: true,
+                up: false,
+                since: "2026-11-21T10:00:00Z".into(),
+                because: "Connection refused".into(),
+            },
+        ],
         manager: Some(ManagerLink {
             url: "https://203.0.113.9:9443".into(),
             enrolled: true,
@@ -188,13 +240,16 @@ pub(super) fn agent() -> AgentStatus {
 
 pub(super) fn ill_agent() -> AgentStatus {
     AgentStatus {
+        drained_since: Some("2026-11-21T09:30:00Z".into()),
         role: RoleInfo {
             config_stale: true,
             ..role()
         },
         vips: vec![faulty_vip()],
         health: Vec::new(),
+        bfd: Vec::new(),
         tunnels: Vec::new(),
+        peer_links: Vec::new(),
         manager: Some(ManagerLink {
             url: "https://203.0.113.9:9443".into(),
             because: "the token has expired".into(),
@@ -208,7 +263,7 @@ pub(super) fn ill_agent() -> AgentStatus {
     }
 }
 
-pub(super) fn explanation() -> VipExplanation {
+pub(crate) fn explanation() -> VipExplanation {
     VipExplanation {
         vip: active_vip(),
         conclusion: "10.20.14.10 is on edge-a".into(),

@@ -1,12 +1,12 @@
 //! A role at one glance: a line per thing, worst marks visible, the next command at the end.
 
 use kedge_control::local::{
-    AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, ManagerStatus, RoleInfo,
-    Tunnel, Vip,
+    AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, ManagerStatus, PeerLink,
+    RoleInfo, Tunnel, Vip,
 };
 use kedge_core::{Problem, vip::RouterState};
 
-use super::{Show, View, hook, summary, tunnels, vips};
+use super::{Show, View, bfd, hook, summary, tunnels, vips};
 use crate::{
     problem::headline,
     style::{Mark, clean, long, short},
@@ -15,11 +15,33 @@ use crate::{
 impl Show for AgentStatus {
     fn text(&self, view: &View) -> String {
         let mut text = header(&self.role, "", view);
+        if let Some(since) = &self.drained_since {
+            let age = view.age(since);
+            let parts = [
+                format!("DRAINED for {age}"),
+                "a VIP is held here only while no other host does".to_owned(),
+            ];
+            text.push_str(&line(Mark::Warning, "Drain", &parts, view));
+        }
         for vip in &self.vips {
             text.push_str(&vip_line(vip, view));
         }
         for health in &self.health {
             text.push_str(&health_line(health, view));
+        }
+        for vip in &self.vips {
+            for track in &vip.tracks {
+                let mark = if track.good { Mark::Good } else { Mark::Bad };
+                let what = format!("{} {}", vip.name, vips::tracked(track));
+                text.push_str(&line(mark, "Track", &[what], view));
+            }
+        }
+        for link in &self.peer_links {
+            text.push_str(&peer_line(link, view));
+        }
+        for session in &self.bfd {
+            let parts = bfd::parts(session);
+            text.push_str(&line(bfd::mark(session), "BFD", &parts, view));
         }
         for peer in &self.tunnels {
             text.push_str(&tunnel_line(peer, view));
@@ -177,9 +199,13 @@ fn vip_line(vip: &Vip, view: &View) -> String {
         (Some(peer), _) => format!("active {}", vips::heard(peer)),
         (None, _) => because(&vip.because),
     };
+    let frozen = vip.frozen.as_ref();
     let parts = [
         format!("{} {interface}", vip.addresses.join(", ")),
         state,
+        frozen.map_or_else(String::new, |frozen| {
+            format!("FROZEN until {}", frozen.until)
+        }),
         priority,
         others,
     ];
@@ -188,6 +214,18 @@ fn vip_line(vip: &Vip, view: &View) -> String {
         text.push_str(&hook(problem, view));
     }
     text
+}
+
+/// A link to another host of the VIPs. One that is missing costs little.
+fn peer_line(link: &PeerLink, view: &View) -> String {
+    let (mark, state) = if link.up {
+        (Mark::Good, "linked".to_owned())
+    } else {
+        (Mark::Warning, because(&link.because))
+    };
+    let host = link.host.as_deref().map(clean).unwrap_or_default();
+    let who = format!("{host} {}", link.address).trim().to_owned();
+    line(mark, "Peer", &[who, state], view)
 }
 
 fn health_line(health: &HealthStatus, view: &View) -> String {

@@ -1,4 +1,6 @@
-use kedge_control::local::{ConfigInForce, GatewayStatus, Origin, VipList};
+use kedge_control::local::{
+    AgentStatus, ConfigInForce, Frozen, GatewayStatus, Origin, Timeline, Vip, VipList, VipOrder,
+};
 
 use super::{samples, *};
 
@@ -66,6 +68,74 @@ fn vips_are_listed_shown_and_explained() {
     insta::assert_snapshot!("vip_show", samples::backup_vip().text(&view()));
     insta::assert_snapshot!("vip_explain", samples::explanation().text(&wide()));
     assert_eq!(list.names(), ["api", "web", "db"]);
+}
+
+#[test]
+fn orders_tell_what_came_of_them() {
+    insta::assert_snapshot!("vip_release", samples::release().text(&view()));
+    insta::assert_snapshot!("drain", samples::drained().text(&view()));
+    insta::assert_snapshot!("restart", samples::restarted().text(&view()));
+    let only_looked = VipOrder {
+        given: false,
+        outcome: None,
+        ..samples::release()
+    };
+    let text = only_looked.text(&view());
+    assert!(
+        text.starts_with("not done: this host says goodbye"),
+        "{text}"
+    );
+    assert_eq!(samples::drained().names()[0], "api");
+}
+
+#[test]
+fn a_frozen_vip_cannot_be_overlooked() {
+    let frozen = Vip {
+        frozen: Some(Frozen {
+            since: "2026-11-21T09:59:00Z".into(),
+            until: "2026-11-21T10:59:00Z".into(),
+        }),
+        ..samples::active_vip()
+    };
+    let list = VipList {
+        items: vec![frozen.clone()],
+    };
+    assert!(list.text(&view()).contains("Active FROZEN"));
+    let shown = frozen.text(&view());
+    assert!(
+        shown.contains("since 2026-11-21T09:59:00Z, until"),
+        "{shown}"
+    );
+    let status = AgentStatus {
+        vips: vec![frozen],
+        ..samples::agent()
+    };
+    let status = status.text(&view());
+    assert!(
+        status.contains("FROZEN until 2026-11-21T10:59:00Z"),
+        "{status}"
+    );
+}
+
+#[test]
+fn what_happened_is_told_with_its_times() {
+    insta::assert_snapshot!("vip_history", samples::history().text(&view()));
+    insta::assert_snapshot!("vip_timeline", samples::timeline().text(&view()));
+    insta::assert_snapshot!("vip_scan", samples::scan().text(&view()));
+    let nothing = Timeline::default().text(&view());
+    assert!(nothing.starts_with("no failover is recorded"), "{nothing}");
+}
+
+#[test]
+fn bfd_sessions_are_listed_with_what_is_wrong() {
+    insta::assert_snapshot!("bfd_sessions", samples::sessions().text(&view()));
+    insta::assert_snapshot!("bfd_sessions_wide", samples::sessions().text(&wide()));
+    let nothing = kedge_control::local::BfdSessionList::default().text(&view());
+    assert!(
+        nothing.starts_with("no BFD session is configured"),
+        "{nothing}"
+    );
+    assert_eq!(samples::sessions().names(), ["core", "tor"]);
 }
 
 #[test]

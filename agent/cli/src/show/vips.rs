@@ -1,6 +1,6 @@
 //! VIPs.
 
-use kedge_control::local::{ActivePeer, Vip, VipExplanation, VipList};
+use kedge_control::local::{ActivePeer, TrackStatus, Transition, Vip, VipExplanation, VipList};
 use kedge_core::vip::RouterState;
 
 use super::{Show, View, hook, pairs};
@@ -30,7 +30,7 @@ impl Show for VipList {
                 vip.name.clone(),
                 vip.addresses.join(","),
                 vip.interface.clone().unwrap_or_default(),
-                vip.state.to_string(),
+                state(vip),
                 long(vip.state_seconds),
                 vip.priority.to_string(),
                 vip.vrid.to_string(),
@@ -76,6 +76,7 @@ impl Show for Vip {
             ),
             ("because", self.because.clone()),
             ("interface", interface(self)),
+            ("group", group(self)),
             ("vrid", format!("{} ({})", self.vrid, self.vrid_because)),
             ("priority", explained_priority(self, view)),
             (
@@ -87,12 +88,36 @@ impl Show for Vip {
                 ),
             ),
             (
+                "fence",
+                self.fence_seconds
+                    .map(|lasts| {
+                        format!(
+                            "the kernel silences this host {} after its last advertisement",
+                            short(lasts)
+                        )
+                    })
+                    .unwrap_or_default(),
+            ),
+            (
                 "active",
                 self.active.as_ref().map(heard).unwrap_or_default(),
             ),
             ("source", self.source.clone()),
+            (
+                "frozen",
+                self.frozen
+                    .as_ref()
+                    .map(|frozen| format!("since {}, until {}", frozen.since, frozen.until))
+                    .unwrap_or_default(),
+            ),
             ("seen twice", self.duplicates.join("; ")),
         ]));
+        for track in &self.tracks {
+            let mark = view
+                .style
+                .mark(if track.good { Mark::Good } else { Mark::Bad });
+            text.push_str(&format!("  {mark} track {}\n", clean(&tracked(track))));
+        }
         for problem in &self.problems {
             text.push_str(&hook(problem, view));
         }
@@ -127,6 +152,16 @@ impl Show for VipExplanation {
             self.vip.duplicates.join("; ")
         };
         text.push_str(&format!("Seen twice on the wire: {}.\n", clean(&twice)));
+        let name = clean(&self.vip.name).into_owned();
+        let moved = self.transitions.iter().rev().find(|change| moves(change));
+        if let Some(moved) = moved {
+            text.push_str(&format!(
+                "Last moved: {} {} -> {} (kedge vip timeline {name})\n",
+                clean(&moved.at),
+                moved.from,
+                moved.to
+            ));
+        }
         if !self.transitions.is_empty() {
             text.push_str("Last changes:\n");
             for change in self.transitions.iter().rev().take(LAST_CHANGES).rev() {
@@ -148,12 +183,32 @@ impl Show for VipExplanation {
         for problem in &self.vip.problems {
             text.push_str(&hook(problem, view));
         }
-        text + &view.next(&[format!("kedge vip show {}", clean(&self.vip.name))])
+        let next = if self.vip.frozen.is_some() {
+            format!("kedge vip thaw {name}")
+        } else if moved.is_some() {
+            format!("kedge vip timeline {name}")
+        } else {
+            format!("kedge vip show {name}")
+        };
+        text + &view.next(&[next])
     }
 
     fn names(&self) -> Vec<String> {
         vec![self.vip.name.clone()]
     }
+}
+
+fn state(vip: &Vip) -> String {
+    match vip.frozen {
+        Some(_) => format!("{} FROZEN", vip.state),
+        None => vip.state.to_string(),
+    }
+}
+
+/// Whether the VIP came here or left by it.
+fn moves(change: &Transition) -> bool {
+    let holds = |state| matches!(state, RouterState::Active | RouterState::Releasing);
+    holds(change.from) != holds(change.to)
 }
 
 /// The mark in front of a VIP.
@@ -181,6 +236,30 @@ pub(super) fn priority(vip: &Vip, view: &View) -> String {
     match because {
         "" => format!("{base} {arrow} {now}"),
         because => format!("{base} {arrow} {now} because {because}"),
+    }
+}
+
+/// What is tracked, what its failure means, and how it is.
+pub(super) fn tracked(track: &TrackStatus) -> String {
+    let TrackStatus {
+        name,
+        what,
+        because,
+        weight,
+        ..
+    } = track;
+    let failure = match weight {
+        Some(weight) => format!("weight {weight}"),
+        None => "critical".to_owned(),
+    };
+    format!("{name} ({what}, {failure}): {because}")
+}
+
+fn group(vip: &Vip) -> String {
+    match (&vip.sync_group, &vip.leader) {
+        (Some(group), Some(leader)) => format!("{group} (led by {leader})"),
+        (Some(group), None) => format!("{group} (leads it)"),
+        (None, _) => String::new(),
     }
 }
 

@@ -1,12 +1,16 @@
 //! From what stands in files to what it means: defaults, and the rules that span several keys.
 //! Every problem names its key.
 
+pub(super) mod bfd;
+mod group;
+pub(super) mod track;
 mod tunnel;
 mod vip;
 
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    num::NonZeroU16,
     time::Duration,
 };
 
@@ -19,8 +23,8 @@ use kedge_host::{
 };
 
 use super::{
-    AgentConfig, AgentFile, HttpsUrl, ManagerConfig, ManagerFile, ProbeConfig, ProbeFile,
-    ReportConfig, Trust, VipConfig,
+    AgentConfig, AgentFile, HttpsUrl, ManagerConfig, ManagerFile, PeerLinkConfig, PeerLinkFile,
+    ProbeConfig, ProbeFile, ReportConfig, Trust, VipConfig,
 };
 pub use vip::check_vip;
 
@@ -32,6 +36,12 @@ pub const DEFAULT_OVERLAY: [IpNet; 2] = [
     )),
     IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 16)),
 ];
+
+/// Where the hosts of a VIP listen for each other.
+pub(super) const PEER_PORT: NonZeroU16 = match NonZeroU16::new(7112) {
+    Some(port) => port,
+    None => NonZeroU16::MIN,
+};
 
 impl RoleFile for AgentFile {
     const ROLE: Role = Role::Agent;
@@ -64,8 +74,13 @@ impl AgentFile {
             }
         }
         duplicates(&vips, &mut problems);
+        group::check(&vips, &mut problems);
+        let bfd = bfd::check(&self.bfd.clone().unwrap_or_default(), &mut problems);
+        bfd::check_tracks(&vips, &bfd, &mut problems);
         let manager = self.manager.as_ref();
         let manager_config = manager.and_then(|file| keep(check_manager(file), &mut problems));
+        let peer_link = self.peer_link.as_ref();
+        let peer_link = peer_link.and_then(|file| keep(check_peer_link(file), &mut problems));
         let tunnel = self.tunnel.clone().unwrap_or_default();
         let tunnel = keep(tunnel::check(&tunnel), &mut problems);
         let report = self.report.clone().unwrap_or_default();
@@ -75,6 +90,8 @@ impl AgentFile {
         match tunnel {
             Some(tunnel) if problems.is_empty() => Ok(AgentConfig {
                 vips,
+                peer_link,
+                bfd,
                 manager: manager_config,
                 tunnel,
                 node_name: name,
@@ -92,6 +109,23 @@ impl AgentFile {
             _ => Err(problems),
         }
     }
+}
+
+fn check_peer_link(file: &PeerLinkFile) -> Result<PeerLinkConfig, Vec<Problem>> {
+    let Some(key_file) = file.key_file.clone() else {
+        let missing = rule("peer_link.key_file", "links to other hosts need a key_file");
+        return Err(vec![
+            missing.fix(
+                Fix::text("make a key and copy it to every host of the VIPs").command(
+                    "(umask 077; echo \"hex:$(openssl rand -hex 32)\" > /etc/kedge/peer.key)",
+                ),
+            ),
+        ]);
+    };
+    Ok(PeerLinkConfig {
+        key_file,
+        port: file.port.unwrap_or(PEER_PORT).get(),
+    })
 }
 
 fn check_probe(key: &str, file: &ProbeFile, problems: &mut Vec<Problem>) -> Option<ProbeConfig> {

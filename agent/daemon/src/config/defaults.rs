@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use kedge_core::vip::AdvertInterval;
 use kedge_host::layers::Auto;
 
 use super::{
-    AgentFile, AuthModeFile, ChecksumFile, HealthFile, MembersFile, ProbeFile, VipFile,
-    check::{DEFAULT_OVERLAY, automatic_probe},
-    values::{AdvertSpan, Attempts, Delay, Keepalive, MinTtl, ProbeSpan, Version, VrrpVersion},
+    AgentFile, AuthModeFile, BfdSessionFile, ChecksumFile, HealthFile, MembersFile, ProbeFile,
+    TrackFile, VipFile,
+    check::{DEFAULT_OVERLAY, PEER_PORT, automatic_probe, track},
+    values::{
+        AdvertSpan, Attempts, BfdSpan, Delay, DetectMultiplier, Keepalive, MinTtl, ProbeSpan,
+        ScriptSpan, UserName, Version, VrrpVersion,
+    },
 };
 
 /// What the agent does where nobody said anything.
@@ -17,8 +20,12 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
     for vip in file.vips.get_or_insert_with(BTreeMap::new).values_mut() {
         fill_vip(vip);
     }
+    if let Some(links) = &mut file.peer_link {
+        links.port.get_or_insert(PEER_PORT);
+    }
     let tunnel = file.tunnel.get_or_insert_default();
     tunnel.listen_port.get_or_insert(0);
+    tunnel.noise_core.get_or_insert_default();
     if tunnel.interface.is_none() {
         tunnel.interface = "kedge0".parse().ok();
     }
@@ -28,6 +35,10 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
         .get_or_insert_with(|| DEFAULT_OVERLAY.to_vec());
     for peer in tunnel.peers.get_or_insert_with(BTreeMap::new).values_mut() {
         peer.keepalive.get_or_insert(Keepalive::OFF);
+    }
+    let bfd = file.bfd.get_or_insert_default();
+    for session in bfd.sessions.get_or_insert_with(BTreeMap::new).values_mut() {
+        fill_session(session);
     }
     let report = file.report.get_or_insert_default();
     report.exclude.get_or_insert_default();
@@ -39,10 +50,19 @@ fn fill_vip(vip: &mut VipFile) {
     vip.vrid.get_or_insert(Auto::Auto);
     vip.priority.get_or_insert(Auto::Auto);
     vip.members.get_or_insert(MembersFile::Kedge);
+    let profile = *vip.profile.get_or_insert_default();
     vip.advert_interval
-        .get_or_insert(AdvertSpan::from(AdvertInterval::DEFAULT));
+        .get_or_insert(AdvertSpan::from(profile.interval()));
+    vip.fence.get_or_insert(true);
+    vip.accept.get_or_insert(true);
+    vip.virtual_mac.get_or_insert(false);
     vip.preempt.get_or_insert(false);
     vip.preempt_delay.get_or_insert(Delay::NONE);
+    vip.startup_delay.get_or_insert(Delay::LINK_UP);
+    vip.link_up_delay.get_or_insert(Delay::LINK_UP);
+    for track in vip.track.iter_mut().flatten().map(|(_, track)| track) {
+        fill_track(track);
+    }
     vip.version.get_or_insert(VrrpVersion::THREE);
     vip.excluded_addresses.get_or_insert_default();
     vip.unicast_peers.get_or_insert_default();
@@ -53,6 +73,37 @@ fn fill_vip(vip: &mut VipFile) {
     vip.checksum.get_or_insert(ChecksumFile::Auto);
     if let HealthFile::Probe(probe) = vip.health.get_or_insert(HealthFile::Auto) {
         fill_probe(probe);
+    }
+}
+
+fn fill_session(session: &mut BfdSessionFile) {
+    if *session.multihop.get_or_insert(false) {
+        session.min_ttl.get_or_insert(MinTtl::MULTIHOP);
+    }
+    session.transmit_interval.get_or_insert(BfdSpan::TRANSMIT);
+    session.receive_interval.get_or_insert(BfdSpan::RECEIVE);
+    session
+        .detect_multiplier
+        .get_or_insert(DetectMultiplier::DEFAULT);
+    session.passive.get_or_insert(false);
+    session.shutdown.get_or_insert(false);
+}
+
+fn fill_track(track: &mut TrackFile) {
+    if track.script.is_some() {
+        track
+            .interval
+            .get_or_insert(ScriptSpan::from(track::INTERVAL));
+        track
+            .timeout
+            .get_or_insert(ScriptSpan::from(track::TIMEOUT));
+        track.user.get_or_insert_with(UserName::nobody);
+        if track.rise.is_none() {
+            track.rise = Attempts::try_from(i64::from(track::RISE)).ok();
+        }
+        if track.fall.is_none() {
+            track.fall = Attempts::try_from(i64::from(track::FALL)).ok();
+        }
     }
 }
 

@@ -1,21 +1,22 @@
 //! What may stand in `agent.yaml`. Every field is optional, so that a layer sets only what it
 //! names.
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16, path::PathBuf};
 
 use ipnet::IpNet;
 use kedge_core::{
     Name,
-    vip::{Priority, Vrid},
+    vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::{enrol::ManagerUrl, layers::Auto, section};
-use kedge_tunnel_proto::keys::PublicKey;
+use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{
-    AdvertSpan, Attempts, AuthKeyId, CertificatePin, Delay, Endpoint, HttpsUrl, InterfaceName,
-    Keepalive, MinTtl, Mtu, ProbeSpan, TimeWindow, Version, VrrpVersion,
+    AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, Endpoint,
+    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ScriptSpan,
+    TimeWindow, TrackWeight, UserName, Version, VrrpVersion,
 };
 
 section! {
@@ -25,6 +26,10 @@ section! {
         version: Version,
         /// The floating addresses this host takes part in, by name.
         vips: BTreeMap<Name, VipFile>,
+        /// Links to the other hosts of the VIPs, beside advertisements.
+        peer_link: PeerLinkFile,
+        /// BFD: whether the paths to peers work, in both directions.
+        bfd: BfdFile,
         /// The manager this host enrols at. Without it the agent works alone.
         manager: ManagerFile,
         /// The WireGuard tunnel to the gateways.
@@ -56,7 +61,11 @@ section! {
         unhealthy_priority: Priority,
         /// Who else takes part: `kedge`, or `mixed` with keepalived, FRR and others.
         members: MembersFile,
-        /// The time between advertisements: 10ms to 40.95s in steps of 10ms.
+        /// What the time between advertisements is where `advert_interval` is left out: `fast` 10ms,
+        /// `default` 100ms, `wan` 1s. The same on all members.
+        profile: ProfileFile,
+        /// The time between advertisements: 10ms to 40.95s in steps of 10ms. Below 50ms it is kept
+        /// only by a host whose timers proved to be on time; others run at 100ms and say so.
         advert_interval: AdvertSpan,
         /// What decides whether this host is fit to hold the address: `auto` asks the API server
         /// on this host, `none` asks nobody.
@@ -72,6 +81,15 @@ section! {
         preempt: bool,
         /// How long after start or link-up that counts: 0s to 1h.
         preempt_delay: Delay,
+        /// How long a first claim waits at most for a frame from another station after start: 0s to
+        /// 1h. Behind a switch port that does not forward yet a deaf host would be a second owner.
+        startup_delay: Delay,
+        /// The same after the link came up.
+        link_up_delay: Delay,
+        /// What else must be well on this host, by name.
+        track: BTreeMap<Name, TrackFile>,
+        /// The group of VIPs it moves together with: all those of that name are on one host.
+        sync_group: Name,
         /// The other hosts, where adverts go to each of them and not to the group: for networks
         /// without multicast.
         unicast_peers: Vec<IpAddr>,
@@ -80,6 +98,17 @@ section! {
         /// The source of adverts, an address of the interface; left out it is the one on the
         /// VIP's prefix, for IPv6 the link-local one.
         source: IpAddr,
+        /// Whether the kernel silences this host, by nftables, when its advertisements cease. `false`
+        /// where hosts that do not hold the address answer from it, as real servers behind
+        /// LVS with direct routing do.
+        fence: bool,
+        /// Whether packets to the address are for this host. `false` is for a router that lends its
+        /// address: it answers ARP and Neighbor Discovery, and nothing else. Needs the fence.
+        accept: bool,
+        /// Whether the address has the hardware address of the virtual router, 00:00:5e:00:01:VRID
+        /// (for IPv6 00:00:5e:00:02:VRID), on every host that holds it, on a macvlan of its own. The
+        /// same on all members. Needs the fence.
+        virtual_mac: bool,
         /// The checksum form to send: `auto` learns it, `pseudo_header` (RFC 5798, as most
         /// send it), or `message` (RFC 9568 for IPv4, without the pseudo-header).
         checksum: ChecksumFile,
@@ -122,6 +151,85 @@ section! {
 }
 
 section! {
+    /// Something that must be well on this host: exactly one of `interface`, `process`, `file`,
+    /// `script` and `bfd`, and exactly one of `weight` and `critical`.
+    TrackFile {
+        /// An interface that must have a carrier.
+        interface: InterfaceName,
+        /// A process that must run: the name of its program, as `ps -o comm` shows it.
+        process: ProcessName,
+        /// A file that must be there.
+        file: PathBuf,
+        /// A program that must end with 0, and its arguments: no shell reads them.
+        script: Vec<String>,
+        /// A BFD session of `bfd.sessions` that must not lose its peer. One that was never up, or whose
+        /// peer was told to stop, is no failure.
+        bfd: Name,
+        /// What its failure takes from the priority: -1 to -253.
+        weight: TrackWeight,
+        /// Whether this host must not hold the address while it fails.
+        critical: bool,
+        /// The time between two runs of a script: 100ms to 1h.
+        interval: ScriptSpan,
+        /// How long a script may take before it is killed: 100ms to 1h.
+        timeout: ScriptSpan,
+        /// Successes in a row of a script that count after a failure: 1 to 100.
+        rise: Attempts,
+        /// Failures in a row of a script that count: 1 to 100.
+        fall: Attempts,
+        /// Whom a script runs as: a name of `/etc/passwd` or a number. Left out it is `nobody`.
+        user: UserName,
+    }
+}
+
+section! {
+    /// Links to the other hosts of the VIPs: the one that stands by calls the one that is Active. What
+    /// they add: `kedge vip move NAME HOST`, and a sooner take-over when a whole agent is killed.
+    PeerLinkFile {
+        /// The file with the key all of them have: 32 to 64 bytes, or `hex:` and digits.
+        key_file: PathBuf,
+        /// The TCP port, the same on all of them: 7112 when left out.
+        port: NonZeroU16,
+    }
+}
+
+section! {
+    /// BFD (RFC 5880).
+    BfdFile {
+        /// The sessions, by name. VIPs track them: `vips.NAME.track.TRACK.bfd`.
+        sessions: BTreeMap<Name, BfdSessionFile>,
+    }
+}
+
+section! {
+    /// A BFD session. The keys are FRR's, with which most peers are configured.
+    BfdSessionFile {
+        /// The peer's address.
+        peer: IpAddr,
+        /// The interface the peer is on; left out the routes say so. Link-local peers need it.
+        interface: InterfaceName,
+        /// The source of packets, an address of this host; left out the kernel chooses it.
+        source: IpAddr,
+        /// Whether there are routers in between (RFC 5883, port 4784), which the peer must know too.
+        multihop: bool,
+        /// With `multihop` the lowest TTL accepted: 254 is one router in between.
+        min_ttl: MinTtl,
+        /// The shortest interval at which to send: 10ms to 60s. Below 50ms it is kept only by a host
+        /// whose timers proved to be on time; others run at 100ms and say so.
+        transmit_interval: BfdSpan,
+        /// The shortest interval at which to take packets: 10ms to 60s. Times the peer's multiplier
+        /// it is the time after which a silent peer is lost.
+        receive_interval: BfdSpan,
+        /// How many packets of this host may be missing before the peer calls it lost: 1 to 255.
+        detect_multiplier: DetectMultiplier,
+        /// Whether to wait for the peer to speak first.
+        passive: bool,
+        /// Whether the session is kept down, and the peer told that this is no failure.
+        shutdown: bool,
+    }
+}
+
+section! {
     /// The way to the manager.
     ManagerFile {
         /// Its URL, such as `https://203.0.113.9:9443`.
@@ -159,6 +267,8 @@ section! {
         interface: InterfaceName,
         /// The device's MTU: 1280 to 9000. Left out it is the manager's, else 1420.
         mtu: Mtu,
+        /// Whose handshakes and sessions peers have: `boringtun`, or Kedge's `own`.
+        noise_core: CoreName,
         /// Addresses of this end, beside those the manager gives.
         #[schemars(with = "Option<Vec<String>>")]
         addresses: Vec<IpNet>,
@@ -228,6 +338,31 @@ pub enum AuthModeFile {
     /// Sign, and accept nothing that is not.
     #[default]
     Enforce,
+}
+
+/// How soon a dead host is noticed, and what that asks of the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProfileFile {
+    /// 10 ms: for hosts with real-time scheduling on a quiet LAN.
+    Fast,
+    /// 100 ms.
+    #[default]
+    Default,
+    /// 1 s: for members that are far apart, or a network that loses packets.
+    Wan,
+}
+
+impl ProfileFile {
+    /// The time between advertisements.
+    #[must_use]
+    pub const fn interval(self) -> AdvertInterval {
+        match self {
+            Self::Fast => AdvertInterval::FAST,
+            Self::Default => AdvertInterval::DEFAULT,
+            Self::Wan => AdvertInterval::WAN,
+        }
+    }
 }
 
 /// The checksum of advertisements.

@@ -1,4 +1,9 @@
 mod auth;
+mod bfd;
+mod elsewhere;
+mod group;
+mod track;
+mod virtual_mac;
 
 use kedge_core::{Code, Problem};
 use kedge_host::layers::{RoleFile, Sources, load_from};
@@ -25,6 +30,20 @@ fn told(problem: &Problem) -> String {
     )
 }
 
+/// The problem that says `words`: it has this code, and a place that is one of these.
+fn told_as<'a>(problems: &'a [Problem], words: &str, code: Code, places: [&str; 2]) -> &'a Problem {
+    let found = problems.iter().find(|it| told(it).contains(words));
+    let found = found.unwrap_or_else(|| panic!("nothing says {words}: {problems:?}"));
+    let text = told(found);
+    assert_eq!(found.code, code, "{text}");
+    let [line, object] = places;
+    assert!(
+        text.contains(line) || found.object.starts_with(object),
+        "{text}"
+    );
+    found
+}
+
 const KEY: &str = "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=";
 
 #[test]
@@ -41,6 +60,7 @@ fn a_vip_alone_is_a_configuration() {
     assert_eq!((health.rise, health.fall, health.auto), (2, 3, true));
     assert_eq!(config.manager, None);
     assert_eq!(config.tunnel.interface, "kedge0");
+    assert_eq!(config.tunnel.noise_core, CoreName::Boringtun);
     assert_eq!(config.tunnel.allowed, DEFAULT_OVERLAY);
 }
 
@@ -60,8 +80,11 @@ vips:
     interface: eth0
     preempt: true
     checksum: message
+    accept: false
   web:
     addresses: [10.20.14.20]
+    profile: fast
+    fence: false
     members: mixed
     priority: 100
     unhealthy_priority: 50
@@ -75,6 +98,7 @@ tunnel:
   listen_port: 51820
   interface: kedge1
   mtu: 1400
+  noise_core: own
   addresses: ['10.9.0.2/32']
   allowed: ['10.9.0.0/16']
   peers:
@@ -91,7 +115,7 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
         (51, false, true)
     );
     assert_eq!(api.priority.unwrap().get(), 200);
-    assert_eq!(api.interval.centis(), 100);
+    assert_eq!((api.interval.centis(), api.accept), (100, false));
     assert_eq!(api.checksum, ChecksumPolicy::Message);
     let health = api.health.as_ref().unwrap();
     assert_eq!((health.rise, health.fall, health.auto), (1, 5, false));
@@ -100,6 +124,10 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
     let unhealthy = Priority::new(50).unwrap();
     assert_eq!(web.members, Members::Mixed { unhealthy });
     assert_eq!(web.health, None);
+    assert_eq!(
+        (web.interval.centis(), web.accept, web.fence),
+        (1, true, false)
+    );
     assert_eq!(
         config.node_name.unwrap().as_str(),
         "edge-a",
@@ -112,6 +140,7 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
     let peer = &config.tunnel.peers["gw"];
     assert_eq!(peer.keepalive, Some(Duration::from_secs(25)));
     assert_eq!(config.tunnel.mtu, Some(1400));
+    assert_eq!(config.tunnel.noise_core, CoreName::Own);
     assert_eq!(config.report.exclude_interfaces, ["docker0"]);
 }
 
@@ -227,6 +256,7 @@ const VIP_MISTAKES: &[(&str, Code, &str)] = &[
     ),
     ("vird: 51", Code::ConfigUnknownKey, "vird"),
     ("version: 4", Code::ConfigOutOfRange, "2 to 3, not 4"),
+    ("{fence: false, accept: false}", Code::ConfigRule, "fence"),
     ("version: 2", Code::ConfigRule, "whole seconds"),
     ("password_file: /x", Code::ConfigRule, "only version 2"),
     (
@@ -345,134 +375,9 @@ fn two_vips_do_not_share_a_vrid_on_an_interface_nor_an_address() {
 }
 
 #[test]
-fn every_mistake_elsewhere_is_located_and_coded() {
-    let peer = |rest: &str| format!("tunnel: {{peers: {{gw: {{public_key: {KEY}, {rest}}}}}}}");
-    for (yaml, code, words) in [
-        (
-            "version: 2".to_owned(),
-            Code::ConfigOutOfRange,
-            "version must be 1, not 2",
-        ),
-        (
-            "manager: {url: 'https://'}".to_owned(),
-            Code::ConfigOutOfRange,
-            "not a manager's address",
-        ),
-        (
-            "manager: {url: 'https://u:p@h/'}".to_owned(),
-            Code::ConfigOutOfRange,
-            "not a manager's address",
-        ),
-        (
-            "manager: {token_file: /x}".to_owned(),
-            Code::ConfigRule,
-            "manager.url",
-        ),
-        (
-            "manager: {url: 'https://h', name: 'A'}".to_owned(),
-            Code::ConfigOutOfRange,
-            "not a name",
-        ),
-        (
-            "manager: {url: 'https://h', host_ref: {kind: K, name: n}}".to_owned(),
-            Code::ConfigRule,
-            "manager.host_ref.api_group",
-        ),
-        (
-            "tunnel: {listen_port: 65536}".to_owned(),
-            Code::ConfigOutOfRange,
-            "65536",
-        ),
-        (
-            "tunnel: {mtu: 1279}".to_owned(),
-            Code::ConfigOutOfRange,
-            "1280 to 9000, not 1279",
-        ),
-        (
-            "tunnel: {mtu: 9001}".to_owned(),
-            Code::ConfigOutOfRange,
-            "1280 to 9000, not 9001",
-        ),
-        (
-            "tunnel: {interface: 'a/b'}".to_owned(),
-            Code::ConfigOutOfRange,
-            "interface name",
-        ),
-        (
-            "tunnel: {allowed: ['0.0.0.0/0']}".to_owned(),
-            Code::ConfigRule,
-            "every packet",
-        ),
-        (
-            "tunnel: {addresses: ['127.0.0.1/8']}".to_owned(),
-            Code::ConfigOutOfRange,
-            "a device",
-        ),
-        (
-            "tunnel: {peers: {gw: {}}}".to_owned(),
-            Code::ConfigRule,
-            "gw.allowed_ips",
-        ),
-        (
-            "tunnel: {peers: {gw: {allowed_ips: ['10.9.0.1/32'], public_key: abc}}}".to_owned(),
-            Code::ConfigOutOfRange,
-            "WireGuard key",
-        ),
-        (peer("allowed_ips: []"), Code::ConfigRule, "gets no packet"),
-        (
-            peer("allowed_ips: ['10.9.0.1/33']"),
-            Code::ConfigOutOfRange,
-            "10.9.0.1/33",
-        ),
-        (
-            peer("allowed_ips: ['10.9.0.1/32'], endpoint: 'gw'"),
-            Code::ConfigOutOfRange,
-            "is not host:port",
-        ),
-        (
-            peer("allowed_ips: ['10.9.0.1/32'], endpoint: 'gw:0'"),
-            Code::ConfigOutOfRange,
-            "is not host:port",
-        ),
-        (
-            peer("allowed_ips: ['10.9.0.1/32'], keepalive: 1.5s"),
-            Code::ConfigOutOfRange,
-            "whole seconds",
-        ),
-        (
-            format!(
-                "tunnel: {{peers: {{a: {{public_key: {KEY}, allowed_ips: ['10.9.0.1/32']}}, \
-                 b: {{public_key: {KEY}, allowed_ips: ['10.9.0.2/32']}}}}}}"
-            ),
-            Code::ConfigRule,
-            "same public key",
-        ),
-        (
-            "report: {primary: nowhere}".to_owned(),
-            Code::ConfigOutOfRange,
-            "nowhere",
-        ),
-        ("node: {nmae: x}".to_owned(), Code::ConfigUnknownKey, "nmae"),
-        (
-            "vips: {'Api': {}}".to_owned(),
-            Code::ConfigOutOfRange,
-            "not a name",
-        ),
-    ] {
-        let problems = load(&yaml).unwrap_err();
-        let text = told(&problems[0]);
-        assert!(text.contains(words), "{yaml}: {text}");
-        assert_eq!(problems[0].code, code, "{yaml}: {text}");
-        assert!(
-            text.contains("agent.yaml:1") || !problems[0].object.is_empty(),
-            "{text}"
-        );
-    }
-}
-
-#[test]
 fn the_view_with_defaults_means_the_same() {
-    let yaml = "vips: {api: {addresses: [10.20.14.10], health: {url: 'https://127.0.0.1/'}}}";
+    let yaml = "peer_link: {key_file: /k}\n\
+                vips: {api: {addresses: [10.20.14.10], health: {url: 'https://127.0.0.1/'}}}";
     let file: AgentFile = {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.yaml");

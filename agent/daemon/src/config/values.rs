@@ -134,6 +134,19 @@ bounded! {
 }
 impl MinTtl {
     pub(super) const ON_LINK: Self = Self(255);
+    pub(super) const MULTIHOP: Self = Self(super::check::bfd::MULTIHOP_TTL);
+}
+
+bounded! {
+    /// What a failed track takes from the priority, as a negative number.
+    TrackWeight(i16), "a weight is what a failure takes from the priority and", -253..=-1
+}
+impl TrackWeight {
+    /// What a failure costs.
+    #[must_use]
+    pub const fn cost(self) -> u16 {
+        self.0.unsigned_abs()
+    }
 }
 
 bounded! {
@@ -243,6 +256,29 @@ impl ProbeSpan {
 }
 
 checked_text! {
+    /// A time of a tracked script.
+    ScriptSpan(Duration),
+    |text| within(text, "a script's time", Duration::from_millis(100), Duration::from_secs(3_600)),
+    |value| Span::new(*value).to_string(),
+    { "type": "string", "examples": ["1s", "10s"] }
+}
+
+impl ScriptSpan {
+    pub(super) const fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+
+    /// The duration.
+    #[must_use]
+    pub const fn duration(&self) -> Duration {
+        self.0
+    }
+}
+
+mod track;
+pub use track::{ProcessName, UserName};
+
+checked_text! {
     /// The time between keepalives; zero is none.
     Keepalive(Duration),
     |text| span(text).and_then(|span| {
@@ -267,6 +303,8 @@ impl Keepalive {
 
 mod auth;
 pub use auth::{AuthKeyId, TimeWindow};
+mod bfd;
+pub use bfd::{BfdSpan, DetectMultiplier};
 
 checked_text! {
     /// A time to wait.
@@ -278,6 +316,7 @@ checked_text! {
 
 impl Delay {
     pub(super) const NONE: Self = Self(Duration::ZERO);
+    pub(super) const LINK_UP: Self = Self(kedge_vip_proto::vrrp::Config::LINK_UP_WAIT);
 
     /// The duration.
     #[must_use]

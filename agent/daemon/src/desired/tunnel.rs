@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use kedge_control::agent;
 use kedge_core::{Code, Fix, Problem};
 use kedge_tunnel_device::mtu;
-use kedge_tunnel_proto::keys::PublicKey;
+use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
 use super::Source;
 use crate::config::{DEFAULT_OVERLAY, Endpoint, TunnelConfig};
@@ -20,6 +20,8 @@ pub(crate) struct TunnelWish {
     pub interface: String,
     /// Its MTU.
     pub mtu: u16,
+    /// Whose handshakes and sessions its peers have.
+    pub noise_core: CoreName,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
     /// Its peers.
@@ -91,6 +93,7 @@ pub(super) fn plan(
         listen_port: config.listen_port,
         interface: config.interface.clone(),
         mtu,
+        noise_core: config.noise_core,
         addresses,
         peers,
     })

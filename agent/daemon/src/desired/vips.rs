@@ -188,6 +188,7 @@ fn describe(name: &Name, vip: &VipConfig, source: Source, facts: &Facts, claimed
     Vip {
         source,
         health: vip.health.clone(),
+        tracks: vip.tracks.clone(),
         vrid_because,
         priority_because,
         spec: VipSpec {

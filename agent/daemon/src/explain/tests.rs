@@ -3,12 +3,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use kedge_control::local::Frozen;
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 use kedge_net::Mac;
-use kedge_vip_speaker::{ActivePeer, Chosen, Rejected, VipSpec};
+use kedge_vip_speaker::{ActivePeer, Chosen, Ordered, OwnLinks, Rejected, VipSpec};
 
 use super::*;
-use crate::desired::Source;
+use crate::{desired::Source, status::describe};
 
 fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
@@ -22,7 +23,7 @@ fn priority(value: u8) -> Priority {
     Priority::new(value).unwrap()
 }
 
-fn snapshot(state: RouterState) -> VipSnapshot {
+pub(crate) fn snapshot(state: RouterState) -> VipSnapshot {
     VipSnapshot {
         name: "api".parse().unwrap(),
         addresses: vec!["10.20.14.10".parse().unwrap()],
@@ -40,6 +41,7 @@ fn snapshot(state: RouterState) -> VipSnapshot {
             mac: mac(),
             running: true,
             because: String::new(),
+            own_links: OwnLinks::default(),
             rejected: Vec::new(),
         }),
         interface_because: "eth0: 10.20.14.11/24 contains 10.20.14.10".to_owned(),
@@ -47,19 +49,25 @@ fn snapshot(state: RouterState) -> VipSnapshot {
             interface: "eth1".to_owned(),
             because: "10.0.9.4/24 does not contain it".to_owned(),
         }],
+        sync_group: None,
+        leader: None,
         vrid: Vrid::new(252).unwrap(),
         vrid_because: String::new(),
         priority: priority(221),
         base_priority: priority(221),
         priority_because: "221 is configured".to_owned(),
         verdict: Verdict::Healthy,
+        tracked: kedge_vip_speaker::Tracked::default(),
         interval: AdvertInterval::DEFAULT,
         configured_interval: AdvertInterval::DEFAULT,
         active_down: Duration::from_millis(313),
         active: None,
         takes_over_at: None,
         waiting: None,
+        proof: Proof::None,
+        ordered: Ordered::default(),
         duplicates: Vec::new(),
+        fence: None,
         problems: Vec::new(),
         transitions: Vec::new().into(),
         counters: BTreeMap::from([("adverts_received".to_owned(), 7)]),
@@ -71,6 +79,7 @@ fn wanted() -> Wanted {
     Wanted {
         source: Source::Manager,
         health: Some(crate::config::check::automatic_probe()),
+        tracks: BTreeMap::new(),
         vrid_because: "derived from 10.20.14.10, the same on every host".to_owned(),
         priority_because: "auto: 254 less 3 x slot 11".to_owned(),
         spec: VipSpec {
@@ -87,16 +96,25 @@ fn told(vip: &VipSnapshot, now: Instant) -> VipExplanation {
         because: "https://127.0.0.1:6443/readyz answered 200 in 3.1 ms".to_owned(),
         ..HealthStatus::default()
     };
+    let frozen = vip.ordered.frozen.then(|| Frozen {
+        since: "2023-11-14T22:13:20Z".to_owned(),
+        until: "2023-11-14T23:13:20Z".to_owned(),
+    });
     explain(&Known {
         vip,
+        told: Vip {
+            frozen,
+            ..describe(vip, Some(&wanted()), Vec::new())
+        },
         wanted: Some(&wanted()),
         health: Some(&health),
+        tracks: &[],
         host: "edge-a",
         now,
     })
 }
 
-fn peer(priority_of: u8) -> ActivePeer {
+pub(crate) fn peer(priority_of: u8) -> ActivePeer {
     ActivePeer {
         address: "10.20.14.12".parse().unwrap(),
         mac: mac(),
@@ -104,6 +122,61 @@ fn peer(priority_of: u8) -> ActivePeer {
         interval: AdvertInterval::DEFAULT,
         heard_at: at(64_950),
     }
+}
+
+#[test]
+fn what_is_tracked_is_a_reason_and_what_its_failure_would_do() {
+    let track = |name: &str, good, weight| TrackStatus {
+        name: name.to_owned(),
+        what: format!("interface {name}0"),
+        good,
+        because: format!("{name}0 is as it is"),
+        weight,
+        critical: weight.is_none(),
+    };
+    let tracks = [
+        track("up", true, Some(-20)),
+        track("way", true, Some(-200)),
+        track("must", true, None),
+        track("lost", false, Some(-3)),
+    ];
+    let vip = snapshot(RouterState::Active);
+    let told = explain(&Known {
+        vip: &vip,
+        told: describe(&vip, Some(&wanted()), tracks.to_vec()),
+        wanted: Some(&wanted()),
+        health: None,
+        tracks: &tracks,
+        host: "edge-a",
+        now: at(65_000),
+    });
+    assert!(
+        told.because
+            .contains(&"track lost (failed): lost0 is as it is".to_owned())
+    );
+    assert!(
+        told.because
+            .contains(&"track up: up0 is as it is".to_owned())
+    );
+    let ways = |words: &str| {
+        told.would_move_if
+            .iter()
+            .filter(|it| it.contains(words))
+            .count()
+    };
+    assert_eq!(
+        ways("track up fails (interface up0) and a host above 201 preempts (preempt is off here"),
+        1,
+        "{:?}",
+        told.would_move_if
+    );
+    assert_eq!(
+        ways("track way fails (interface way0) and a host above 192 preempts"),
+        1
+    );
+    assert_eq!(ways("track must fails (interface must0, critical)"), 1);
+    assert_eq!(ways("lost"), 0);
+    assert_eq!(told.vip.tracks.len(), 4);
 }
 
 #[test]
@@ -209,4 +282,88 @@ fn durations_are_spoken_in_fitting_units() {
     ] {
         assert_eq!(spoken(Duration::from_secs_f64(seconds)), text);
     }
+}
+
+#[test]
+fn orders_are_reasons_and_take_away_the_ways_they_close() {
+    let ordered = |state, ordered| {
+        let mut vip = snapshot(state);
+        vip.active = (state == RouterState::Backup).then(|| peer(218));
+        vip.ordered = ordered;
+        told(&vip, at(65_000))
+    };
+    let frozen = Ordered {
+        frozen: true,
+        ..Ordered::default()
+    };
+    let active = ordered(RouterState::Active, frozen);
+    let reason = "frozen since 2023-11-14T22:13:20Z until 2023-11-14T23:13:20Z: only a fault moves \
+                  it (kedge vip thaw api)";
+    assert!(
+        active.because.contains(&reason.to_owned()),
+        "{:?}",
+        active.because
+    );
+    assert_eq!(
+        active.would_move_if[0],
+        "eth0 loses its link or its address"
+    );
+    let backup = ordered(RouterState::Backup, frozen);
+    assert_eq!(
+        backup.would_move_if,
+        ["10.20.14.12 is silent for 0.3 s, or leaves"]
+    );
+    let drained = Ordered {
+        drained: true,
+        ..Ordered::default()
+    };
+    let active = ordered(RouterState::Active, drained);
+    assert_eq!(
+        active.would_move_if[0],
+        "any other host takes part (this one is drained)"
+    );
+    assert!(
+        active
+            .because
+            .iter()
+            .any(|why| why.contains("kedge undrain"))
+    );
+    let yielded = Ordered {
+        yielded: true,
+        ..Ordered::default()
+    };
+    let backup = ordered(RouterState::Backup, yielded);
+    assert!(
+        backup
+            .because
+            .iter()
+            .any(|why| why.contains("released by order"))
+    );
+}
+
+#[test]
+fn it_says_whether_packets_for_the_address_arrive() {
+    let with = |proof| {
+        let vip = VipSnapshot {
+            proof,
+            ..snapshot(RouterState::Active)
+        };
+        let because = told(&vip, at(9_000)).because;
+        let mut said = because.into_iter().filter(|line| line.contains("packet"));
+        said.next()
+    };
+    assert_eq!(with(Proof::None), None);
+    let said = with(Proof::Seen { at: at(5_200) }).unwrap();
+    assert_eq!(
+        said,
+        "packets for it arrive here: the first was seen 3.8 s ago"
+    );
+    let since = at(5_000);
+    let said = with(Proof::Awaited { since }).unwrap();
+    assert!(
+        said.contains("4.0 s since it is held; the router"),
+        "{said}"
+    );
+    let said = with(Proof::Missing { since }).unwrap();
+    assert!(said.ends_with("does not answer it"), "{said}");
 }

@@ -1,4 +1,5 @@
 use kedge_tunnel_device::State;
+use kedge_tunnel_proto::noise::CoreName;
 
 use super::*;
 use crate::desired::Source;
@@ -129,6 +130,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         interface: "no/name".to_owned(),
         listen_port: 0,
         mtu: 1_420,
+        noise_core: CoreName::default(),
         addresses: Vec::new(),
         peers: vec![peer(true, Some(25))],
     }));

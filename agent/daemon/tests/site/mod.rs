@@ -130,7 +130,9 @@ impl Host {
             std::thread::spawn(move || {
                 let runtime = Builder::new_current_thread().enable_all().build().unwrap();
                 let live = Live::<AgentFile>::load(root, Vec::new()).unwrap();
-                runtime.block_on(kedge_agent_daemon::serve(live, received))
+                runtime
+                    .block_on(kedge_agent_daemon::serve(live, None, received))
+                    .map(drop)
             })
         });
         self.agent = Some(Agent { orders, thread });
@@ -164,10 +166,22 @@ impl Host {
     }
 
     pub fn ask(&self, method: Method, route: &str) -> (StatusCode, Value) {
+        self.send(method, route, Vec::new())
+    }
+
+    /// What it answers to an order, which it takes.
+    pub fn post(&self, route: &str, body: &Value) -> Value {
+        let body = serde_json::to_vec(body).unwrap();
+        let (status, told) = self.send(Method::POST, route, body);
+        assert_eq!(status, StatusCode::OK, "{route}: {told}");
+        told
+    }
+
+    fn send(&self, method: Method, route: &str, body: Vec<u8>) -> (StatusCode, Value) {
         let socket = self.root.socket(Role::Agent);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let reply = runtime
-            .block_on(call(&socket, method, route, Vec::new()))
+            .block_on(call(&socket, method, route, body))
             .unwrap();
         (reply.status, reply.json().unwrap())
     }

@@ -6,7 +6,7 @@ use kedge_core::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Tunnel, Vip};
+use super::{BfdSession, Tunnel, Vip};
 use crate::report::ReportedAddress;
 
 /// What every role says of itself.
@@ -37,12 +37,21 @@ pub struct AgentStatus {
     /// The role.
     #[serde(flatten)]
     pub role: RoleInfo,
+    /// Since when the host is drained, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained_since: Option<String>,
     /// The VIPs, by name.
     pub vips: Vec<Vip>,
     /// The health gates, by VIP name.
     pub health: Vec<HealthStatus>,
+    /// The BFD sessions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bfd: Vec<BfdSession>,
     /// The tunnel's peers.
     pub tunnels: Vec<Tunnel>,
+    /// Links to the other hosts of the VIPs, where they are configured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peer_links: Vec<PeerLink>,
     /// The link to the manager, absent when none is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerLink>,
@@ -50,6 +59,26 @@ pub struct AgentStatus {
     pub addresses: Vec<ReportedAddress>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+}
+
+/// A link to another host of this host's VIPs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeerLink {
+    /// The other host's name, once it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its address.
+    pub address: IpAddr,
+    /// Whether this host called, because the other is Active.
+    pub called: bool,
+    /// Whether it is up.
+    pub up: bool,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub because: String,
 }
 
 /// A VIP's health gate.

@@ -38,6 +38,12 @@ pub struct Vip {
     /// Why that interface, as a sentence.
     #[serde(default)]
     pub interface_because: String,
+    /// The group of VIPs it moves together with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_group: Option<String>,
+    /// The VIP of that group whose election counts, when it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
     /// The virtual router id.
     pub vrid: u8,
     /// Where the VRID comes from, as a sentence.
@@ -55,12 +61,52 @@ pub struct Vip {
     /// The Active router as this host hears it, when it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<ActivePeer>,
+    /// What it tracks on this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tracks: Vec<TrackStatus>,
+    /// Since and until when nothing but a fault moves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<Frozen>,
     /// Other hosts seen claiming the address, as sentences with MAC and time.
     #[serde(default)]
     pub duplicates: Vec<String>,
     /// What is wrong with it.
     #[serde(default)]
     pub problems: Vec<Problem>,
+    /// How long after its last advertisement the kernel stops this host from answering for it;
+    /// absent where no fence stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence_seconds: Option<f64>,
+}
+
+/// Something a VIP tracks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrackStatus {
+    /// Its name.
+    pub name: String,
+    /// What is tracked, such as `interface eth1`.
+    pub what: String,
+    /// Whether all is well with it.
+    pub good: bool,
+    /// Why, as a sentence.
+    pub because: String,
+    /// What its failure does to the priority: -1 to -253, absent where it is critical.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<i16>,
+    /// Whether this host does not hold the VIP while it fails.
+    #[serde(default)]
+    pub critical: bool,
+}
+
+/// A freeze.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Frozen {
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Until when, RFC 3339.
+    pub until: String,
 }
 
 /// The Active router of a group.

@@ -3,14 +3,55 @@
 use kedge_control::{
     Document,
     local::{
-        ActivePeer, AgentStatus, ConfigInForce, EchoStatus, GatewayStatus, HealthStatus,
-        ListenerStatus, ManagerLink, MemberStatus, Origin, RejectedInterface, Reloaded, RoleInfo,
-        Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation, VipList,
+        ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DrainOrder,
+        EchoStatus, GatewayStatus, HealthStatus, History, HistoryItem, ListenerStatus, ManagerLink,
+        MemberStatus, Order, OrderOutcome, OrderRequest, Origin, PeerLink, RejectedInterface,
+        Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem,
+        TrackStatus, Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation, VipList,
+        VipOrder, VridScan, VridUse,
     },
 };
-use kedge_core::vip::RouterState;
+use kedge_core::{
+    bfd::{Liveness, SessionState},
+    vip::RouterState,
+};
 
 use crate::{golden, text};
+
+fn bfd() -> BfdSession {
+    BfdSession {
+        name: text("tor"),
+        peer: "10.20.14.1".parse().unwrap(),
+        interface: Some(text("eth0")),
+        source: None,
+        multihop: false,
+        state: SessionState::Up,
+        liveness: Liveness::Alive,
+        because: text("the peer and this host hear each other"),
+        since: text("2026-01-01T00:00:00.123456Z"),
+        state_seconds: 12.5,
+        transmit_interval_seconds: 0.3,
+        detection_seconds: Some(0.9),
+        detect_multiplier: 3,
+        local_discriminator: 17,
+        diagnostic: text("no diagnostic"),
+        remote: Some(BfdRemote {
+            discriminator: 34,
+            state: SessionState::Up,
+            diagnostic: text("no diagnostic"),
+            desired_min_tx_seconds: 0.3,
+            required_min_rx_seconds: 0.3,
+            detect_multiplier: 3,
+            last_heard_seconds: 0.1,
+        }),
+        ups: 1,
+        losses: 0,
+        packets_sent: 42,
+        packets_received: 41,
+        packets_refused: [(text("ttl"), 1)].into(),
+        problems: Vec::new(),
+    }
+}
 
 #[test]
 fn the_agent() {
@@ -18,6 +59,7 @@ fn the_agent() {
         "agent-status",
         &Document::new(AgentStatus {
             role: role(),
+            drained_since: None,
             vips: vec![vip()],
             health: vec![HealthStatus {
                 vip: text("api"),
@@ -26,11 +68,24 @@ fn the_agent() {
                 because: text("200 OK"),
                 latency_seconds: Some(0.003),
             }],
+            bfd: vec![bfd()],
             tunnels: vec![tunnel()],
+            peer_links: vec![PeerLink {
+                host: Some("edge-b".into()),
+                address: "10.20.14.12".parse().unwrap(),
+                called: false,
+                up: true,
+                since: "2026-11-21T10:00:00Z".into(),
+                because: String::new(),
+            }],
             manager: Some(link()),
             addresses: Vec::new(),
             problems: Vec::new(),
         }),
+    );
+    golden(
+        "bfd-session-list",
+        &Document::new(BfdSessionList { items: vec![bfd()] }),
     );
     golden("vip-list", &Document::new(VipList { items: vec![vip()] }));
     golden("vip", &Document::new(vip()));
@@ -87,6 +142,115 @@ fn the_agent() {
 }
 
 #[test]
+fn orders_and_what_happened() {
+    let item = VipOrder {
+        vip: text("api"),
+        order: Order::Release,
+        given: true,
+        plan: vec![text("this host says goodbye for api")],
+        state: RouterState::Active,
+        at: text("2026-01-01T00:00:00.123456Z"),
+        boottime_micros: 1_000_000,
+        to: None,
+        outcome: Some(OrderOutcome {
+            moved: true,
+            holder: text("10.20.14.12"),
+            because: text("10.20.14.12 took over"),
+            took_seconds: 0.023,
+        }),
+    };
+    golden("vip-order", &Document::new(item.clone()));
+    golden(
+        "drain-order",
+        &Document::new(DrainOrder {
+            order: Order::Drain,
+            given: true,
+            plan: vec![text("this host gives its VIPs away")],
+            items: vec![item],
+        }),
+    );
+    golden(
+        "restart",
+        &Document::new(Restart {
+            given: true,
+            executable: text("/usr/bin/kedge"),
+            keeps_vips: true,
+            plan: vec![text("the agent is replaced by /usr/bin/kedge")],
+            started: text("2026-01-01T00:00:00Z"),
+            outcome: Some(RestartOutcome {
+                version: text("0.1.0"),
+                took_seconds: 0.125,
+            }),
+        }),
+    );
+    let request = OrderRequest {
+        dry_run: true,
+        for_seconds: Some(3_600),
+        host: Some(text("edge-a")),
+    };
+    golden("order-request", &request);
+    golden(
+        "history",
+        &Document::new(History {
+            host: text("edge-a"),
+            items: vec![HistoryItem {
+                vip: text("api"),
+                at: text("2026-01-01T00:00:00.123456Z"),
+                boottime_micros: 1_000_000,
+                this_boot: true,
+                from: Some(RouterState::Backup),
+                to: Some(RouterState::Active),
+                because: text("10.20.14.12 said that it leaves"),
+            }],
+        }),
+    );
+    golden(
+        "timeline",
+        &Document::new(Timeline {
+            host: text("edge-a"),
+            vip: text("api"),
+            sources: vec!["10.20.14.11".parse().unwrap()],
+            clocks: vec![text("every stamp is of edge-a's own clock")],
+            items: vec![TimelineItem {
+                at: text("2026-01-01T00:00:00.123456Z"),
+                host: text("edge-a"),
+                stamp: Stamp::LastHeard,
+                peer: Some("10.20.14.12".parse().unwrap()),
+                text: text("last advertisement received from 10.20.14.12"),
+            }],
+        }),
+    );
+    golden(
+        "vrid-scan",
+        &Document::new(VridScan {
+            interfaces: vec![text("eth0")],
+            seconds: 3.0,
+            items: vec![VridUse {
+                interface: text("eth0"),
+                vrid: 252,
+                family: text("IPv4"),
+                ours: text("api"),
+                routers: vec![ScannedRouter {
+                    address: "10.20.14.1".parse().unwrap(),
+                    mac: text("00:1b:17:aa:20:01"),
+                    version: 3,
+                    priority: 100,
+                    advert_interval_seconds: 1.0,
+                    addresses: vec!["10.20.14.1".parse().unwrap()],
+                    checksum: text("pseudoHeader"),
+                    auth: text("none"),
+                    unicast: false,
+                    adverts: 3,
+                }],
+            }],
+            free: [(text("eth0"), 100)].into(),
+            malformed: [(text("checksum"), 1)].into(),
+            problems: Vec::new(),
+        }),
+    );
+}
+
+#[test]
 fn the_gateway() {
     golden(
         "gateway-status",
@@ -138,6 +302,8 @@ fn vip() -> Vip {
         because: text("a better router is heard"),
         interface: Some(text("eth0")),
         interface_because: text("10.20.14.11/24 is on-link for the VIP"),
+        sync_group: Some(text("gate")),
+        leader: Some(text("six")),
         vrid: 252,
         vrid_because: text("derived from the VIP"),
         priority: 63,
@@ -151,7 +317,27 @@ fn vip() -> Vip {
             priority: 251,
             last_heard_seconds: 0.05,
         }),
+        tracks: vec![
+            TrackStatus {
+                name: "uplink".into(),
+                what: "interface eth1".into(),
+                good: false,
+                because: "eth1 has no carrier".into(),
+                weight: Some(-20),
+                critical: false,
+            },
+            TrackStatus {
+                name: "proxy".into(),
+                what: "process haproxy".into(),
+                good: true,
+                because: "haproxy runs as process 812".into(),
+                weight: None,
+                critical: true,
+            },
+        ],
+        frozen: None,
         duplicates: Vec::new(),
+        fence_seconds: Some(0.3),
         problems: Vec::new(),
     }
 }

@@ -1,10 +1,7 @@
 //! Did you mean …?
 
 /// The candidate a mistyped word most likely stands for.
-pub(super) fn closest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
     candidates
         .into_iter()

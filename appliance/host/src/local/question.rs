@@ -45,6 +45,7 @@ pub struct Ask<T>(Question<T>);
 
 enum Question<T> {
     Look(Box<dyn FnOnce(&T) + Send>),
+    Change(Box<dyn FnOnce(&mut T) + Send>),
     Reload(oneshot::Sender<Result<Reloaded, Problem>>),
 }
 
@@ -69,6 +70,24 @@ impl<T: Answers> Asks<T> {
             Question::Look(Box::new(|role: &T| {
                 // Whoever asked may have left: that is theirs.
                 drop(answer.send(look(role)));
+            }))
+        })
+        .await
+    }
+
+    /// Asks the loop to change something of the role, and waits for what it says.
+    ///
+    /// # Errors
+    ///
+    /// The role is leaving.
+    pub async fn change<A: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut T) -> A + Send + 'static,
+    ) -> Result<A, Failure> {
+        self.ask(|answer| {
+            Question::Change(Box::new(|role: &mut T| {
+                // Whoever asked may have left: what was ordered holds.
+                drop(answer.send(change(role)));
             }))
         })
         .await
@@ -106,6 +125,10 @@ impl<T: Answers> Ask<T> {
         match self.0 {
             Question::Look(look) => {
                 look(role);
+                false
+            }
+            Question::Change(change) => {
+                change(role);
                 false
             }
             Question::Reload(answer) => {

@@ -1,5 +1,7 @@
 use std::time::Instant as Wall;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::*;
 use crate::{
     clock::now,
@@ -37,6 +39,12 @@ fn seen(monitor: &mut Monitor, ifindex: u32, wanted: IpNet) -> Option<Address> {
         .iter()
         .find(|address| address.net == wanted)
         .cloned()
+}
+
+/// Whether the kernel told it something.
+fn has_news(monitor: &Monitor) -> bool {
+    let mut ready = [PollFd::new(monitor, PollFlags::IN)];
+    poll(&mut ready, Some(&Timespec::default())).unwrap() == 1
 }
 
 fn eventually(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Duration {
@@ -269,5 +277,78 @@ fn a_flood_of_changes_ends_in_a_resync_with_the_right_contents() {
             .iter()
             .filter(|address| address.net.addr().is_ipv4());
         assert_eq!(v4.count(), 2);
+    });
+}
+
+#[test]
+fn whoever_leaves_them_out_hears_of_everything_but_our_renewals() {
+    in_a_host(|eth0| {
+        let vip = net("10.20.14.10/32");
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        let mut monitor = Monitor::open().unwrap();
+        let mut deaf = Monitor::open().unwrap();
+        deaf.leave_out_own().unwrap();
+        let waiting = |monitor: &mut Monitor| monitor.drain().unwrap().addresses;
+        owned.hold(now(), (eth0, vip)).unwrap();
+        eventually("it is there", Duration::from_secs(2), || {
+            waiting(&mut monitor)
+        });
+        assert!(seen(&mut deaf, eth0, vip).is_none());
+        let other = net("fd00:14::11/64");
+        Links::open().unwrap().add_address("eth0", other).unwrap();
+        eventually("another is heard of", Duration::from_secs(2), || {
+            waiting(&mut deaf)
+        });
+        assert!(seen(&mut deaf, eth0, other).is_some());
+        Links::open().unwrap().down("eth0").unwrap();
+        eventually("and of links", Duration::from_secs(2), || {
+            deaf.drain().unwrap().links
+        });
+    });
+}
+
+#[test]
+fn whoever_leaves_out_renewals_hears_that_addresses_come_and_go() {
+    in_a_host(|eth0| {
+        for vip in [net("10.20.14.10/32"), net("fd00:14::10/128")] {
+            let mut owned = Owned::open(Lifetime::Leased).unwrap();
+            let mut monitor = Monitor::open().unwrap();
+            let mut quiet = Monitor::open().unwrap();
+            quiet.leave_out_renewals().unwrap();
+            // Of an IPv6 address the kernel tells when it comes to it.
+            let comes = |owned: &mut Owned, quiet: &mut Monitor| {
+                owned.hold(now(), (eth0, vip)).unwrap();
+                eventually("it comes", Duration::from_secs(2), || {
+                    seen(quiet, eth0, vip).is_some()
+                });
+            };
+            comes(&mut owned, &mut quiet);
+            // The kernel tells the age of an address in hundredths of a second.
+            std::thread::sleep(Duration::from_millis(30));
+            for monitor in [&mut monitor, &mut quiet] {
+                let _ = monitor.drain().unwrap();
+            }
+            let due = owned.poll_timeout().unwrap();
+            assert!(owned.handle_timeout(due).is_empty());
+            assert!(has_news(&monitor), "it was renewed");
+            assert!(!has_news(&quiet));
+            owned.release((eth0, vip)).unwrap();
+            assert!(seen(&mut quiet, eth0, vip).is_none());
+            comes(&mut owned, &mut quiet);
+        }
+    });
+}
+
+#[test]
+fn an_interface_without_ipv6_is_no_missing_privilege() {
+    in_a_host(|ifindex| {
+        let net = net("fd00:14::10/128");
+        crate::link::sysctl("ipv6/conf/eth0/disable_ipv6", "1").unwrap();
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        let refused = owned.hold(now(), (ifindex, net)).unwrap_err();
+        let problem = refused.problem();
+        assert_eq!(problem.code, Code::VipAddressRefused);
+        let said = problem.evidence.join(" ");
+        assert!(said.contains("IPv6 is switched off"), "{said}");
     });
 }

@@ -10,7 +10,7 @@ use netlink_packet_route::{
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteType},
 };
 
-use crate::sys::packet::Mac;
+use crate::{sys::packet::Mac, virtual_link::GROUP};
 
 /// A link and the addresses on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub struct Link {
     pub kind: Option<String>,
     /// The link this one is a port of.
     pub master: Option<u32>,
+    /// The link below this one, in this namespace.
+    pub below: Option<u32>,
+    /// The group somebody put it in; 0 is nobody's.
+    pub group: u32,
     /// Its addresses, in the kernel's order.
     pub addresses: Vec<Address>,
 }
@@ -84,7 +88,13 @@ impl Link {
         self.up && self.carrier
     }
 
-    pub(super) fn read(message: &LinkMessage) -> Option<Self> {
+    /// Whether it is a [virtual link](crate::virtual_link) of ours.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.group == GROUP && self.kind.as_deref() == Some("macvlan")
+    }
+
+    pub(crate) fn read(message: &LinkMessage) -> Option<Self> {
         if !is_whole_link(message) {
             return None;
         }
@@ -107,6 +117,10 @@ impl Link {
                 LinkAttribute::Controller(master) => {
                     link.master = Some(*master).filter(|master| *master != 0);
                 }
+                LinkAttribute::Link(below) => {
+                    link.below = Some(*below).filter(|below| *below != 0);
+                }
+                LinkAttribute::Group(group) => link.group = *group,
                 LinkAttribute::LinkInfo(infos) => {
                     link.kind = infos.iter().find_map(|info| match info {
                         LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -128,6 +142,7 @@ impl Link {
             && self.carrier == other.carrier
             && self.multicast == other.multicast
             && self.master == other.master
+            && self.group == other.group
     }
 
     /// Adds or replaces an address; whether anything but its lifetime changed.

@@ -5,9 +5,13 @@
 )]
 
 pub mod clock;
+pub mod descriptor;
+pub mod memory;
 pub mod monitor;
 pub mod netns;
 pub mod packet;
+pub mod page;
 pub mod sched;
+pub mod signals;
 pub mod tun;
 pub mod udp;

@@ -93,24 +93,27 @@ impl PacketSocket {
         }
     }
 
+    /// A duplicate of a socket of another process, which was opened with these.
+    ///
+    /// # Errors
+    ///
+    /// No such interface index.
+    pub fn adopt(fd: OwnedFd, ethertype: u16, ifindex: u32) -> io::Result<Self> {
+        let ifindex = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(Self {
+            fd,
+            ifindex,
+            ethertype,
+        })
+    }
+
     /// Replaces the filter in one step.
     ///
     /// # Errors
     ///
     /// The kernel refused the program.
     pub fn set_filter(&self, filter: &[Instruction]) -> io::Result<()> {
-        let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // The kernel only reads the instructions.
-        let program = libc::sock_fprog {
-            len: length,
-            filter: filter.as_ptr().cast_mut(),
-        };
-        set_option(
-            self.as_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            &program,
-        )
+        set_filter(self.as_fd(), filter)
     }
 
     /// Takes one queued frame, if there is one. Never waits.
@@ -157,7 +160,21 @@ impl PacketSocket {
     ///
     /// The kernel's answer.
     pub fn send(&self, to: Mac, frame: &[u8]) -> io::Result<()> {
-        let address = self.link_address(to);
+        self.send_to(self.link_address(to), frame)
+    }
+
+    /// The same through another interface of the same namespace, from its hardware address.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer, `ENETDOWN` while that is down; no such interface index.
+    pub fn send_through(&self, ifindex: u32, to: Mac, frame: &[u8]) -> io::Result<()> {
+        let mut address = self.link_address(to);
+        address.sll_ifindex = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.send_to(address, frame)
+    }
+
+    fn send_to(&self, address: libc::sockaddr_ll, frame: &[u8]) -> io::Result<()> {
         // SAFETY: both pointers are valid for the lengths given with them.
         let sent = unsafe {
             libc::sendto(
@@ -234,7 +251,32 @@ pub fn set_priority(socket: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
     )
 }
 
-fn set_option<T>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
+/// Replaces the filter of any socket in one step.
+///
+/// # Errors
+///
+/// The kernel refused the program.
+pub fn set_filter(socket: BorrowedFd<'_>, filter: &[Instruction]) -> io::Result<()> {
+    let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // The kernel only reads the instructions.
+    let program = libc::sock_fprog {
+        len: length,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Sets an option that has no other way in.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub fn set_option<T: Copy>(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: `value` is valid for its own size and the kernel only reads it.
     let status = unsafe {
         libc::setsockopt(

@@ -3,6 +3,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::{
     arp::ArpSocket,
+    arrival::ArrivalListener,
     link::Links,
     nd::NdSocket,
     netns::{Lease, Namespace, tests::root},
@@ -192,6 +193,74 @@ fn arp_is_received_for_watched_addresses_only() {
         });
         assert_eq!(received, ([2, 0, 0, 0, 0, 1], claim(vip, vip)));
         assert!(station.heard().unwrap());
+    });
+}
+
+#[test]
+fn only_what_is_sent_to_this_station_for_the_address_has_arrived() {
+    pair(|a, b| {
+        let (own, vip) = ([2, 0, 0, 0, 0, 2], [10, 20, 14, 10]);
+        let vip_v6: Ipv6Addr = "fd00::10".parse().unwrap();
+        let sender = |host: &Namespace, ethertype| {
+            host.run(move || {
+                let index = Links::open().unwrap().index("eth0").unwrap();
+                PacketSocket::open(Layer::Packet, ethertype, index, &[REFUSE]).unwrap()
+            })
+            .unwrap()
+        };
+        let [arp, v4, v6] = [0x0806, 0x0800, 0x86dd].map(|ethertype| sender(a, ethertype));
+        let listen = || {
+            b.run(move || {
+                let index = Links::open().unwrap().index("eth0").unwrap();
+                let held = [IpAddr::from(vip_v6), IpAddr::from(vip)];
+                ArrivalListener::open(index, own, held).unwrap()
+            })
+            .unwrap()
+        };
+        let arp_to = |target: [u8; 4]| {
+            let mut packet = vec![0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0, 1, 10, 20, 14, 1];
+            packet.extend(own);
+            packet.extend(target);
+            packet
+        };
+        let v4_to = |target: [u8; 4]| [vec![0x45; 16], target.to_vec(), vec![0; 8]].concat();
+        let v6_to = |target: Ipv6Addr| [vec![0x60; 24], target.octets().to_vec()].concat();
+        let (everybody, stranger) = ([0xff; 6], [2, 0, 0, 0, 0, 9]);
+        let other = [10, 20, 14, 11];
+        let other_v6 = ["fd01::10", "fd00:1::10", "fd00::1:0:0:10", "fd00::11"];
+        let nothing = listen();
+        for to in [everybody, stranger, own] {
+            let ours = to == own;
+            let target = if ours { other } else { vip };
+            arp.send(to, &arp_to(target)).unwrap();
+            v4.send(to, &v4_to(target)).unwrap();
+            for target in other_v6 {
+                let target = if ours {
+                    target.parse().unwrap()
+                } else {
+                    vip_v6
+                };
+                v6.send(to, &v6_to(target)).unwrap();
+            }
+        }
+        for (what, send) in [
+            (
+                "ARP",
+                &(|| arp.send(own, &arp_to(vip))) as &dyn Fn() -> io::Result<()>,
+            ),
+            ("IPv4", &|| v4.send(own, &v4_to(vip))),
+            ("IPv6", &|| v6.send(own, &v6_to(vip_v6))),
+        ] {
+            let listener = listen();
+            send().unwrap();
+            wait(|| listener.arrived().unwrap().then_some(()));
+            // It was behind all the others, so they were judged before.
+            assert!(
+                nothing.arrived().unwrap(),
+                "{what} arrives on each listener"
+            );
+            assert!(!nothing.arrived().unwrap(), "nothing before {what}");
+        }
     });
 }
 

@@ -151,6 +151,11 @@ pub const ROOMS: &[Room] = &[
     // Tools and proof: they may see everything, nothing may see them.
     room("xtask", "packaging/xtask", &[]),
     room(
+        "kedge-tests-fuzz",
+        "tests/fuzz",
+        &["kedge-core", "kedge-tunnel-proto", "kedge-vip-proto"],
+    ),
+    room(
         "kedge-tests-sim",
         "tests/sim",
         &[
@@ -162,7 +167,12 @@ pub const ROOMS: &[Room] = &[
     ),
     room("kedge-tests-netns", "tests/netns", EVERYTHING),
     room("kedge-tests-kube", "tests/kube", EVERYTHING),
-    room("kedge-tests-boot", "tests/boot", EVERYTHING),
+    // It starts where that ends: the same LAN, hosts and probes, with booted hosts.
+    room(
+        "kedge-tests-boot",
+        "tests/boot",
+        &["kedge-agent-cli", "kedge-net", "kedge-tests-netns"],
+    ),
 ];
 
 const EVERYTHING: &[&str] = &[

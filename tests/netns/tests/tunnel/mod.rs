@@ -25,7 +25,7 @@ use kedge_net::{
     nft, privilege,
 };
 use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats};
-use kedge_tunnel_proto::keys::PrivateKey;
+use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
 use tracing_subscriber::{
     EnvFilter, Layer, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
@@ -210,6 +210,15 @@ pub fn config(number: u8, port: u16, addresses: &[&str]) -> DeviceConfig {
         listen_port: port,
         addresses,
         mtu: 1420,
+        noise_core: noise_core(),
+    }
+}
+
+/// The Noise core the tests run on: boringtun's, or our own with `KEDGE_TEST_NOISE_CORE=own`.
+pub fn noise_core() -> CoreName {
+    match std::env::var("KEDGE_TEST_NOISE_CORE").as_deref() {
+        Ok("own") => CoreName::Own,
+        _ => CoreName::Boringtun,
     }
 }
 

@@ -38,6 +38,13 @@ impl Key {
         Ok(Self(block))
     }
 
+    /// The secret, padded with zeros to the longest key, which is the same key: for another
+    /// process of this host that signs in our name.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
     /// The key padded with zeros to one block of the hash, which is how HMAC begins (RFC 2104
     /// section 2).
     pub(super) fn block(&self) -> &[u8; Self::MAX] {
@@ -127,6 +134,12 @@ impl Keys {
     #[must_use]
     pub const fn active(&self) -> (KeyId, &Key) {
         (self.active, &self.key)
+    }
+
+    /// All of them, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyId, &Key)> {
+        let others = self.others.iter().map(|(id, key)| (*id, key));
+        others.chain([self.active()])
     }
 
     /// The key with the number `id`.

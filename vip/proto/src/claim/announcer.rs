@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
-use kedge_core::Instant;
+use kedge_core::{Instant, vip::Vrid};
 
 use crate::wire::{Mac, Neighbor};
 
@@ -20,19 +20,45 @@ pub struct Announcer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     addresses: Arc<[IpAddr]>,
-    mac: Mac,
+    at: Place,
     started: Instant,
 
     due: Instant,
 }
 
+/// The hardware address of what is announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The interface's own.
+    Interface(Mac),
+    /// The virtual router's, another one for each family.
+    Virtual(Vrid),
+}
+
+impl Place {
+    /// Where it says that `address` is.
+    #[must_use]
+    pub const fn of(self, address: IpAddr) -> Mac {
+        match self {
+            Self::Interface(mac) => mac,
+            Self::Virtual(vrid) => Mac::virtual_router(vrid, address.is_ipv6()),
+        }
+    }
+}
+
+impl From<Mac> for Place {
+    fn from(mac: Mac) -> Self {
+        Self::Interface(mac)
+    }
+}
+
 impl Announcer {
-    /// Announces `addresses` at `mac` at once and then on schedule; replaces what ran before.
-    pub fn start(&mut self, now: Instant, addresses: Arc<[IpAddr]>, mac: Mac) {
+    /// Announces `addresses` at `at` at once and then on schedule; replaces what ran before.
+    pub fn start(&mut self, now: Instant, addresses: Arc<[IpAddr]>, at: Place) {
         self.queue.clear();
         self.run = Some(Run {
             addresses,
-            mac,
+            at,
             started: now,
 
             due: now,
@@ -50,6 +76,14 @@ impl Announcer {
     pub fn again(&mut self) {
         if let Some(run) = &self.run {
             push(&mut self.queue, run);
+        }
+    }
+
+    /// Begins the schedule anew, if it runs.
+    pub fn burst(&mut self, now: Instant) {
+        if let Some(run) = &mut self.run {
+            (run.started, run.due) = (now, now);
+            self.handle_timeout(now);
         }
     }
 
@@ -87,7 +121,7 @@ impl Announcer {
 
 fn push(queue: &mut VecDeque<Neighbor>, run: &Run) {
     for address in run.addresses.iter() {
-        queue.extend(Neighbor::announcements(*address, run.mac));
+        queue.extend(Neighbor::announcements(*address, run.at.of(*address)));
     }
 }
 

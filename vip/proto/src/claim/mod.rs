@@ -4,7 +4,7 @@ mod announcer;
 mod defence;
 mod probe;
 
-pub use announcer::Announcer;
+pub use announcer::{Announcer, Place};
 pub use defence::Defence;
 pub use probe::Probe;
 

@@ -36,14 +36,16 @@ fn drain(announcer: &mut Announcer) -> usize {
 #[test]
 fn announcements_follow_the_schedule_and_then_refresh() {
     let mut announcer = Announcer::default();
-    announcer.start(at(0), addresses(), OWN);
+    announcer.start(at(0), addresses(), OWN.into());
     let mut times = Vec::new();
     let mut now = at(0);
     while now <= at(200_000) {
         if drain(&mut announcer) > 0 {
             times.push(now.since(at(0)).as_millis());
         }
-        now = announcer.poll_timeout().unwrap();
+        let due = announcer.poll_timeout().unwrap();
+        assert!(due > now, "what is announced is not due again");
+        now = due;
         announcer.handle_timeout(now);
     }
     assert_eq!(
@@ -58,7 +60,7 @@ fn announcements_follow_the_schedule_and_then_refresh() {
 fn an_announcement_is_a_request_and_a_reply_for_ipv4_and_an_advertisement_for_ipv6() {
     let second = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x10);
     let mut announcer = Announcer::default();
-    announcer.start(at(0), [VIP.into(), second.into()].into(), OWN);
+    announcer.start(at(0), [VIP.into(), second.into()].into(), OWN.into());
     let sent: Vec<Neighbor> = std::iter::from_fn(|| announcer.poll_output()).collect();
     let expected = [
         Neighbor::Arp(Packet::announcement(Operation::Request, VIP, OWN)),
@@ -71,7 +73,7 @@ fn an_announcement_is_a_request_and_a_reply_for_ipv4_and_an_advertisement_for_ip
 #[test]
 fn announcements_that_were_missed_are_skipped() {
     let mut announcer = Announcer::default();
-    announcer.start(at(0), addresses(), OWN);
+    announcer.start(at(0), addresses(), OWN.into());
     drain(&mut announcer);
     announcer.handle_timeout(at(30));
     assert_eq!(drain(&mut announcer), 4);
@@ -81,7 +83,7 @@ fn announcements_that_were_missed_are_skipped() {
 #[test]
 fn cancelling_takes_back_what_was_not_sent() {
     let mut announcer = Announcer::default();
-    announcer.start(at(0), addresses(), OWN);
+    announcer.start(at(0), addresses(), OWN.into());
     announcer.cancel();
     assert_eq!(drain(&mut announcer), 0);
     assert_eq!(announcer.poll_timeout(), None);
@@ -96,7 +98,7 @@ fn cancelling_takes_back_what_was_not_sent() {
 #[test]
 fn an_early_timeout_announces_nothing() {
     let mut announcer = Announcer::default();
-    announcer.start(at(0), addresses(), OWN);
+    announcer.start(at(0), addresses(), OWN.into());
     drain(&mut announcer);
     let before = announcer.clone();
     announcer.handle_timeout(at(0));
@@ -116,6 +118,7 @@ fn a_probe_asks_three_times_and_ends_a_second_later() {
         let Some(next) = probe.poll_timeout() else {
             break;
         };
+        assert!(next > now, "what was asked is not due again");
         now = next;
         probe.handle_timeout(now);
     }
@@ -174,4 +177,46 @@ fn a_dispute_is_forgotten_after_a_quiet_minute() {
     assert_eq!(defence.claims(), 2);
     defence.claimed(at(60_001), OTHER);
     assert_eq!(defence.claims(), 1);
+}
+
+#[test]
+fn a_claim_a_second_after_an_answer_is_no_reply_to_it() {
+    for (later, persistent) in [(999, true), (1_000, false)] {
+        let mut defence = Defence::new();
+        for round in 0..4 {
+            let millis = round * 10_000;
+            assert!(defence.take(at(millis)));
+            defence.claimed(at(millis + later), OTHER);
+        }
+        assert_eq!(defence.is_persistent(), persistent, "{later}");
+    }
+}
+
+#[test]
+fn it_is_known_when_the_next_answer_may_leave() {
+    let mut defence = Defence::new();
+    assert!(defence.ready_at() <= at(0));
+    for millis in 0..5 {
+        assert!(defence.take(at(millis)));
+        let spaced = at(millis + 1);
+        assert_eq!(defence.ready_at() > spaced, millis == 4, "{millis}");
+        assert!(defence.ready_at() >= spaced);
+    }
+    let ready = defence.ready_at();
+    let just_before = Instant::from_nanos(ready.as_nanos() - 1);
+    assert!(!defence.take(just_before));
+    assert!(defence.take(ready), "and then it does");
+}
+
+#[test]
+fn a_schedule_begun_anew_begins_with_its_burst_and_only_while_it_runs() {
+    let mut announcer = Announcer::default();
+    announcer.burst(at(0));
+    assert_eq!(announcer.poll_timeout(), None);
+    announcer.start(at(0), addresses(), OWN.into());
+    announcer.handle_timeout(at(7_000));
+    drain(&mut announcer);
+    announcer.burst(at(10_000));
+    assert_eq!(drain(&mut announcer), 4);
+    assert_eq!(announcer.poll_timeout(), Some(at(10_001)));
 }

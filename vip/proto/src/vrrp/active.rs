@@ -9,13 +9,14 @@ use super::{
     state::{Active, State},
     timing::{ADVERTS_LOST, next_after},
 };
-use crate::wire::Claim;
+use crate::wire::{Claim, Mac};
 
 impl Router {
     /// Becomes Active: advertise, take the addresses, and announce once the kernel holds them.
     pub(super) fn take_over(&mut self, now: Instant, because: Because) {
         self.stats.became_active += 1;
-        self.active = None;
+        self.yielded = false;
+        let before = self.active.take().map(|peer| peer.mac);
         self.interval = self.config.interval;
         self.fresh.cancel();
         self.send(Some(self.priority()));
@@ -27,6 +28,7 @@ impl Router {
                 advert_at,
                 sent_at: now,
                 held: false,
+                before,
             }),
             because,
         );
@@ -36,6 +38,7 @@ impl Router {
         if self.owes_announcement && self.defence.ready_at() <= now && self.defence.take(now) {
             self.announce_again();
         }
+        self.prove(now);
         let State::Active(active) = &mut self.state else {
             return;
         };
@@ -56,6 +59,8 @@ impl Router {
                 let gap = now.since(active.sent_at);
                 if gap > longest {
                     self.stats.stalls += 1;
+                    // Its leader may have let go as well: it is followed once it has said so.
+                    self.lead = None;
                     self.disown();
                     self.listen(now, None, None, Because::Stalled { gap });
                 }
@@ -99,7 +104,12 @@ impl Router {
                 },
             );
         }
-        if (peer.priority, peer.address) > (own, source) {
+        let better = (peer.priority, peer.address) > (own, source);
+        if better && self.config.follows {
+            // Who is Active is the leader's to decide, by its own adverts.
+            return;
+        }
+        if better {
             self.step_down(now, peer, own);
         } else {
             self.answer_lower(now, peer);
@@ -157,6 +167,10 @@ impl Router {
     /// Another host claims an address that we hold. Before the kernel holds it there is nothing to
     /// defend: the announcement that follows is the answer.
     pub(super) fn active_claim(&mut self, now: Instant, claim: Claim) {
+        if self.config.virtual_mac && claim.is_virtual(self.config.vrid) {
+            // A member that is Active too says what we say. Whose it is the adverts decide.
+            return;
+        }
         self.stats.foreign_claims += 1;
         self.defence.claimed(now, claim.mac);
         let Claim { address, mac } = claim;
@@ -164,15 +178,17 @@ impl Router {
             return;
         }
         let (claims, persistent) = (self.defence.claims(), self.defence.is_persistent());
-        self.notice(
-            now,
-            Notice::ForeignClaim {
-                address,
-                mac,
-                claims,
-                persistent,
-            },
-        );
+        if !(claims == 1 && self.is_last_word(now, mac)) {
+            self.notice(
+                now,
+                Notice::ForeignClaim {
+                    address,
+                    mac,
+                    claims,
+                    persistent,
+                },
+            );
+        }
         if self.defence.take(now) {
             self.announce_again();
         } else {
@@ -180,14 +196,29 @@ impl Router {
         }
     }
 
+    /// Whether whoever had the address before may have said so before it heard of us: that is answered
+    /// as any claim is, and nothing to tell people.
+    fn is_last_word(&self, now: Instant, mac: Mac) -> bool {
+        let state = match &self.state {
+            State::Active(active) => active,
+            State::Initialize | State::Backup(_) | State::Releasing(_) | State::Fault(_) => {
+                return false;
+            }
+        };
+        let span = now.since(self.since);
+        state.before == Some(mac) && span <= self.config.interval.duration()
+    }
+
     /// The kernel answered.
     pub(super) fn on_owned(&mut self, now: Instant, result: Result<(), AddressRefused>) {
         match (&mut self.state, self.link, result) {
             (State::Active(active), Link::Up { mac, .. }, Ok(())) => {
+                let at = self.config.place(mac);
                 active.held = true;
                 self.refusals = 0;
                 self.unclaimed = false;
-                self.announcer.start(now, self.claimed(), mac);
+                self.announcer.start(now, self.claimed(), at);
+                self.begin_to_prove(now);
             }
             (State::Active(_), _, Err(refused)) => {
                 self.send(None);

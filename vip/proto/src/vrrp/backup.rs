@@ -23,6 +23,7 @@ impl Router {
                 );
             }
             Link::Up { .. } if self.config.owner => self.take_over(now, Because::OwnsAddress),
+            Link::Up { .. } if self.is_barred() => self.bar(now),
             Link::Up { mac, .. } => {
                 self.preempt_from = now + self.config.preempt_delay;
                 let probe = self
@@ -30,6 +31,7 @@ impl Router {
                     .then(|| Probe::start(now, self.claimed(), mac));
                 self.listen(now, None, probe, because);
                 self.wait_for_probes();
+                self.heed_lead(now);
             }
         }
     }
@@ -51,14 +53,11 @@ impl Router {
             down_at,
             cause: Cause::Silence,
             probe,
+            check: None,
+            next_until: None,
             suspect: None,
         };
         self.enter(now, State::Backup(backup), because);
-    }
-
-    /// When a Backup becomes Active if it hears nothing more.
-    pub(super) fn takes_over_at(&self, backup: &Backup) -> Instant {
-        backup.down_at.max(self.not_before)
     }
 
     pub(super) fn backup_timeout(&mut self, now: Instant) {
@@ -68,29 +67,48 @@ impl Router {
         if let Some(probe) = &mut backup.probe {
             probe.handle_timeout(now);
         }
+        self.check_timeout(now);
         let State::Backup(backup) = &self.state else {
             return;
         };
         if let Some(claim) = backup.suspect.filter(|_| now >= backup.down_at) {
             return self.address_in_use(now, claim);
         }
-        if now < self.takes_over_at(backup) {
+        if self.takes_over_at(backup).is_none_or(|at| now < at) {
             return;
         }
+        if self.config.follows {
+            return self.follow_into_active(now);
+        }
+        if !self.may_claim(now) {
+            return;
+        }
+        let State::Backup(backup) = &self.state else {
+            return;
+        };
         let own = self.priority();
         let because = match (backup.cause, self.active) {
             (Cause::Preempt(peer), _) => Because::Preempted { peer, own },
             (Cause::Pull(peer), _) => Because::Unhealthy { peer, own },
+            (Cause::Relieve(peer), _) => Because::Relieved { peer, own },
+            (Cause::Order(peer), _) => Because::Ordered { peer, own },
             (Cause::Goodbye, Some(peer)) => Because::Goodbye { peer },
+            (Cause::Succession, Some(peer)) => Because::HandedOver { peer },
+            (Cause::Gone, Some(peer)) => Because::ProcessEnded { peer },
             (Cause::Silence, Some(peer)) => Because::Silence {
                 peer,
                 since: now.since(peer.heard_at),
             },
-            (Cause::Goodbye | Cause::Silence, None) => Because::NobodyHeard {
-                since: now.since(backup.since),
-            },
+            (Cause::Goodbye | Cause::Succession | Cause::Gone | Cause::Silence, None) => {
+                Because::NobodyHeard {
+                    since: now.since(backup.since),
+                }
+            }
         };
-        if matches!(backup.cause, Cause::Preempt(_) | Cause::Pull(_)) {
+        if matches!(
+            backup.cause,
+            Cause::Preempt(_) | Cause::Pull(_) | Cause::Relieve(_)
+        ) {
             self.damping.overruled(now);
         }
         self.take_over(now, because);
@@ -98,11 +116,15 @@ impl Router {
 
     pub(super) fn backup_advert(&mut self, now: Instant, peer: Peer, ours: bool) {
         let own = self.priority();
-        let ill = ours && health::may_pull(&self.config, self.verdict, peer.priority);
+        let elects = !self.config.follows;
+        let ill = elects && ours && health::may_pull(&self.config, self.verdict, peer.priority);
         let overruling = self.damping.allows(now);
-        let preempting = self.config.preempt && now >= self.preempt_from && overruling;
+        let relieving =
+            elects && ours && overruling && health::may_relieve(&self.config, peer.priority);
+        let preempting = elects && self.preempts() && now >= self.preempt_from && overruling;
         let lower = peer.priority < own;
         let active_down = self.active_down(peer.interval);
+        let skew = self.skew();
         let State::Backup(backup) = &mut self.state else {
             return;
         };
@@ -113,7 +135,14 @@ impl Router {
             self.unclaimed = false;
             self.not_before = now;
         }
-        if ill && matches!(backup.cause, Cause::Pull(_)) {
+        let pulling = ill && matches!(backup.cause, Cause::Pull(_));
+        if pulling || lower && matches!(backup.cause, Cause::Order(_)) {
+            return;
+        }
+        if relieving {
+            backup.down_at = backup.down_at.min(now + skew);
+            backup.cause = Cause::Relieve(peer);
+            self.active = Some(peer);
             return;
         }
         if ill && overruling && self.fresh.ask(now) {
@@ -124,6 +153,7 @@ impl Router {
             return;
         }
         backup.cause = Cause::Silence;
+        backup.check = None;
         backup.down_at = now + active_down;
         self.active = Some(peer);
         self.interval = peer.interval;
@@ -140,7 +170,10 @@ impl Router {
         let State::Backup(backup) = &mut self.state else {
             return;
         };
-        if followed {
+        if followed && backup.next_until.is_some_and(|until| now <= until) {
+            backup.down_at = backup.down_at.min(now);
+            backup.cause = Cause::Succession;
+        } else if followed {
             backup.down_at = backup.down_at.min(now + skew);
             backup.cause = Cause::Goodbye;
         }
@@ -167,6 +200,7 @@ impl Router {
     /// Somebody claims an address while we probe it. An Active answers ARP too, so the claim is
     /// foreign only once the Active would have been heard.
     pub(super) fn backup_claim(&mut self, now: Instant, claim: Claim) {
+        self.check_claim(now, claim);
         let State::Backup(backup) = &mut self.state else {
             return;
         };

@@ -64,6 +64,11 @@ impl Checksums {
         }
     }
 
+    /// Sends both forms from here on, as one before us had to.
+    pub(super) fn need_both(&mut self, peer: IpAddr) {
+        self.deaf_peer = Some(peer);
+    }
+
     pub(super) fn sends_both(&self, policy: ChecksumPolicy) -> bool {
         policy == ChecksumPolicy::Auto && (self.message_peer.is_some() || self.deaf_peer.is_some())
     }

@@ -5,7 +5,10 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 
 use super::{ChecksumPolicy, Peers};
-use crate::wire::{Addresses, vrrp::Version};
+use crate::{
+    claim::Place,
+    wire::{Addresses, Mac, vrrp::Version},
+};
 
 /// The configuration of one virtual router.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,14 +38,28 @@ pub struct Config {
     pub members: Members,
     /// Whether a health gate decides between the base priority and the unhealthy one.
     pub gated: bool,
+    /// Whether another router of this host elects for it: then it does what [`Input::Lead`] says.
+    ///
+    /// [`Input::Lead`]: super::Input::Lead
+    pub follows: bool,
+    /// Whether the addresses are at the hardware address of the virtual router, which every member
+    /// that is Active uses, and not at the interface's own (RFC 9568 section 7.3).
+    pub virtual_mac: bool,
     /// Which checksum to send.
     pub checksum: ChecksumPolicy,
     /// Whether nobody on this host ever held the VIP: probe for a foreign owner first.
     pub first_claim: bool,
-    /// After start or link-up, how long to wait at most for a frame from another station before
-    /// claiming: behind a switch port that does not forward yet a deaf host would be a second
-    /// owner.
+    /// Whether packets for the addresses are looked for after each take-over.
+    pub proves: bool,
+    /// After start, how long to wait at most for a frame from another station before claiming:
+    /// behind a switch port that does not forward yet a deaf host would be a second owner.
+    pub startup_wait: Duration,
+    /// The same after the link came up.
     pub link_up_wait: Duration,
+    /// Whether nothing but a fault may move the VIP: no health, no preemption, no operator.
+    pub frozen: bool,
+    /// Whether this host takes the VIP only when nobody else does, at the lowest priority there is.
+    pub drained: bool,
 }
 
 impl Config {
@@ -50,7 +67,7 @@ impl Config {
     pub const LINK_UP_WAIT: Duration = Duration::from_secs(30);
 
     /// A configuration with every default: version 3 to the group, members are Kedge, no health
-    /// gate, no preemption, 100 ms adverts, checksum learned, no first-claim probes.
+    /// gate, no preemption, 100 ms adverts, checksum learned, no first-claim probes, no proof.
     #[must_use]
     pub fn new(vrid: Vrid, addresses: Addresses, priority: Priority) -> Self {
         Self {
@@ -66,9 +83,15 @@ impl Config {
             preempt_delay: Duration::ZERO,
             members: Members::Kedge,
             gated: false,
+            follows: false,
+            virtual_mac: false,
             checksum: ChecksumPolicy::Auto,
             first_claim: false,
+            proves: false,
+            startup_wait: Self::LINK_UP_WAIT,
             link_up_wait: Self::LINK_UP_WAIT,
+            frozen: false,
+            drained: false,
         }
     }
 
@@ -81,6 +104,12 @@ impl Config {
         let priority = self.priority.get();
         if self.owner != (self.priority == Priority::OWNER) {
             return Err(ConfigError::Owner);
+        }
+        if self.owner && self.follows {
+            return Err(ConfigError::OwnerFollows);
+        }
+        if self.owner && self.virtual_mac {
+            return Err(ConfigError::OwnerVirtual);
         }
         self.check_version()?;
         self.peers.check(&self.addresses)?;
@@ -110,6 +139,15 @@ impl Config {
                 Err(ConfigError::VersionTwoInterval)
             }
             Version::Two { .. } => Ok(()),
+        }
+    }
+
+    /// Where its addresses are announced, on an interface with the hardware address `own`.
+    pub(super) const fn place(&self, own: Mac) -> Place {
+        if self.virtual_mac {
+            Place::Virtual(self.vrid)
+        } else {
+            Place::Interface(own)
         }
     }
 
@@ -145,6 +183,12 @@ pub enum ConfigError {
     /// Priority 255 and ownership of the address come together (RFC 9568 section 5.2.4).
     #[error("priority 255 is for the owner of the address, and the owner has no other")]
     Owner,
+    /// The owner of the address elects nobody and follows nobody.
+    #[error("the owner of the address moves with no other VIP")]
+    OwnerFollows,
+    /// The owner's address is the interface's own, and so is its hardware address.
+    #[error("the owner of the address has it at the interface's own hardware address")]
+    OwnerVirtual,
     /// Among Kedge members 192 is the lowest base priority.
     #[error("priority {0} is below 192; with `members: mixed` it may be 1 to 254")]
     LowPriority(Priority),
@@ -174,8 +218,10 @@ pub enum ConfigError {
     /// An address nobody can be reached at, or of the other family.
     #[error("the unicast peer {0} is no address of a router in the family of the VIP")]
     BadPeer(IpAddr),
-    /// Another VRID, version or family is another router.
-    #[error("a running router cannot change its VRID, version or address family")]
+    /// Another VRID, version, family or kind of hardware address is another router.
+    #[error(
+        "a running router cannot change its VRID, version, address family or kind of hardware address"
+    )]
     OtherRouter,
 }
 

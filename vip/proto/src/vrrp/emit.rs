@@ -69,6 +69,7 @@ impl Router {
             hold: false,
             ticket: self.ticket,
         });
+        self.stop_proving();
     }
 
     /// Takes back every announcement that has not left.

@@ -4,14 +4,11 @@ use std::{fmt, net::IpAddr, time::Duration};
 
 use kedge_core::{
     Instant,
-    vip::{AdvertInterval, Priority, RouterState, Vrid},
+    vip::{Priority, RouterState},
 };
 
-use super::{LinkLoss, Peer, Verdict, input::AddressRefused};
-use crate::{
-    auth,
-    wire::{Addresses, Mac},
-};
+use super::{LinkLoss, Notice, Peer, Verdict, input::AddressRefused};
+use crate::wire::Mac;
 
 /// Something people care about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +61,16 @@ pub enum Because {
         /// The Active that leaves.
         peer: Peer,
     },
+    /// The Active said that it leaves, and that this host is the next.
+    HandedOver {
+        /// The Active that leaves.
+        peer: Peer,
+    },
+    /// The Active's process ended without a word, which broke its connection.
+    ProcessEnded {
+        /// The Active that is gone.
+        peer: Peer,
+    },
     /// The Active advertises a lower priority and preemption is on.
     Preempted {
         /// The Active that was overruled.
@@ -78,6 +85,12 @@ pub enum Because {
         /// Our priority.
         own: Priority,
     },
+    /// The process that was Active here died.
+    Orphaned,
+    /// The agent is being replaced, and its guardian keeps the VIP meanwhile.
+    Kept,
+    /// An agent that was replaced had it.
+    Resumed,
     /// Another Active has a better claim.
     Better {
         /// The other Active.
@@ -123,137 +136,38 @@ pub enum Because {
     },
     /// Nobody took the VIP within the time any Backup needs.
     NoSuccessor,
+    /// The operator asked to have the VIP here.
+    Ordered {
+        /// The Active it is taken from.
+        peer: Peer,
+        /// Our priority.
+        own: Priority,
+    },
+    /// The Active holds the VIP only because nobody else did.
+    Relieved {
+        /// The Active that is drained.
+        peer: Peer,
+        /// Our priority.
+        own: Priority,
+    },
+    /// The operator drained this host.
+    Drained,
+    /// The operator lets this host take part again.
+    Undrained,
+    /// The VIP is not frozen, or not Active here any more.
+    Thawed,
     /// The health gate said so.
     Health(Verdict),
+    /// What is tracked costs more or less than before.
+    Tracked,
+    /// Something failed without which the VIP must not be here.
+    TrackLost,
+    /// Everything is back without which the VIP must not be here.
+    TracksBack,
+    /// The leader of its group is in this state.
+    Led(RouterState),
     /// The configuration changed.
     Configured,
-}
-
-/// Something wrong or unusual on the LAN.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// Another host claims an address of ours while we hold it.
-    ForeignClaim {
-        /// The address.
-        address: IpAddr,
-        /// Who claims it.
-        mac: Mac,
-        /// How often so far, within this dispute.
-        claims: u32,
-        /// Whether the claimer goes on after three of our answers.
-        persistent: bool,
-    },
-    /// A peer goes on advertising a lower priority although every advert was answered: it does
-    /// not hear us, or refuses our checksum, version or authentication.
-    Unheard {
-        /// The peer.
-        peer: Peer,
-        /// How long it has been going on.
-        since: Duration,
-        /// Whether both checksum forms were tried.
-        both_forms: bool,
-    },
-    /// A router with none of our addresses uses our VRID.
-    VridInUse {
-        /// The VRID.
-        vrid: Vrid,
-        /// The stranger's address.
-        src: IpAddr,
-        /// The stranger's hardware address.
-        mac: Mac,
-        /// What it advertises.
-        addresses: Addresses,
-    },
-    /// A member advertises another address list than ours.
-    AddressesDiffer {
-        /// The member.
-        src: IpAddr,
-        /// What it advertises.
-        theirs: Addresses,
-        /// What we are configured with.
-        ours: Addresses,
-    },
-    /// A member advertises at another interval than ours; it is learned.
-    IntervalDiffers {
-        /// The member.
-        src: IpAddr,
-        /// What it advertises.
-        theirs: AdvertInterval,
-        /// What we are configured with.
-        ours: AdvertInterval,
-    },
-    /// A router advertises at another interval than ours, which version 2 does not learn.
-    IntervalRefused {
-        /// The router.
-        src: IpAddr,
-        /// What it advertises.
-        theirs: AdvertInterval,
-        /// What we are configured with.
-        ours: AdvertInterval,
-    },
-    /// A router sends to the group where we send to peers, or the other way round.
-    OtherDelivery {
-        /// The router.
-        src: IpAddr,
-        /// Whether it sends to the group.
-        to_group: bool,
-    },
-    /// A router that is none of our unicast peers sends us adverts.
-    UnknownPeer {
-        /// The router.
-        src: IpAddr,
-    },
-    /// A unicast peer's adverts come from further away than `min_ttl` allows.
-    TooFar {
-        /// The peer.
-        src: IpAddr,
-        /// The TTL they arrive with.
-        ttl: u8,
-        /// The lowest we accept.
-        min_ttl: u8,
-    },
-    /// A router speaks another protocol version.
-    VersionDiffers {
-        /// The router.
-        src: IpAddr,
-        /// Its version: 2 or 3.
-        theirs: u8,
-    },
-    /// A router of version 2 has another password than ours.
-    PasswordDiffers {
-        /// The router.
-        src: IpAddr,
-        /// Whether it has one at all.
-        has_one: bool,
-    },
-    /// An advert for our VRID whose trailer proves nothing.
-    Unverified {
-        /// Where it says it comes from.
-        src: IpAddr,
-        /// The station that sent it.
-        mac: Mac,
-        /// What is wrong with its trailer.
-        why: auth::Reject,
-    },
-    /// Another host advertises with our source address and our priority.
-    DuplicateRouter {
-        /// The address both use.
-        src: IpAddr,
-        /// The other's hardware address.
-        mac: Mac,
-    },
-    /// A second router says that it owns the address (priority 255).
-    SecondOwner {
-        /// The other.
-        src: IpAddr,
-        /// Its hardware address.
-        mac: Mac,
-    },
-    /// From here on both checksum forms are sent.
-    BothChecksums {
-        /// The peer that made it necessary.
-        peer: IpAddr,
-    },
 }
 
 /// What a Backup waits for beside the Active's silence.
@@ -262,6 +176,13 @@ pub enum Waiting {
     /// The first-claim probes of the address.
     FirstClaim {
         /// When they end.
+        until: Instant,
+    },
+    /// The answer of somebody who advertises for the VRID without proof.
+    Holder {
+        /// Who is asked whether he has the address.
+        mac: Mac,
+        /// When the wait ends anyway.
         until: Instant,
     },
     /// A frame from another station.
@@ -284,6 +205,13 @@ impl fmt::Display for Because {
                 write!(f, "no other router was heard for {}", Seconds(*since))
             }
             Self::Goodbye { peer } => write!(f, "{} said that it leaves", peer.address),
+            Self::HandedOver { peer } => {
+                write!(f, "{} handed it over to this host", peer.address)
+            }
+            Self::ProcessEnded { peer } => write!(
+                f,
+                "the process of {peer} ended, which broke its connection, and nothing was heard since"
+            ),
             Self::Preempted { peer, own } => {
                 write!(f, "{peer} is below our priority {own} and preemption is on")
             }
@@ -291,6 +219,9 @@ impl fmt::Display for Because {
                 f,
                 "{peer} is not healthy, and this host (priority {own}) has just answered its probe"
             ),
+            Self::Orphaned => f.write_str("the agent died"),
+            Self::Kept => f.write_str("the agent is being replaced"),
+            Self::Resumed => f.write_str("the agent before this one had it"),
             Self::Better { peer, own } => write!(f, "{peer} beats our priority {own}"),
             Self::Stalled { gap } => {
                 write!(
@@ -317,137 +248,29 @@ impl fmt::Display for Because {
             Self::HandingOver => f.write_str("the VIP is being handed over"),
             Self::Succeeded { peer } => write!(f, "{peer} took over"),
             Self::NoSuccessor => f.write_str("no other router took over"),
+            Self::Ordered { peer, own } => write!(
+                f,
+                "the operator asked to have it here, and {peer} is below our priority {own}"
+            ),
+            Self::Relieved { peer, own } => write!(
+                f,
+                "{peer} is drained and stood in, and this host (priority {own}) is not"
+            ),
+            Self::Drained => f.write_str("this host is drained"),
+            Self::Undrained => f.write_str("this host is not drained any more"),
+            Self::Thawed => f.write_str("what lowers the priority counts again"),
             Self::Health(verdict) => verdict.fmt(f),
+            Self::Tracked => f.write_str("what is tracked changed"),
+            Self::TrackLost => f.write_str("a critical track failed"),
+            Self::TracksBack => f.write_str("no critical track fails any more"),
+            Self::Led(state) => write!(f, "the leader of its group is {state}"),
             Self::Configured => f.write_str("the configuration changed"),
         }
     }
 }
 
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ForeignClaim {
-                address,
-                mac,
-                claims,
-                persistent,
-            } => {
-                write!(
-                    f,
-                    "{mac} claims {address} while we hold it (claim {claims})"
-                )?;
-                if *persistent {
-                    f.write_str(" and does not give in")
-                } else {
-                    Ok(())
-                }
-            }
-            Self::Unheard {
-                peer,
-                since,
-                both_forms,
-            } => {
-                write!(
-                    f,
-                    "{peer} has ignored our adverts for {}: it does not hear us, or refuses our ",
-                    Seconds(*since)
-                )?;
-                f.write_str(if *both_forms {
-                    "version"
-                } else {
-                    "checksum, version"
-                })?;
-                f.write_str(" or authentication")
-            }
-            Self::VridInUse {
-                vrid,
-                src,
-                mac,
-                addresses,
-            } => {
-                write!(f, "{src} ({mac}) uses VRID {vrid} for {addresses}")
-            }
-            Self::AddressesDiffer { src, theirs, ours } => {
-                write!(
-                    f,
-                    "{src} advertises {theirs}, we are configured with {ours}"
-                )
-            }
-            Self::IntervalDiffers { src, theirs, ours } => write!(
-                f,
-                "{src} advertises every {}, we are configured with {}",
-                Seconds(theirs.duration()),
-                Seconds(ours.duration())
-            ),
-            Self::IntervalRefused { src, theirs, ours } => write!(
-                f,
-                "{src} advertises every {}, we are configured with {}, and version 2 learns no \
-                 interval",
-                Seconds(theirs.duration()),
-                Seconds(ours.duration())
-            ),
-            Self::OtherDelivery {
-                src,
-                to_group: true,
-            } => {
-                write!(
-                    f,
-                    "{src} advertises to the group, and we take adverts of unicast peers only"
-                )
-            }
-            Self::OtherDelivery {
-                src,
-                to_group: false,
-            } => {
-                write!(
-                    f,
-                    "{src} advertises to this host alone, and we take adverts to the group only"
-                )
-            }
-            Self::UnknownPeer { src } => {
-                write!(
-                    f,
-                    "{src} advertises to this host and is none of its unicast peers"
-                )
-            }
-            Self::TooFar { src, ttl, min_ttl } => {
-                write!(
-                    f,
-                    "{src} advertises with TTL {ttl}, and `min_ttl` is {min_ttl}"
-                )
-            }
-            Self::VersionDiffers { src, theirs } => {
-                write!(f, "{src} speaks VRRP version {theirs}, and we do not")
-            }
-            Self::PasswordDiffers { src, has_one: true } => {
-                write!(f, "{src} advertises with a password that is not ours")
-            }
-            Self::PasswordDiffers {
-                src,
-                has_one: false,
-            } => {
-                write!(f, "{src} advertises without a password, and we have one")
-            }
-            Self::Unverified { src, mac, why } => {
-                write!(f, "{src} ({mac}) advertises for our VRID: {why}")
-            }
-            Self::DuplicateRouter { src, mac } => {
-                write!(
-                    f,
-                    "{mac} advertises with our address {src} and our priority"
-                )
-            }
-            Self::SecondOwner { src, mac } => {
-                write!(f, "{src} ({mac}) also says that the address is its own")
-            }
-            Self::BothChecksums { peer } => {
-                write!(f, "{peer} needs the other checksum form, so both are sent")
-            }
-        }
-    }
-}
-
-struct Seconds(Duration);
+/// A duration in milliseconds or seconds, as sentences have it.
+pub(super) struct Seconds(pub(super) Duration);
 
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,7 @@ use crate::wire::{Claim, Neighbor};
 impl Fault {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Link(_) => None,
+            Self::Link(_) | Self::Tracked => None,
             Self::InUse { probe_at, .. } => Some(*probe_at),
             Self::Refused { retry_at, .. } => Some(*retry_at),
         }
@@ -30,7 +30,7 @@ impl Router {
         self.link = link;
         match (before, link) {
             (Link::Down(_), Link::Up { .. }) => {
-                self.deafen(now);
+                self.deafen(now, self.config.link_up_wait);
                 if let State::Fault(Fault::Link(_)) = self.state {
                     self.take_part(now, Because::LinkUp);
                 }
@@ -39,7 +39,8 @@ impl Router {
             (Link::Up { mac: old, .. }, Link::Up { mac: new, .. }) => {
                 self.advertise(now);
                 if old != new && self.announcing() {
-                    self.announcer.start(now, self.claimed(), new);
+                    let at = self.config.place(new);
+                    self.announcer.start(now, self.claimed(), at);
                 }
             }
         }
@@ -90,7 +91,7 @@ impl Router {
             return;
         };
         match fault {
-            Fault::Link(_) => {}
+            Fault::Link(_) | Fault::Tracked => {}
             Fault::Refused { retry_at, .. } if *retry_at <= now => {
                 self.take_part(now, Because::Retry);
             }
@@ -119,7 +120,11 @@ impl Router {
         {
             self.unclaimed = false;
             self.not_before = now;
-            self.listen(now, Some(peer), None, Because::Served { peer });
+            if self.is_barred() {
+                self.bar(now);
+            } else {
+                self.listen(now, Some(peer), None, Because::Served { peer });
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use kedge_core::{Instant, vip::Priority};
 
-use super::{Config, Members};
+use super::{Config, Members, Tracked, config::LOWEST_BASE};
 
 /// What the health gate says about this host's service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,16 +28,39 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The priority to advertise.
-pub(super) fn effective(config: &Config, verdict: Verdict) -> Priority {
-    if config.owner || !config.gated || verdict == Verdict::Healthy {
+/// The priority to advertise: the base less what failed tracks cost, and for bad health the band
+/// below.
+///
+/// Among Kedge members tracks alone never leave the healthy band, so that only health crosses it.
+pub(super) fn effective(config: &Config, verdict: Verdict, tracked: Tracked) -> Priority {
+    if config.owner {
         return config.priority;
     }
+    if config.drained {
+        return LOWEST;
+    }
+    let base = tracked.lowered(config);
+    if !config.gated || verdict == Verdict::Healthy {
+        return base;
+    }
     match config.members {
-        Members::Mixed { unhealthy } => unhealthy,
-        Members::Kedge => {
-            Priority::new(config.priority.get().saturating_sub(DEMOTION)).unwrap_or(LOWEST)
-        }
+        Members::Mixed { unhealthy } => base.min(unhealthy),
+        Members::Kedge => Priority::new(base.get().saturating_sub(DEMOTION)).unwrap_or(LOWEST),
+    }
+}
+
+impl Tracked {
+    /// The base priority less the cost.
+    fn lowered(self, config: &Config) -> Priority {
+        let base = config.priority.get();
+        let lowest = match config.members {
+            Members::Kedge => LOWEST_BASE,
+            Members::Mixed { .. } => LOWEST.get(),
+        };
+        let cost = u8::try_from(self.cost).unwrap_or(u8::MAX);
+        // A base below the range is the configuration's to refuse, not this one's to raise.
+        let lowered = base.saturating_sub(cost).max(lowest.min(base));
+        Priority::new(lowered).unwrap_or(LOWEST)
     }
 }
 
@@ -49,8 +72,19 @@ pub(super) fn effective(config: &Config, verdict: Verdict) -> Priority {
 pub(super) fn may_pull(config: &Config, verdict: Verdict, priority: Priority) -> bool {
     config.gated
         && verdict == Verdict::Healthy
-        && config.members == Members::Kedge
+        && moves_by_itself(config)
         && priority <= HIGHEST_UNHEALTHY
+}
+
+/// Whether a router without a gate may take the VIP from an Active that advertises `priority`: it
+/// is drained, and holds the VIP only because nobody else was there.
+pub(super) fn may_relieve(config: &Config, priority: Priority) -> bool {
+    !config.gated && moves_by_itself(config) && priority == LOWEST
+}
+
+/// Whether the bands mean anything, and neither of the operator's orders forbids to act on them.
+fn moves_by_itself(config: &Config) -> bool {
+    config.members == Members::Kedge && !config.drained && !config.frozen
 }
 
 /// The fresh probe that must succeed before a living Active is overruled for its health.

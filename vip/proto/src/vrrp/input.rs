@@ -2,7 +2,7 @@
 
 use std::{fmt, net::IpAddr};
 
-use super::{Config, ConfigError, Verdict};
+use super::{Config, ConfigError, Evidence, Lead, Tracked, Verdict};
 use crate::{
     auth,
     wire::{Mac, Neighbor, vrrp::Received},
@@ -13,8 +13,8 @@ use crate::{
 pub enum Input {
     /// An advertisement for this VRID arrived and passed [`Received::parse`].
     Advert(Received),
-    /// An advertisement for this VRID arrived whose trailer proves nothing. It is told, and changes
-    /// nothing else.
+    /// An advertisement for this VRID arrived whose trailer proves nothing. It is told, and its
+    /// sender is asked before the address is claimed after silence; it moves nothing else.
     Unverified {
         /// Where it says it comes from.
         src: IpAddr,
@@ -39,10 +39,24 @@ pub enum Input {
     Heard,
     /// The health gate's verdict changed.
     Health(Verdict),
+    /// What is tracked beside the link and the service changed. The first one comes before
+    /// [`Command::Start`].
+    Tracked(Tracked),
+    /// What the leader of its group does. Needed whenever [`Router::lead`](super::Router::lead) says
+    /// something else.
+    Lead(Lead),
     /// The fresh probe asked for by [`Output::ProbeHealth`](super::Output::ProbeHealth) ended.
     Probed {
         /// Whether this one probe succeeded.
         healthy: bool,
+    },
+    /// What came of looking for packets, as [`Output::Prove`](super::Output::Prove) asked for.
+    Evidence(Evidence),
+    /// The connection to the router at that address broke without a word: its process ended. It may
+    /// only shorten the wait for its adverts; one that arrives later counts as ever.
+    PeerGone {
+        /// The source of its adverts.
+        address: IpAddr,
     },
     /// The operator or the agent wants something.
     Command(Command),
@@ -108,11 +122,19 @@ impl fmt::Display for LinkLoss {
 pub enum Command {
     /// Take part.
     Start,
+    /// Take part as Active, because a process before this one was until now and the addresses still
+    /// stand; as [`Start`](Self::Start) if something speaks against it.
+    Resume,
     /// Leave for good: an Active says goodbye, keeps answering until a successor is heard and
     /// ends in Initialize. A second one does not wait.
     Stop,
     /// Give the VIP to another host and stay as Backup; taken back when nobody wants it.
     HandOver,
+    /// Take the VIP from an Active of lower priority, once, whatever `preempt` says.
+    Take,
+    /// Be the next: the Active will say goodbye within [`SUCCESSION`](super::SUCCESSION), and nobody
+    /// else is waited for then.
+    Succeed,
 }
 
 /// Why an input was refused; also the label of its counter.
@@ -133,12 +155,21 @@ pub enum Reject {
     /// An answer to a request that was superseded.
     #[error("the kernel's answer is to an older request")]
     OldTicket,
-    /// A probe's result that nobody waits for.
-    #[error("nobody waits for a fresh probe")]
+    /// A probe's result that nobody waits for, or proof of what is not in question.
+    #[error("nobody waits for this answer")]
     NotAsked,
+    /// A router that elects itself is told what a leader does.
+    #[error("the router follows nobody")]
+    NotFollowing,
     /// The command makes no sense in this state.
     #[error("the command makes no sense in this state")]
     WrongState,
+    /// The VIP is frozen.
+    #[error("the VIP is frozen")]
+    Frozen,
+    /// The VIP cannot be taken from an Active that is as good or better.
+    #[error("the Active's priority is not below ours")]
+    NotBetter,
     /// The configuration contradicts itself.
     #[error("the configuration was refused")]
     Config(#[source] ConfigError),
@@ -155,7 +186,10 @@ impl Reject {
             Self::OtherAddress => "other_address",
             Self::OldTicket => "old_ticket",
             Self::NotAsked => "not_asked",
+            Self::NotFollowing => "not_following",
             Self::WrongState => "wrong_state",
+            Self::Frozen => "frozen",
+            Self::NotBetter => "not_better",
             Self::Config(_) => "config",
         }
     }

@@ -7,8 +7,9 @@
 //!     ▲                        ▲ ▲ ▲                       │      ▼
 //!     │                        │ │ └──── better advert ────┘   Releasing (still answering)
 //!     │                        │ └── HandOver: successor heard ──┤
-//!     └ link down, address in  │                                 └──► Initialize (Stop)
-//!       use, address refused   └ Start (from Initialize)
+//!     └ link down, address in  │                                 ├──► Initialize (Stop)
+//!       use, address refused,  └ Start (from Initialize)         │
+//!       critical track lost ◄────────────────────────────────────┘ critical track lost
 //! ```
 //!
 //! # What the shell does
@@ -30,11 +31,17 @@ mod damping;
 mod emit;
 mod event;
 mod fault;
+mod group;
 mod health;
 mod input;
+mod notice;
 mod notices;
+mod orders;
+mod orphan;
 mod output;
+mod peer_link;
 mod peers;
+mod proof;
 mod receive;
 mod reconfigure;
 mod releasing;
@@ -42,18 +49,26 @@ mod router;
 mod slots;
 mod state;
 mod timing;
+mod tracked;
+mod unverified;
 mod view;
 
 pub use checksum::ChecksumPolicy;
 pub use config::{Config, ConfigError, Members};
-pub use event::{Because, Event, Notice, Waiting};
+pub use event::{Because, Event, Waiting};
+pub use group::Lead;
 pub use health::Verdict;
 pub use input::{AddressRefused, Command, Input, Link, LinkLoss, Reject, Ticket};
+pub use notice::Notice;
+pub use orphan::Orphan;
 pub use output::{Output, Transmit};
+pub use peer_link::SUCCESSION;
 pub use peers::Peers;
+pub use proof::{Evidence, Proof};
 pub use router::Router;
 pub use slots::{automatic_priority, slot_of, slots, spacing};
-pub use timing::{active_down, skew};
+pub use timing::{ADVERTS_LOST, active_down, skew};
+pub use tracked::Tracked;
 pub use view::{Peer, Stats, View};
 
 #[cfg(test)]

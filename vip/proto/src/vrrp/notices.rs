@@ -28,8 +28,10 @@ enum Key {
     VersionDiffers(IpAddr),
     PasswordDiffers(IpAddr),
     Unverified(Mac, auth::Reject),
+    AuthMismatch(Mac),
     DuplicateRouter(Mac),
     SecondOwner(Mac),
+    Unproven,
     BothChecksums(IpAddr),
 }
 
@@ -43,11 +45,9 @@ impl Notices {
         if self.given.iter().any(known) {
             return false;
         }
-        let oldest = self.given.iter_mut().min_by_key(|slot| match slot {
-            Some((given, _)) if *given == key => Instant::ZERO,
-            Some((_, at)) => *at,
-            None => Instant::ZERO,
-        });
+        // One that is given again is older than a minute, and so among the first to go.
+        let given_at = |slot: &&mut Option<(Key, Instant)>| slot.map(|(_, at)| at);
+        let oldest = self.given.iter_mut().min_by_key(given_at);
         if let Some(slot) = oldest {
             *slot = Some((key, now));
         }
@@ -73,8 +73,10 @@ fn key(notice: &Notice) -> Key {
         Notice::VersionDiffers { src, .. } => Key::VersionDiffers(*src),
         Notice::PasswordDiffers { src, .. } => Key::PasswordDiffers(*src),
         Notice::Unverified { mac, why, .. } => Key::Unverified(*mac, *why),
+        Notice::AuthMismatch { mac, .. } => Key::AuthMismatch(*mac),
         Notice::DuplicateRouter { mac, .. } => Key::DuplicateRouter(*mac),
         Notice::SecondOwner { mac, .. } => Key::SecondOwner(*mac),
+        Notice::Unproven { .. } => Key::Unproven,
         Notice::BothChecksums { peer } => Key::BothChecksums(*peer),
     }
 }

@@ -31,6 +31,13 @@ pub enum Output {
     /// Probe this host's own service now and answer with
     /// [`Input::Probed`](super::Input::Probed).
     ProbeHealth,
+    /// Look, or stop looking, for packets to the addresses that are sent to this host's hardware
+    /// address, and at each `look: true` ask the link's router who it is, from the first of them
+    /// ([`Neighbor::question`]). The first packet is [`Evidence::Arrived`](super::Evidence::Arrived).
+    Prove {
+        /// Whether to look.
+        look: bool,
+    },
     /// Tell people.
     Event(Event),
 }

@@ -1,6 +1,6 @@
 //! What comes in: which inputs make sense, and what every packet tells whatever the state.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use kedge_core::Instant;
 
@@ -9,12 +9,9 @@ use super::{
     router::Router,
     state::{Backup, State},
 };
-use crate::{
-    auth,
-    wire::{
-        Mac, Neighbor,
-        vrrp::{Received, Version},
-    },
+use crate::wire::{
+    Mac, Neighbor,
+    vrrp::{Received, Version},
 };
 
 impl Router {
@@ -26,14 +23,14 @@ impl Router {
                 if received.advert.vrid != self.config.vrid {
                     return Err(Reject::OtherVrid);
                 }
-                if received.mac == own {
+                if self.is_own(own, received.mac, received.src) {
                     Err(Reject::OwnPacket)
                 } else {
                     Ok(())
                 }
             }
-            Input::Unverified { mac, .. } => {
-                if *mac == self.listening()? {
+            Input::Unverified { src, mac, .. } => {
+                if self.is_own(self.listening()?, *mac, *src) {
                     Err(Reject::OwnPacket)
                 } else {
                     Ok(())
@@ -61,13 +58,15 @@ impl Router {
                 }
             }
             Input::Probed { .. } if !self.fresh.is_asked() => Err(Reject::NotAsked),
+            Input::Evidence(_) if !self.proving.is_looking() => Err(Reject::NotAsked),
+            Input::Lead(_) if !self.config.follows => Err(Reject::NotFollowing),
             Input::Heard if matches!(self.link, Link::Down(_)) => Err(Reject::NotListening),
             Input::Command(command) => {
                 let sensible = match command {
-                    Command::Start => self.state == State::Initialize,
+                    Command::Start | Command::Resume => self.state == State::Initialize,
                     Command::Stop => self.state != State::Initialize,
-                    Command::HandOver => {
-                        matches!(self.state, State::Active(_)) && !self.config.owner
+                    Command::HandOver | Command::Take | Command::Succeed => {
+                        return self.accept_order(*command);
                     }
                 };
                 if sensible {
@@ -77,7 +76,14 @@ impl Router {
                 }
             }
             Input::Config(config) => self.accept_config(config).map_err(Reject::Config),
-            Input::Link(_) | Input::Heard | Input::Health(_) | Input::Probed { .. } => Ok(()),
+            Input::Link(_)
+            | Input::Heard
+            | Input::Health(_)
+            | Input::Tracked(_)
+            | Input::Lead(_)
+            | Input::Evidence(_)
+            | Input::PeerGone { .. }
+            | Input::Probed { .. } => Ok(()),
         }
     }
 
@@ -87,6 +93,13 @@ impl Router {
             Link::Up { mac, .. } if self.state != State::Initialize => Ok(mac),
             Link::Up { .. } | Link::Down(_) => Err(Reject::NotListening),
         }
+    }
+
+    /// Whether an advert is ours that came back. The virtual hardware address is every member's.
+    fn is_own(&self, own: Mac, mac: Mac, src: IpAddr) -> bool {
+        let shared = Mac::virtual_router(self.config.vrid, src.is_ipv6());
+        let is_source = matches!(self.link, Link::Up { source, .. } if source == src);
+        mac == own || self.config.virtual_mac && mac == shared && is_source
     }
 
     pub(super) fn on_advert(&mut self, now: Instant, received: &Received) {
@@ -120,13 +133,6 @@ impl Router {
             State::Releasing(_) => self.releasing_advert(now, peer),
             State::Fault(_) => self.fault_advert(now, peer, ours),
         }
-    }
-
-    /// Somebody uses our VRID and cannot prove that he is a member.
-    pub(super) fn on_unverified(&mut self, now: Instant, src: IpAddr, mac: Mac, why: auth::Reject) {
-        self.on_frame(now);
-        self.stats.auth_errors += 1;
-        self.notice(now, Notice::Unverified { src, mac, why });
     }
 
     fn on_goodbye(&mut self, now: Instant, src: IpAddr) {
@@ -220,10 +226,11 @@ impl Router {
         }
     }
 
-    /// Nothing proves that the link carries frames.
-    pub(super) fn deafen(&mut self, now: Instant) {
+    /// Nothing proves that the link carries frames: nothing is claimed before one arrived, for
+    /// `wait` at most.
+    pub(super) fn deafen(&mut self, now: Instant, wait: Duration) {
         self.deaf = true;
-        self.not_before = now + self.config.link_up_wait + self.skew();
+        self.not_before = now + wait + self.skew();
     }
 
     /// A frame from another station arrived.

@@ -3,15 +3,20 @@
 use kedge_core::Instant;
 
 use super::{Because, Config, ConfigError, Link, router::Router, state::State};
-use crate::{claim::Probe, wire::vrrp::Version};
+use crate::claim::Probe;
 
 impl Router {
     /// Whether `config` may replace the one in force.
     pub(super) fn accept_config(&self, config: &Config) -> Result<(), ConfigError> {
         config.check()?;
         let same = |config: &Config| {
-            let two = config.version != Version::Three;
-            (config.vrid, two, config.addresses.is_ipv6())
+            let ipv6 = config.addresses.is_ipv6();
+            (
+                config.vrid,
+                config.version.number(),
+                ipv6,
+                config.virtual_mac,
+            )
         };
         if same(config) == same(&self.config) {
             Ok(())
@@ -25,6 +30,9 @@ impl Router {
             return;
         }
         let priority = self.priority();
+        if !config.follows {
+            self.lead = None;
+        }
         let before = std::mem::replace(&mut self.config, config);
         let addresses = !before.addresses.same_set(&self.config.addresses)
             || before.excluded != self.config.excluded;
@@ -32,8 +40,10 @@ impl Router {
             || before.interval != self.config.interval
             || before.version != self.config.version
             || before.peers != self.config.peers;
+        self.lower_pin(&before);
+        self.drain(now, &before);
         if priority != self.priority() {
-            self.priority_changed(now, priority, Because::Configured);
+            self.priority_changed(now, priority, self.why_reconfigured(&before));
         } else if advert {
             self.advertise(now);
         }
@@ -42,6 +52,7 @@ impl Router {
                 active.held = false;
                 self.silence();
                 self.own();
+                self.stop_proving();
             }
             State::Backup(_) if self.config.owner => self.take_over(now, Because::OwnsAddress),
             State::Backup(_) => {
@@ -53,6 +64,8 @@ impl Router {
             }
             State::Initialize | State::Active(_) | State::Releasing(_) | State::Fault(_) => {}
         }
+        // Only the owner of the address is bound by no track.
+        self.heed_tracks(now);
     }
 
     fn reconfigure_backup(&mut self, now: Instant, interval: bool, addresses: bool) {

@@ -1,6 +1,6 @@
 //! Releasing: said goodbye, still answering until a successor speaks.
 
-use kedge_core::Instant;
+use kedge_core::{Instant, vip::RouterState};
 
 use super::{
     Because, Peer,
@@ -26,8 +26,13 @@ impl Router {
     }
 
     /// Gives the VIP away and stays.
-    pub(super) fn hand_over(&mut self, now: Instant) {
-        self.release(now, Then::Backup, Because::HandingOver);
+    pub(super) fn hand_over(&mut self, now: Instant, because: Because) {
+        self.release(now, Then::Backup, because);
+    }
+
+    /// Gives the VIP away because it must not be here.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        self.release(now, Then::Backup, Because::TrackLost);
     }
 
     /// Told to leave while releasing: a hand-over becomes a leave, a leave does not wait longer.
@@ -41,13 +46,14 @@ impl Router {
         }
     }
 
-    fn release(&mut self, now: Instant, then: Then, because: Because) {
+    pub(super) fn release(&mut self, now: Instant, then: Then, because: Because) {
         let State::Active(active) = &self.state else {
             return;
         };
         let held = active.held;
         self.silence();
         self.send(None);
+        self.stop_proving();
         let interval = self.config.interval;
         let releasing = Releasing {
             advert_at: now + interval.duration(),
@@ -91,17 +97,40 @@ impl Router {
         };
         if releasing.release_at <= now {
             let peer = releasing.successor.as_ref().map(|successor| successor.peer);
-            return match (peer, releasing.then) {
-                (Some(peer), _) => self.finish(now, Because::Succeeded { peer }),
-                (None, Then::Stop) => self.finish(now, Because::NoSuccessor),
-                (None, Then::Backup) => self.take_over(now, Because::NoSuccessor),
-            };
+            match (peer, releasing.then) {
+                (Some(peer), _) => return self.finish(now, Because::Succeeded { peer }),
+                // Until then it goes on to say goodbye.
+                (None, Then::Backup) if self.waits_for_leader() => self.wait_longer(now),
+                (None, Then::Backup) if !self.is_barred() && !self.config.follows => {
+                    return self.take_over(now, Because::NoSuccessor);
+                }
+                (None, Then::Stop | Then::Backup) => {
+                    return self.finish(now, Because::NoSuccessor);
+                }
+            }
         }
+        let State::Releasing(releasing) = &mut self.state else {
+            return;
+        };
         if releasing.successor.is_none() && releasing.advert_at <= now {
             // Never more often than once per interval: some stacks restart their skew on each.
             releasing.sent_at = now;
             releasing.advert_at = next_after(now, releasing.advert_at, self.config.interval);
             self.send(None);
+        }
+    }
+
+    /// Nobody was heard for this address: whether it is taken back, and when it is given up, is the
+    /// leader's to decide.
+    fn waits_for_leader(&self) -> bool {
+        let releasing = self.lead.map(|lead| lead.state) == Some(RouterState::Releasing);
+        self.config.follows && releasing && !self.is_barred()
+    }
+
+    fn wait_longer(&mut self, now: Instant) {
+        let interval = self.config.interval;
+        if let State::Releasing(releasing) = &mut self.state {
+            releasing.release_at = now + interval.duration();
         }
     }
 
@@ -123,6 +152,8 @@ impl Router {
             return;
         };
         let then = releasing.then;
+        // A follower that let go by itself is told again before it holds anything.
+        self.lead = self.lead.filter(|lead| lead.state != RouterState::Active);
         let successor = releasing.successor.as_ref().map(|successor| successor.peer);
         self.disown();
         match then {
@@ -130,6 +161,7 @@ impl Router {
                 self.active = successor;
                 self.enter(now, State::Initialize, because);
             }
+            Then::Backup if self.is_barred() => self.bar(now),
             Then::Backup => self.listen(now, successor, None, because),
         }
     }

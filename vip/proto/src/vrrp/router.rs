@@ -8,14 +8,16 @@ use kedge_core::{
 };
 
 use super::{
-    Because, Command, Config, ConfigError, Event, Input, Link, LinkLoss, Output, Peer, Reject,
-    Stats, Ticket, Verdict, View, Waiting,
+    Because, Command, Config, ConfigError, Event, Input, Lead, Link, LinkLoss, Output, Peer,
+    Reject, Stats, Ticket, Tracked, Verdict, View, Waiting,
     checksum::Checksums,
     damping::Damping,
     health::{self, FreshProbe},
     notices::Notices,
+    proof::Proving,
     state::State,
     timing,
+    unverified::Unverified,
 };
 use crate::claim::{Announcer, Defence};
 
@@ -24,6 +26,9 @@ use crate::claim::{Announcer, Defence};
 pub struct Router {
     pub(super) config: Config,
     pub(super) verdict: Verdict,
+    pub(super) tracked: Tracked,
+    pub(super) lead: Option<Lead>,
+    pub(super) unverified: Option<Unverified>,
     pub(super) link: Link,
     pub(super) state: State,
     pub(super) since: Instant,
@@ -49,10 +54,15 @@ pub struct Router {
     /// Whether a claim is still unanswered because the bucket was empty: the last word on the
     /// wire must be ours.
     pub(super) owes_announcement: bool,
+    pub(super) proving: Proving,
     pub(super) damping: Damping,
     pub(super) fresh: FreshProbe,
     pub(super) checksums: Checksums,
     pub(super) notices: Notices,
+    /// The priority that a frozen Active keeps.
+    pub(super) pinned: Option<Priority>,
+    /// Whether the VIP was given away by order and not taken back since.
+    pub(super) yielded: bool,
     pub(super) ticket: Ticket,
     pub(super) stats: Stats,
     pub(super) outputs: VecDeque<Output>,
@@ -68,6 +78,9 @@ impl Router {
         config.check()?;
         Ok(Self {
             verdict: Verdict::Unproven,
+            tracked: Tracked::default(),
+            lead: None,
+            unverified: None,
             link: Link::Down(LinkLoss::Unknown),
             state: State::Initialize,
             since: Instant::ZERO,
@@ -83,10 +96,13 @@ impl Router {
             announcer: Announcer::default(),
             defence: Defence::new(),
             owes_announcement: false,
+            proving: Proving::default(),
             damping: Damping::new(),
             fresh: FreshProbe::default(),
             checksums: Checksums::default(),
             notices: Notices::default(),
+            pinned: None,
+            yielded: false,
             ticket: Ticket::default(),
             stats: Stats::default(),
             outputs: VecDeque::new(),
@@ -109,7 +125,23 @@ impl Router {
     /// The priority that is or would be advertised.
     #[must_use]
     pub fn priority(&self) -> Priority {
-        health::effective(&self.config, self.verdict)
+        let effective = self.effective();
+        self.pinned
+            .map_or(effective, |pinned| pinned.max(effective))
+    }
+
+    /// The same without what a freeze holds fast.
+    fn effective(&self) -> Priority {
+        match self.lead.filter(|_| self.config.follows) {
+            Some(lead) => lead.priority,
+            None => health::effective(&self.config, self.verdict, self.tracked),
+        }
+    }
+
+    /// What is tracked, as this router was last told.
+    #[must_use]
+    pub const fn tracked(&self) -> Tracked {
+        self.tracked
     }
 
     /// Whether announcements may leave: to be asked again before each one, because the sockets
@@ -125,12 +157,16 @@ impl Router {
         let (held, takes_over_at, waiting) = match &self.state {
             State::Backup(backup) => {
                 let probe = backup.probe.as_ref().map(|probe| probe.ends_at());
-                let waiting = probe.map(|until| Waiting::FirstClaim { until }).or(self
-                    .deaf
-                    .then_some(Waiting::Frame {
-                        until: self.not_before,
-                    }));
-                (false, Some(self.takes_over_at(backup)), waiting)
+                let frame = self.deaf.then_some(Waiting::Frame {
+                    until: self.not_before,
+                });
+                let holder = backup.check.map(|check| Waiting::Holder {
+                    mac: check.mac,
+                    until: check.ends_at,
+                });
+                let waiting = probe.map(|until| Waiting::FirstClaim { until });
+                let waiting = waiting.or(frame).or(holder);
+                (false, self.takes_over_at(backup), waiting)
             }
             State::Active(active) => (active.held, None, None),
             State::Releasing(releasing) => (releasing.held, None, None),
@@ -143,9 +179,13 @@ impl Router {
             held,
             priority: self.priority(),
             verdict: self.verdict,
+            tracked: self.tracked,
             active: self.active,
             takes_over_at,
             waiting,
+            proof: self.proving.proof(),
+            yielded: self.yielded,
+            pinned: self.priority() != self.effective(),
             both_checksums: self.checksums.sends_both(self.config.checksum),
             stats: self.stats,
         }
@@ -169,12 +209,20 @@ impl Machine for Router {
             Input::Link(link) => self.on_link(now, link),
             Input::Heard => self.on_frame(now),
             Input::Health(verdict) => self.on_health(now, verdict),
+            Input::Tracked(tracked) => self.on_tracked(now, tracked),
+            Input::Lead(lead) => self.on_lead(now, lead),
             Input::Probed { healthy } => self.on_probed(now, healthy),
+            Input::Evidence(evidence) => self.on_evidence(now, evidence),
+            Input::PeerGone { address } => self.on_peer_gone(now, address),
             Input::Command(Command::Start) => self.start(now),
+            Input::Command(Command::Resume) => self.resume(now),
             Input::Command(Command::Stop) => self.stop(now),
-            Input::Command(Command::HandOver) => self.hand_over(now),
+            Input::Command(Command::HandOver) => self.give_away(now),
+            Input::Command(Command::Take) => self.take_here(now),
+            Input::Command(Command::Succeed) => self.be_next(now),
             Input::Config(config) => self.reconfigure(now, config),
         }
+        self.pin(now);
         self.drain_children();
         Ok(())
     }
@@ -189,6 +237,7 @@ impl Machine for Router {
             State::Fault(_) => self.fault_timeout(now),
         }
         self.announcer.handle_timeout(now);
+        self.pin(now);
         self.drain_children();
     }
 
@@ -203,17 +252,15 @@ impl Machine for Router {
                 let probe = backup.probe.as_ref().and_then(|probe| probe.poll_timeout());
                 let suspect = backup.suspect.map(|_| backup.down_at);
                 let takes_over_at = self.takes_over_at(backup);
-                Some(
-                    [probe, suspect]
-                        .into_iter()
-                        .flatten()
-                        .fold(takes_over_at, Instant::min),
-                )
+                let again = backup.check.and_then(|check| check.again_at);
+                let all = [probe, suspect, again, takes_over_at];
+                all.into_iter().flatten().min()
             }
-            State::Active(active) if self.owes_announcement => {
-                Some(active.advert_at.min(self.defence.ready_at()))
+            State::Active(active) => {
+                let owed = self.owes_announcement.then(|| self.defence.ready_at());
+                let all = [owed, self.proving.poll_timeout()];
+                all.into_iter().flatten().chain([active.advert_at]).min()
             }
-            State::Active(active) => Some(active.advert_at),
             State::Releasing(releasing) => Some(releasing.poll_timeout()),
             State::Fault(fault) => fault.poll_timeout(),
         };
@@ -261,9 +308,22 @@ impl Router {
 
     fn start(&mut self, now: Instant) {
         if self.deaf {
-            self.deafen(now);
+            self.deafen(now, self.config.startup_wait);
         }
         self.take_part(now, Because::Started);
+    }
+
+    /// Goes on as Active. Nobody else can be yet, so nothing is asked and nothing is waited for.
+    fn resume(&mut self, now: Instant) {
+        let linked = matches!(self.link, Link::Up { .. });
+        let led = !self.config.follows || self.is_led_to_active();
+        if !linked || !led || self.is_barred() {
+            return self.start(now);
+        }
+        self.deaf = false;
+        self.unclaimed = false;
+        self.preempt_from = now + self.config.preempt_delay;
+        self.take_over(now, Because::Resumed);
     }
 
     fn stop(&mut self, now: Instant) {

@@ -2,8 +2,11 @@
 
 use kedge_core::{Instant, vip::RouterState};
 
-use super::{AddressRefused, Config, LinkLoss, Peer};
-use crate::{claim::Probe, wire::Claim};
+use super::{AddressRefused, Config, LinkLoss, Peer, unverified::Check};
+use crate::{
+    claim::Probe,
+    wire::{Claim, Mac},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -25,6 +28,10 @@ pub(super) struct Backup {
     pub(super) cause: Cause,
     /// The first-claim probes, while they run.
     pub(super) probe: Option<Probe>,
+    /// The question to somebody who advertises without proof, before a claim after silence.
+    pub(super) check: Option<Check>,
+    /// Until when the Active may say goodbye to us.
+    pub(super) next_until: Option<Instant>,
     /// Who answered the probes before it was known whether an Active serves the address.
     pub(super) suspect: Option<Claim>,
 }
@@ -36,10 +43,18 @@ pub(super) enum Cause {
     Silence,
     /// The Active said goodbye.
     Goodbye,
+    /// The Active said goodbye to us.
+    Succession,
+    /// The Active's process ended.
+    Gone,
     /// The Active is alive, of lower priority, and preemption is on.
     Preempt(Peer),
     /// The Active is alive and unhealthy, and our own fresh probe succeeded.
     Pull(Peer),
+    /// The Active is alive and drained, and we are not.
+    Relieve(Peer),
+    /// The Active is alive, of lower priority, and the operator wants the VIP here.
+    Order(Peer),
 }
 
 /// Holding the addresses, or about to.
@@ -51,6 +66,8 @@ pub(super) struct Active {
     pub(super) sent_at: Instant,
     /// Whether the kernel said that it holds the addresses.
     pub(super) held: bool,
+    /// The station that was Active before, if any was heard.
+    pub(super) before: Option<Mac>,
 }
 
 /// Said goodbye, still answering.
@@ -87,6 +104,8 @@ pub(super) enum Then {
 pub(super) enum Fault {
     /// No usable link.
     Link(LinkLoss),
+    /// Something failed without which the VIP must not be here.
+    Tracked,
     /// A host that is no VRRP router answers for an address.
     InUse {
         claim: Claim,
@@ -124,7 +143,8 @@ impl Successor {
 
     /// Notes a claim; whether the successor has now announced all of `addresses`.
     pub(super) fn announced(&mut self, config: &Config, claim: Claim) -> bool {
-        if claim.mac != self.peer.mac {
+        // It may announce where every member does, whatever it advertises from.
+        if claim.mac != self.peer.mac && !claim.is_virtual(config.vrid) {
             return false;
         }
         let index = config.held().position(|address| address == claim.address);

@@ -47,4 +47,4 @@ pub(super) fn next_after(now: Instant, due: Instant, interval: AdvertInterval) -
 }
 
 /// How many adverts must be missing before anybody may act.
-pub(super) const ADVERTS_LOST: u32 = 3;
+pub const ADVERTS_LOST: u32 = 3;

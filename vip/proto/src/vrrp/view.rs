@@ -7,7 +7,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, RouterState},
 };
 
-use super::{Because, Verdict, Waiting};
+use super::{Because, Proof, Tracked, Verdict, Waiting};
 use crate::wire::Mac;
 
 /// Another router, by its last advertisement.
@@ -46,12 +46,20 @@ pub struct View {
     pub priority: Priority,
     /// The health gate's verdict.
     pub verdict: Verdict,
+    /// What failed tracks cost.
+    pub tracked: Tracked,
     /// The Active as last heard, if it is not this router.
     pub active: Option<Peer>,
     /// When a Backup takes over if nothing is heard.
     pub takes_over_at: Option<Instant>,
     /// What a Backup waits for beside the Active's silence.
     pub waiting: Option<Waiting>,
+    /// Whether packets for the addresses arrive here.
+    pub proof: Proof,
+    /// Whether it was given away by order: `preempt` does not bring it back.
+    pub yielded: bool,
+    /// Whether a frozen Active keeps a priority that would be lower.
+    pub pinned: bool,
     /// Whether both checksum forms are being sent.
     pub both_checksums: bool,
     /// Counters.

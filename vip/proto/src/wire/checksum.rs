@@ -70,8 +70,8 @@ impl Sum {
     pub(super) const VALID: Self = Self(0xffff);
 }
 
+/// Of two folded numbers' sum, whose carry cannot carry again.
 fn fold(sum: u32) -> u32 {
-    let sum = (sum & 0xffff) + (sum >> 16);
     (sum & 0xffff) + (sum >> 16)
 }
 
@@ -85,6 +85,13 @@ mod tests {
         let sum = Sum::of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum, Sum(0xddf2));
         assert_eq!(sum.checksum(), 0x220d);
+    }
+
+    #[test]
+    fn a_carry_never_carries_again() {
+        assert_eq!(Sum::of(&[0xff; 7]), Sum(0xff00));
+        assert_eq!(Sum(0xffff).plus(Sum(0xffff)), Sum(0xffff));
+        assert_eq!(Sum(0xffff).plus(Sum(1)), Sum(1));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Packets: VRRP versions 3 (RFC 9568) and 2 (RFC 3768), ARP for Ethernet and IPv4 (RFC 826,
-//! RFC 5227), Neighbor Discovery for IPv6 (RFC 4861), and the part of an IP header that their
-//! checks need.
+//! RFC 5227), Neighbor Discovery for IPv6 (RFC 4861), BFD (RFC 5880), and the part of an IP header
+//! that their checks need.
 
 use std::fmt;
 
+use kedge_core::vip::Vrid;
+
 pub mod addresses;
 pub mod arp;
+pub mod bfd;
 pub mod checksum;
 pub mod ip;
 pub mod nd;
@@ -26,6 +29,14 @@ impl Mac {
     pub const BROADCAST: Self = Self([0xff; 6]);
     /// `00:00:00:00:00:00`, the unknown target of a request.
     pub const ZERO: Self = Self([0; 6]);
+
+    /// That of a virtual router, where addresses of the one or the other family are (RFC 9568
+    /// section 7.3).
+    #[must_use]
+    pub const fn virtual_router(vrid: Vrid, ipv6: bool) -> Self {
+        let family = if ipv6 { 2 } else { 1 };
+        Self([0x00, 0x00, 0x5e, 0x00, family, vrid.get()])
+    }
 }
 
 impl fmt::Display for Mac {

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use kedge_core::vip::Vrid;
+
 use super::{
     Mac,
     arp::{self, Operation},
@@ -24,6 +26,14 @@ pub struct Claim {
     pub address: IpAddr,
     /// Who says that it is there.
     pub mac: Mac,
+}
+
+impl Claim {
+    /// Whether the address is said to be at the hardware address of that virtual router.
+    #[must_use]
+    pub fn is_virtual(&self, vrid: Vrid) -> bool {
+        self.mac == Mac::virtual_router(vrid, self.address.is_ipv6())
+    }
 }
 
 impl Neighbor {

@@ -34,11 +34,13 @@ impl Password {
 
     /// The bytes as they stand in an advert.
     #[must_use]
-    pub(super) const fn from_field(bytes: [u8; Self::LEN]) -> Self {
+    pub const fn from_field(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    pub(super) const fn field(&self) -> [u8; Self::LEN] {
+    /// The bytes as they stand in an advert.
+    #[must_use]
+    pub const fn field(&self) -> [u8; Self::LEN] {
         self.0
     }
 }

@@ -1,5 +1,6 @@
 //! Codecs against bytes of another implementation, every truncation, every bit flip.
 
+mod sealed;
 mod six;
 mod two;
 
@@ -9,7 +10,7 @@ use kedge_core::vip::{AdvertInterval, Priority, Vrid};
 use proptest::prelude::*;
 
 use super::{
-    Addresses, Mac, ParseError, arp,
+    Addresses, Mac, Neighbor, ParseError, arp,
     checksum::{Form, Forms},
     ip,
     vrrp::{Advert, MAX_LEN, Received, Version},
@@ -354,4 +355,31 @@ proptest! {
         bytes.truncate(cut);
         let _ = parse(&bytes);
     }
+}
+
+#[test]
+fn only_who_speaks_about_itself_announces() {
+    let vip = Ipv4Addr::new(10, 20, 14, 10);
+    let announcement = arp::Packet::announcement(arp::Operation::Request, vip, MAC);
+    assert!(announcement.is_announcement());
+    let question = arp::Packet {
+        target: Ipv4Addr::new(10, 20, 14, 1),
+        ..announcement
+    };
+    assert!(!question.is_announcement(), "it asks for another");
+    let nobody = arp::Packet {
+        sender: Ipv4Addr::UNSPECIFIED,
+        target: Ipv4Addr::UNSPECIFIED,
+        ..announcement
+    };
+    assert!(!nobody.is_announcement());
+    let probe = Neighbor::Arp(arp::Packet::probe(vip, MAC));
+    assert!(probe.is_probe() && !Neighbor::Arp(announcement).is_probe());
+}
+
+#[test]
+fn addresses_read_as_a_list() {
+    let addresses = captured().addresses;
+    assert_eq!(format!("{addresses:?}"), "[10.20.14.10, 10.20.14.20]");
+    assert_eq!(addresses.to_string(), "10.20.14.10, 10.20.14.20");
 }

@@ -1,3 +1,4 @@
+use std::sync::mpsc::TryRecvError;
 use std::time::SystemTime;
 
 use kedge_core::vip::RouterState;
@@ -57,8 +58,11 @@ fn a_full_outbox_keeps_the_last_state_and_counts_the_rest() {
         late: Late::default(),
         lost: Arc::default(),
     };
-    let event = |report| match report {
-        Ok(Report::Event(event)) => Some(event),
+    let event = |report: Result<Box<Report>, TryRecvError>| match report {
+        Ok(report) => match *report {
+            Report::Event(event) => Some(event),
+            _ => None,
+        },
         _ => None,
     };
     outbox.say(Report::Event(noise()));

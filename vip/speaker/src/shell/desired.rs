@@ -1,6 +1,6 @@
 //! The difference between what runs and what is wanted.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kedge_core::{Coded, Instant, Name, vip::RouterState};
 use kedge_vip_proto::vrrp::{Command as Order, Config, Input};
@@ -9,13 +9,14 @@ use tokio::sync::oneshot;
 use super::{
     Leaving, Shell,
     instance::{Instance, Next},
+    riders::Lacking,
 };
 use crate::VipSpec;
 
 impl Shell {
     /// Makes `desired` the whole set. What did not change notices nothing (R17).
-    pub(super) fn apply(&mut self, now: Instant, desired: &[VipSpec]) {
-        if self.leaving.is_some() {
+    pub(super) fn apply(&mut self, now: Instant, desired: &Arc<Vec<VipSpec>>) {
+        if self.leaving.is_some() || self.must_wait(now, desired) {
             return;
         }
         self.refused.clear();
@@ -42,16 +43,25 @@ impl Shell {
             }
             match wanted.config(self.settings.link_up_wait) {
                 Err(error) => self.refused.push((wanted.clone(), error.problem())),
-                Ok(config) => self.want(now, wanted, config),
+                Ok(config) => {
+                    let config = self.paced(wanted, config);
+                    self.want(now, wanted, config);
+                }
             }
         }
+        self.early.clear();
+        self.take_estate(now);
+        self.applied = true;
         self.place_all(now);
     }
 
     fn want(&mut self, now: Instant, wanted: &VipSpec, config: Config) {
         let Some(index) = self.position(&wanted.name) else {
-            self.instances
-                .extend(Instance::new(now, wanted.clone(), config));
+            if let Some(mut new) = Instance::new(now, wanted.clone(), config) {
+                let early = self.early.remove(&wanted.name).unwrap_or_default();
+                (new.tracks, new.health) = (early.tracks, early.health);
+                self.instances.push(new);
+            }
             return;
         };
         let Some(instance) = self.instances.get_mut(index) else {
@@ -62,7 +72,17 @@ impl Shell {
         }
         if instance.next.is_none() && instance.spec.is_same_router(wanted) {
             instance.spec = wanted.clone();
+            instance.slower = None;
+            // Everything is asked for anew.
+            instance.lacking = Lacking::default();
+            instance.led_by = instance.led_by.take().filter(|_| wanted.follows);
+            let untracked = !wanted.tracked && instance.tracks.take().is_some();
             self.give(now, index, Input::Config(config));
+            if untracked {
+                let burden = self.burden(index);
+                self.give(now, index, Input::Tracked(burden.tracked));
+            }
+            self.start(now, index);
             if let Some(instance) = self.instances.get_mut(index) {
                 instance.reseal();
             }
@@ -72,7 +92,7 @@ impl Shell {
     }
 
     /// Lets a VIP leave, gracefully and once: a second order would cut the hand-over short.
-    fn end(&mut self, now: Instant, index: usize, next: Next) {
+    pub(super) fn end(&mut self, now: Instant, index: usize, next: Next) {
         let Some(instance) = self.instances.get_mut(index) else {
             return;
         };
@@ -94,9 +114,11 @@ impl Shell {
         for old in gone {
             if let Some(Next::Replacement(spec)) = old.next
                 && let Ok(config) = spec.config(self.settings.link_up_wait)
+                && let config = self.paced(&spec, config)
                 && let Some(mut new) = Instance::new(now, *spec, config)
             {
                 new.health = old.health;
+                new.tracks = old.tracks.filter(|_| new.spec.tracked);
                 self.instances.push(new);
             }
         }

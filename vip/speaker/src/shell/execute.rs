@@ -6,24 +6,31 @@ use ipnet::IpNet;
 use kedge_core::{Instant, Machine};
 use kedge_net::{address::AddressError, clock, udp::Family};
 use kedge_vip_proto::{
-    vrrp::{AddressRefused, Event, Input, Output, Ticket, Transmit},
+    vrrp::{AddressRefused, Event, Input, Output, Reject, Ticket, Transmit},
     wire::{Neighbor, vrrp::Heard},
 };
 
 use super::{Shell, instance::Instance, interface::Interface, problems};
 use crate::{
-    Transition, VipEvent,
+    Chosen, Takeover, Transition, VipEvent,
     reporter::{Closing, Outbox, Report},
 };
 
 impl Shell {
-    /// Hands one input to a router and does what it wants.
+    /// Hands one input to a router and does what it wants; what it refuses is counted.
     pub(super) fn give(&mut self, now: Instant, index: usize, input: Input) {
+        let _ = self.ask(now, index, input);
+    }
+
+    /// The same, with the router's word on it.
+    pub(super) fn ask(&mut self, now: Instant, index: usize, input: Input) -> Result<(), Reject> {
         if let Some(instance) = self.instances.get_mut(index) {
-            instance.give(now, input);
+            let taken = instance.ask(now, input);
             self.news = Some(true);
             self.settle(now);
+            return taken;
         }
+        Err(Reject::WrongState)
     }
 
     /// Hands over what the sockets hold. A flood is cut off, so that our own deadlines are kept;
@@ -56,6 +63,9 @@ impl Shell {
                     self.execute(now, index, output);
                 }
             }
+            if settled {
+                settled = !self.tell_groups(now);
+            }
         }
     }
 
@@ -70,21 +80,27 @@ impl Shell {
                 self.take_packets(clock::now());
                 let instance = self.instances.get(index);
                 if instance.is_some_and(|instance| instance.router.announcing()) {
-                    self.broadcast(index, packet, "announcements_sent");
+                    self.broadcast(index, packet, "announcements_sent", Leaves::ByOwnLink);
+                    self.told_everybody(index);
                 }
             }
-            Output::ProbeAddress(packet) => self.broadcast(index, packet, "probes_sent"),
+            Output::ProbeAddress(packet) => {
+                self.broadcast(index, packet, "probes_sent", Leaves::ByInterface);
+            }
             Output::ProbeHealth => {
                 if let Some(instance) = self.instances.get(index) {
                     let name = instance.spec.name.clone();
                     self.outbox.say(Report::Event(VipEvent::ProbeNow(name)));
                 }
             }
+            Output::Prove { look: true } => self.look(index),
+            Output::Prove { look: false } => self.look_away(index),
             Output::Event(event) => self.note(now, index, event),
         }
     }
 
     fn send(&mut self, index: usize, transmit: &Transmit) {
+        self.raise(index);
         let Some(instance) = self.instances.get_mut(index) else {
             return;
         };
@@ -92,13 +108,25 @@ impl Shell {
             .ifindex()
             .and_then(|ifindex| self.interfaces.get(&ifindex));
         let Some(interface) = interface else { return };
-        if let Err(error) = interface.send(transmit, instance.seal.as_mut()) {
+        let through = instance.own_links().of(transmit.src);
+        if let (Some(page), Some(slot)) = (self.part.page(), instance.slot) {
+            page.advertises(slot, clock::now());
+        }
+        if let Err(error) = interface.send(transmit, instance.seal.as_mut(), through) {
             instance.counters.count("send_errors");
             instance.send_error = Some((clock::now(), error.raw_os_error().unwrap_or_default()));
+        } else {
+            instance.stamps.advertised();
         }
     }
 
-    fn broadcast(&mut self, index: usize, packet: Neighbor, counter: &'static str) {
+    pub(super) fn broadcast(
+        &mut self,
+        index: usize,
+        packet: Neighbor,
+        counter: &'static str,
+        leaves: Leaves,
+    ) {
         let Some(instance) = self.instances.get_mut(index) else {
             return;
         };
@@ -106,7 +134,13 @@ impl Shell {
             .ifindex()
             .and_then(|ifindex| self.interfaces.get(&ifindex));
         let Some(interface) = interface else { return };
-        match interface.broadcast(packet) {
+        let through = match leaves {
+            Leaves::ByInterface => None,
+            Leaves::ByOwnLink => packet
+                .claim()
+                .and_then(|claim| instance.own_links().of(claim.address)),
+        };
+        match interface.broadcast(packet, through) {
             Ok(()) => instance.counters.count(counter),
             Err(_) => instance.counters.count("arp_send_errors"),
         }
@@ -117,14 +151,14 @@ impl Shell {
         let Some(instance) = self.instances.get_mut(index) else {
             return;
         };
-        let Some(ifindex) = instance.ifindex() else {
+        let Ok(chosen) = &instance.place else {
             return;
         };
         let wanted: Vec<_> = instance
             .router
             .config()
             .held()
-            .map(|ip| (ip, place(ifindex, ip)))
+            .map(|ip| (ip, place(chosen, ip)))
             .collect();
         let surplus: Vec<_> = instance
             .held
@@ -132,7 +166,7 @@ impl Shell {
             .copied()
             .filter(|held| !wanted.iter().any(|(_, place)| place == held))
             .collect();
-        let mut result = Ok(());
+        let (mut result, mut refused) = (Ok(()), Vec::new());
         // The owner's address is the interface's own: it stands there already, and stays.
         if !instance.router.config().owner {
             for (address, place) in wanted {
@@ -140,6 +174,10 @@ impl Shell {
                     continue;
                 }
                 if let Err(error) = self.owned.hold(clock::now(), place) {
+                    if !instance.router.config().addresses.contains(address) {
+                        refused.push((address, error));
+                        continue;
+                    }
                     let errno = errno(&error);
                     instance.refusal = Some(kedge_core::Coded::problem(&error));
                     result = Err(AddressRefused { address, errno });
@@ -148,7 +186,11 @@ impl Shell {
                 instance.held.push(place);
             }
         }
+        if result.is_ok() && !refused.is_empty() {
+            return self.do_without(index, refused);
+        }
         if result.is_ok() {
+            instance.stamps.held();
             instance.refusal = None;
             for place in surplus {
                 instance.held.retain(|held| *held != place);
@@ -162,13 +204,39 @@ impl Shell {
         instance.give(clock::now(), Input::Owned { ticket, result });
     }
 
-    fn let_go(&mut self, index: usize) {
+    /// The first announcement ends the account of a take-over.
+    fn told_everybody(&mut self, index: usize) {
         let Some(instance) = self.instances.get_mut(index) else {
             return;
         };
+        if let Some(takeover) = instance.stamps.announced() {
+            let event = taken_over(instance, takeover);
+            self.outbox.say(Report::Event(event));
+        }
+    }
+
+    pub(super) fn let_go(&mut self, index: usize) {
+        if self.is_overtaken() {
+            return;
+        }
+        let Some(instance) = self.instances.get_mut(index) else {
+            return;
+        };
+        let lost: Vec<_> = instance.held.iter().map(|(_, net)| net.addr()).collect();
         for place in instance.held.drain(..) {
             release(&mut self.owned, &mut self.outbox, place);
         }
+        if let Some(fences) = self.fences.as_ref().filter(|_| !lost.is_empty()) {
+            fences.lost(lost);
+        }
+        self.lower(index);
+        let Some(instance) = self.instances.get(index) else {
+            return;
+        };
+        if let (Some(page), Some(slot)) = (self.part.page(), instance.slot) {
+            page.lets_go(slot);
+        }
+        self.forget_riders(index);
     }
 
     /// Keeps what people will ask for, and passes it on.
@@ -180,6 +248,10 @@ impl Shell {
         let at = SystemTime::now();
         let event = match event {
             Event::State { from, to, because } => {
+                if let Some(cut_short) = instance.stamps.changed(to) {
+                    let event = taken_over(instance, cut_short);
+                    self.outbox.say(Report::Event(event));
+                }
                 let because = instance.explain(&because);
                 instance.changed(Transition {
                     at,
@@ -217,11 +289,20 @@ impl Shell {
     }
 }
 
+/// By which link something about an address leaves.
+#[derive(Clone, Copy)]
+pub(super) enum Leaves {
+    /// The interface itself, which a Backup speaks by.
+    ByInterface,
+    /// The link the address stands on.
+    ByOwnLink,
+}
+
 /// The routers on one interface.
-struct Local<'a> {
-    ifindex: u32,
-    instances: &'a mut [Instance],
-    outbox: &'a mut Outbox,
+pub(super) struct Local<'a> {
+    pub(super) ifindex: u32,
+    pub(super) instances: &'a mut [Instance],
+    pub(super) outbox: &'a mut Outbox,
 }
 
 impl Local<'_> {
@@ -230,8 +311,11 @@ impl Local<'_> {
         if let Some(station) = interface.heard() {
             taken = true;
             self.outbox.say(Report::Close(Closing::Station(station)));
-            self.each(|instance| instance.give(now, Input::Heard));
+            self.each(|instance| {
+                instance.give(now, Input::Heard);
+            });
         }
+        self.take_arrivals(now);
         for family in [Family::V4, Family::V6] {
             for _ in 0..AT_MOST {
                 let Some(parsed) = interface.next_advert(family) else {
@@ -286,7 +370,9 @@ impl Local<'_> {
         };
         match here.find(is_it) {
             Some(instance) => {
-                instance.hear(now, heard);
+                if let Some(first) = instance.hear(now, heard) {
+                    self.outbox.say(Report::Event(first));
+                }
                 true
             }
             None => false,
@@ -320,8 +406,17 @@ impl Local<'_> {
     }
 }
 
-fn place(ifindex: u32, address: std::net::IpAddr) -> kedge_net::address::Place {
-    (ifindex, IpNet::from(address))
+fn taken_over(instance: &Instance, takeover: Takeover) -> VipEvent {
+    VipEvent::TakenOver {
+        name: instance.spec.name.clone(),
+        takeover,
+        at: SystemTime::now(),
+        boottime: clock::now(),
+    }
+}
+
+pub(super) fn place(chosen: &Chosen, address: std::net::IpAddr) -> kedge_net::address::Place {
+    (chosen.device(address), IpNet::from(address))
 }
 
 fn release(

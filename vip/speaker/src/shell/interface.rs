@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -23,7 +23,10 @@ use kedge_vip_proto::{
 };
 
 use super::{SOCKETS, seal::Seal};
-use crate::Chosen;
+use crate::{
+    Chosen,
+    guardian::{Opened, Shared},
+};
 
 /// VRRP, ARP and Neighbor Discovery on one interface, as far as a VIP there needs them.
 #[derive(Debug)]
@@ -67,9 +70,13 @@ pub(crate) struct Malformed {
 
 impl Interface {
     pub(super) fn new(chosen: &Chosen) -> Self {
+        Self::empty(chosen.name.clone(), chosen.ifindex)
+    }
+
+    fn empty(name: String, ifindex: u32) -> Self {
         Self {
-            name: chosen.name.clone(),
-            ifindex: chosen.ifindex,
+            name,
+            ifindex,
             vrrp_v4: None,
             vrrp_v6: None,
             arp: None,
@@ -99,6 +106,65 @@ impl Interface {
         Ok(())
     }
 
+    /// Goes on with the sockets of another process, whose descriptors are `beside`.
+    pub(crate) fn adopt(
+        name: String,
+        ifindex: u32,
+        sockets: &[Opened],
+        beside: Vec<OwnedFd>,
+    ) -> io::Result<Self> {
+        let mut interface = Self::empty(name, ifindex);
+        let mut beside = beside.into_iter();
+        let mut next = || beside.next().ok_or(io::ErrorKind::InvalidData);
+        for socket in sockets {
+            match socket {
+                Opened::VrrpV4 => {
+                    let both = [next()?, next()?];
+                    interface.vrrp_v4 = Some(VrrpSocket::adopt(both, ifindex, Family::V4)?);
+                }
+                Opened::VrrpV6 => {
+                    let both = [next()?, next()?];
+                    interface.vrrp_v6 = Some(VrrpSocket::adopt(both, ifindex, Family::V6)?);
+                }
+                Opened::Arp => interface.arp = Some(ArpSocket::adopt(next()?, ifindex)?),
+                Opened::Nd => {
+                    let socket = NdSocket::adopt(next()?, &interface.name, ifindex)?;
+                    interface.nd = Some(socket);
+                }
+            }
+        }
+        Ok(interface)
+    }
+
+    /// What another process needs for [`adopt`](Self::adopt).
+    pub(crate) fn shared(&self) -> Shared<'_> {
+        let v4 = self.vrrp_v4.iter();
+        let v6 = self.vrrp_v6.iter();
+        let vrrp = v4
+            .map(|socket| (Opened::VrrpV4, socket.descriptors().to_vec()))
+            .chain(v6.map(|socket| (Opened::VrrpV6, socket.descriptors().to_vec())));
+        let arp = self.arp.iter();
+        let nd = self.nd.iter();
+        let neighbors = arp
+            .map(|socket| (Opened::Arp, vec![socket.as_fd()]))
+            .chain(nd.map(|socket| (Opened::Nd, vec![socket.as_fd()])));
+        Shared {
+            ifindex: self.ifindex,
+            name: &self.name,
+            sockets: vrrp.chain(neighbors).collect(),
+        }
+    }
+
+    /// The sockets that are waited for.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let v4 = self.vrrp_v4.iter().map(AsFd::as_fd);
+        let v6 = self.vrrp_v6.iter().map(AsFd::as_fd);
+        let arp = self.arp.iter().map(AsFd::as_fd);
+        v4.chain(v6)
+            .chain(arp)
+            .chain(self.nd.iter().map(AsFd::as_fd))
+    }
+
     /// Receives from now on what others claim about `addresses`.
     pub(super) fn watch(&self, addresses: &[IpAddr]) -> Result<(), Problem> {
         let (mut v4, mut v6): (Vec<Ipv4Addr>, Vec<Ipv6Addr>) = Default::default();
@@ -117,8 +183,13 @@ impl Interface {
         Ok(())
     }
 
-    /// Sends an advertisement.
-    pub(super) fn send(&self, transmit: &Transmit, seal: Option<&mut Seal>) -> io::Result<()> {
+    /// Sends an advertisement: to the group through the link `through`, if there is one.
+    pub(super) fn send(
+        &self,
+        transmit: &Transmit,
+        seal: Option<&mut Seal>,
+        through: Option<u32>,
+    ) -> io::Result<()> {
         let socket = if transmit.src.is_ipv6() {
             &self.vrrp_v6
         } else {
@@ -132,15 +203,24 @@ impl Interface {
             None => length,
         };
         let message = buffer.get(..length).unwrap_or(&buffer);
-        socket.send(transmit.src, transmit.dst, message)
+        if transmit.dst.is_multicast() {
+            // There is no route to look up, and no firewall on the way out to be silenced by.
+            socket.send_through(through.unwrap_or(self.ifindex), transmit.src, message)
+        } else {
+            socket.send(transmit.src, transmit.dst, message)
+        }
     }
 
-    /// Says or asks something about an address, to everybody on the link.
-    pub(super) fn broadcast(&self, packet: Neighbor) -> io::Result<()> {
+    /// Says or asks something about an address, to everybody on the link; through the link
+    /// `through`, if there is one.
+    pub(super) fn broadcast(&self, packet: Neighbor, through: Option<u32>) -> io::Result<()> {
         match packet {
             Neighbor::Arp(packet) => {
                 let socket = self.arp.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-                socket.broadcast(&packet.emit())
+                match through {
+                    Some(through) => socket.broadcast_through(through, &packet.emit()),
+                    None => socket.broadcast(&packet.emit()),
+                }
             }
             Neighbor::Nd(mut packet) => {
                 let socket = self.nd.as_ref().ok_or(io::ErrorKind::NotConnected)?;
@@ -150,7 +230,11 @@ impl Interface {
                 let mut buffer = [0; nd::LEN];
                 let length = packet.emit(&mut buffer);
                 let bytes = buffer.get(..length).unwrap_or(&buffer);
-                socket.send(packet.group_mac().0, bytes)
+                let to = packet.group_mac().0;
+                match through {
+                    Some(through) => socket.send_through(through, to, bytes),
+                    None => socket.send(to, bytes),
+                }
             }
         }
     }
@@ -235,7 +319,7 @@ impl Interface {
         if listening.ask_at <= now {
             listening.ask_at = now + ASK_EVERY;
             // Not sent is not answered, and asked again.
-            let _ = self.broadcast(question);
+            let _ = self.broadcast(question, None);
         }
     }
 

@@ -2,15 +2,16 @@
 
 use std::net::IpAddr;
 
-use kedge_core::{Code, Fix, Instant, Problem, vip::RouterState};
+use kedge_core::{Code, Coded, Fix, Instant, Problem, vip::RouterState};
+use kedge_net::udp::Family;
 use kedge_vip_proto::{
-    vrrp::{Command as Order, Input, Link, LinkLoss},
+    vrrp::{Input, Link, LinkLoss},
     wire::Mac,
 };
 
 use super::{RETRY, Shell, instance::Instance, interface::Interface};
 use crate::{
-    Chosen, WhyNot,
+    Chosen, VipSpec, WhyNot,
     reporter::{Closing, Report},
     select::{Wanted, select},
 };
@@ -26,18 +27,31 @@ pub(super) enum Unplaced {
     DuplicateVrid(Problem),
     /// Another VIP has its address.
     DuplicateAddress(Problem),
-    /// The sockets cannot be opened; tried again.
+    /// The sockets or the virtual links cannot be opened; tried again.
     Sockets(Problem),
 }
 
 impl Shell {
     /// Looks at every VIP anew; what stays where it is notices nothing.
     pub(super) fn place_all(&mut self, now: Instant) {
-        for index in 0..self.instances.len() {
-            let place = self.judge(index);
-            self.move_to(now, index, place);
+        self.give_slots();
+        // Who leads a group first: its followers do what it does.
+        for follows in [false, true] {
+            for index in 0..self.instances.len() {
+                let follower = self.instances.get(index).is_some_and(|it| it.spec.follows);
+                if follower == follows {
+                    let place = self.judge(index);
+                    let place = self.bridge(now, index, place);
+                    self.move_to(now, index, place);
+                }
+            }
         }
+        self.settle_estate(now);
         self.watch_addresses();
+        self.remove_unused_links();
+        self.raise_again();
+        self.fence();
+        self.tell_guardian(now);
         self.news = Some(true);
     }
 
@@ -65,7 +79,7 @@ impl Shell {
         if let Some(other) = earlier
             .iter()
             .filter(placed_here)
-            .find(|other| other.spec.vrid == spec.vrid && other.spec.is_ipv6() == spec.is_ipv6())
+            .find(|other| other.spec.vrid == spec.vrid && excludes(&other.spec, spec))
         {
             return Err(Unplaced::DuplicateVrid(duplicate_vrid(
                 instance, other, &chosen,
@@ -81,9 +95,12 @@ impl Shell {
             .interfaces
             .entry(chosen.ifindex)
             .or_insert_with(|| Interface::new(&chosen));
-        match interface.open(config, &self.waiter) {
-            Ok(()) => Ok(chosen),
-            Err(problem) => Err(Unplaced::Sockets(problem)),
+        if let Err(problem) = interface.open(config, &self.waiter) {
+            return Err(Unplaced::Sockets(problem));
+        }
+        match self.doors.of(spec, chosen.ifindex, &self.monitor) {
+            Ok(own_links) => Ok(chosen.on(own_links, spec.vrid)),
+            Err(error) => Err(Unplaced::Sockets(error.problem())),
         }
     }
 
@@ -96,7 +113,9 @@ impl Shell {
         }
         let ifindex = place.as_ref().ok().map(|chosen| chosen.ifindex);
         let fresh = instance.place == Err(Unplaced::Fresh);
-        if instance.ifindex().is_some() && instance.ifindex() != ifindex {
+        let own_links = place.as_ref().ok().map(|chosen| chosen.own_links);
+        let moves = instance.ifindex() != ifindex || Some(instance.own_links()) != own_links;
+        if instance.ifindex().is_some() && moves {
             // It lets go of everything on the old interface before it knows the new one.
             self.give(now, index, Input::Link(Link::Down(LinkLoss::Gone)));
         }
@@ -128,7 +147,8 @@ impl Shell {
         }
     }
 
-    fn start(&mut self, now: Instant, index: usize) {
+    /// Lets a router take part, once it is known where, and what is tracked for it.
+    pub(super) fn start(&mut self, now: Instant, index: usize) {
         let Some(instance) = self.instances.get_mut(index) else {
             return;
         };
@@ -136,11 +156,20 @@ impl Shell {
         if instance.next.is_some() || instance.router.state() != RouterState::Initialize {
             return;
         }
+        let unknown = instance.spec.tracked && instance.tracks.is_none();
+        if instance.place == Err(Unplaced::Fresh) || unknown {
+            return;
+        }
         let verdict = instance.health.as_ref().map(|(verdict, _)| *verdict);
         if let Some(verdict) = verdict {
             self.give(now, index, Input::Health(verdict));
         }
-        self.give(now, index, Input::Command(Order::Start));
+        let burden = self.burden(index);
+        if let Some(instance) = self.instances.get_mut(index) {
+            instance.burden = burden.words;
+        }
+        self.give(now, index, Input::Tracked(burden.tracked));
+        self.begin(now, index);
     }
 
     /// Closes interfaces nobody is on, and tells the others' sockets which addresses count.
@@ -162,8 +191,31 @@ impl Shell {
             .iter()
             .filter_map(|ifindex| self.interfaces.remove(ifindex))
         {
+            for socket in interface.sockets() {
+                self.waiter.remove(&socket);
+            }
             self.outbox
                 .say(Report::Close(Closing::Interface(Box::new(interface))));
+        }
+    }
+}
+
+impl Instance {
+    /// Where it is and why, or why nowhere, and the interfaces it is not on.
+    pub(super) fn describe_place(&self) -> (Option<Chosen>, String, Vec<crate::Rejected>) {
+        match &self.place {
+            Ok(chosen) => (
+                Some(chosen.clone()),
+                chosen.because.clone(),
+                chosen.rejected.clone(),
+            ),
+            Err(Unplaced::Why(why)) => (None, why.to_string(), why.rejected().to_vec()),
+            Err(
+                Unplaced::DuplicateVrid(problem)
+                | Unplaced::DuplicateAddress(problem)
+                | Unplaced::Sockets(problem),
+            ) => (None, problem.what.clone(), Vec::new()),
+            Err(Unplaced::Fresh) => (None, "not looked for yet".to_owned(), Vec::new()),
         }
     }
 }
@@ -171,6 +223,12 @@ impl Shell {
 fn shares_address(one: &Instance, other: &Instance) -> bool {
     let mut held = one.router.config().held();
     one.ifindex().is_some() && held.any(|address| other.router.config().holds(address))
+}
+
+/// Whether two VIPs cannot both have one VRID: adverts of one family, or one hardware address.
+fn excludes(one: &VipSpec, other: &VipSpec) -> bool {
+    let both = |family| one.has_virtual(family) && other.has_virtual(family);
+    one.is_ipv6() == other.is_ipv6() || both(Family::V4) || both(Family::V6)
 }
 
 fn duplicate_vrid(this: &Instance, other: &Instance, chosen: &Chosen) -> Problem {

@@ -7,7 +7,7 @@ use kedge_net::monitor::MacText;
 use kedge_vip_proto::{vrrp::Notice, wire::Mac};
 
 use super::Malformed;
-use crate::Chosen;
+use crate::{Chosen, Tracks};
 
 /// How long something that happened once counts as a problem. Routers repeat a notice once a
 /// minute while it holds.
@@ -58,6 +58,28 @@ pub(super) fn unhealthy(name: &Name, why: &str) -> Problem {
         Fix::text("see why the service does not answer")
             .command(format!("kedge vip explain {name}")),
     )
+}
+
+pub(super) fn track(name: &Name, tracks: &Tracks) -> Problem {
+    let critical = tracks.tracked.critical;
+    let what = "what the VIP tracks fails on this host";
+    let problem = if critical {
+        Problem::new(Code::VipTrackFailed, what)
+    } else {
+        Problem::warning(Code::VipTrackFailed, what)
+    };
+    problem
+        .object(vip(name))
+        .evidence(tracks.failing.clone())
+        .consequence(if critical {
+            "this host does not hold the VIP while that lasts"
+        } else {
+            "this host advertises a lower priority: a host above it that preempts takes the VIP"
+        })
+        .fix(
+            Fix::text("see to what failed; the priority is back as soon as it is")
+                .command(format!("kedge vip explain {name}")),
+        )
 }
 
 pub(super) fn cannot_send(name: &Name, errno: i32) -> Problem {
@@ -116,7 +138,7 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
         Notice::VridInUse { .. } => (
             Code::VipVridInUse,
             "nothing yet, but the two disturb each other's election",
-            "give this VIP another `vrid`, the same on all of its hosts",
+            "give this VIP a free `vrid`, the same on all of its hosts",
         ),
         Notice::AddressesDiffer { .. } => (
             Code::VipVridInUse,
@@ -164,6 +186,12 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
             "its advertisements are discarded; if it is a member, both may hold the VIP",
             "give all members the same keys and clocks, or find the host with that hardware address",
         ),
+        Notice::AuthMismatch { .. } => (
+            Code::VrrpUnverified,
+            "this host does not take the VIP over while that host answers for it",
+            "give all members the same keys and clocks, or take the VRID and the address from that \
+             host",
+        ),
         Notice::DuplicateRouter { .. } => (
             Code::VipDuplicateOwner,
             "neither of the two gives way",
@@ -173,6 +201,12 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
             Code::VipNotOwner,
             "neither of the two gives way",
             "configure priority 255 only where the address is the interface's own",
+        ),
+        Notice::Unproven { .. } => (
+            Code::VipUnproven,
+            "clients may not reach the VIP here; it stays, because another host may fare no better",
+            "see that this host's port may speak for the VIP: port security, the hypervisor's rules \
+             on forged addresses, a cloud's list of secondary addresses; then that the router is up",
         ),
         Notice::BothChecksums { .. } => (
             Code::VrrpSplitBrain,
@@ -184,6 +218,7 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
         Notice::AddressesDiffer { .. }
         | Notice::IntervalDiffers { .. }
         | Notice::BothChecksums { .. }
+        | Notice::Unproven { .. }
         | Notice::VridInUse { .. } => Problem::warning(code, notice.to_string()),
         Notice::ForeignClaim { .. }
         | Notice::Unheard { .. }
@@ -194,13 +229,16 @@ pub(super) fn of_notice(name: &Name, notice: &Notice) -> Problem {
         | Notice::VersionDiffers { .. }
         | Notice::PasswordDiffers { .. }
         | Notice::Unverified { .. }
+        | Notice::AuthMismatch { .. }
         | Notice::DuplicateRouter { .. }
         | Notice::SecondOwner { .. } => Problem::new(code, notice.to_string()),
     };
-    problem
-        .object(vip(name))
-        .consequence(consequence)
-        .fix(Fix::text(cure))
+    let cure = match notice {
+        // Says who is where on the LAN, and which VRID is free.
+        Notice::VridInUse { .. } => Fix::text(cure).command("kedge vip scan"),
+        _ => Fix::text(cure),
+    };
+    problem.object(vip(name)).consequence(consequence).fix(cure)
 }
 
 fn vip(name: &Name) -> String {

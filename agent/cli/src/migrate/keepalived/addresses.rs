@@ -85,7 +85,10 @@ const OPTIONS: [(&str, &str); 11] = [
     ("scope", "the address has the scope global"),
     ("brd", "a /32 has no broadcast address"),
     ("peer", "the address is not the end of a link"),
-    ("use_vmac", "the address is on the interface itself"),
+    (
+        "use_vmac",
+        "whether addresses have the virtual MAC address is said for all of a VIP: `virtual_mac`",
+    ),
     (
         "no_track",
         "an address that somebody deletes is put back within a second",

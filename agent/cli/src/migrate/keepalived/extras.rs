@@ -44,19 +44,12 @@ fn find(table: &Table, keyword: &str) -> Option<Extra> {
         .map(|(_, extra)| *extra)
 }
 
-const TOP_LEVEL: [(&str, Extra); 10] = [
+const TOP_LEVEL: [(&str, Extra); 9] = [
     (
         "virtual_server virtual_server_group",
         Extra::Missing(
             "Kedge does not balance with IPVS: the address moves, but nothing spreads connections over \
              real servers. Keep a balancer on every host, or use LoadBalancers of the manager",
-        ),
-    ),
-    (
-        "vrrp_sync_group",
-        Extra::Missing(
-            "each VIP is elected by itself: addresses that have to be on one host together belong into \
-             one VIP, whose `addresses` is a list",
         ),
     ),
     (
@@ -103,7 +96,7 @@ const ANNOUNCED: Extra = Extra::Own(
      whoever claims the address; this cannot be set",
 );
 const SCRIPT_NOT_RUN: Extra = Extra::Missing(
-    "Kedge runs no scripts: follow the journal (KEDGE_VIP, from, to, because) or `kedge vip show NAME \
+    "Kedge runs no scripts when a VIP moves: follow the journal (KEDGE_VIP, from, to, because) or `kedge vip show NAME \
      -o json` instead",
 );
 const MAIL_NOT_SENT: Extra =
@@ -125,7 +118,10 @@ const GLOBAL: [(&str, Extra); 13] = [
     ),
     (
         "script_user enable_script_security set_supplementary_groups",
-        Extra::Own("nothing follows: Kedge runs no scripts"),
+        Extra::Own(
+            "nothing to set: Kedge runs scripts as nobody unless `user` says otherwise, and as root only \
+             what nobody else can change",
+        ),
     ),
     (
         "startup_script shutdown_script startup_script_timeout shutdown_script_timeout",
@@ -193,7 +189,7 @@ const GLOBAL: [(&str, Extra); 13] = [
     ),
 ];
 
-const INSTANCE: [(&str, Extra); 17] = [
+const INSTANCE: [(&str, Extra); 18] = [
     (
         "garp_master_delay garp_master_repeat garp_master_refresh \
          garp_master_refresh_repeat garp_lower_prio_delay garp_lower_prio_repeat \
@@ -221,8 +217,12 @@ const INSTANCE: [(&str, Extra); 17] = [
         Extra::Missing("a VIP always leaves an interface that has no link"),
     ),
     (
-        "vmac_xmit_base use_vmac_addr",
-        Extra::Missing("belongs to virtual MAC addresses, which Kedge does not take over"),
+        "vmac_xmit_base",
+        Extra::Own("advertisements leave from the interface's own MAC address without it, too"),
+    ),
+    (
+        "use_vmac_addr",
+        Extra::Missing("it is for addresses on other interfaces, which Kedge does not hold"),
     ),
     (
         "use_ipvlan",

@@ -10,8 +10,9 @@ use super::{
     extras::Extra,
     globals::Globals,
     hmac, priority, timers,
-    tracking::{Kind, Tracked, Weights},
+    tracking::{self, Kind, Tracked, Tracks, Weights},
     tree::Statement,
+    vmac,
 };
 use crate::migrate::{
     draft::{self, Draft},
@@ -250,24 +251,21 @@ impl<'a> Instance<'a, '_> {
 
     fn weights(&mut self) -> Weights {
         let mut sum = Weights::default();
+        let mut tracks = Tracks::default();
+        // keepalived itself sets the weights of instances that move together to zero.
+        let grouped = self.tracked.group(self.statement.word(1)).is_some();
         for block in &self.statement.block {
             if let Some(kind) = Kind::of_block(block.keyword()) {
-                let interface = self.interface();
-                let found = self
-                    .tracked
-                    .tell(block, kind, &mut self.draft, interface, self.report);
+                let of = (&self.draft, self.interface(), grouped);
+                let found = self.tracked.tell(block, kind, of, &mut tracks, self.report);
                 sum.up = sum.up.saturating_add(found.up);
                 sum.down = sum.down.saturating_add(found.down);
             }
         }
-        // keepalived itself sets the weights of instances that move together to zero.
-        let group = self.tracked.group(self.statement.word(1)).is_some();
-        let understood = Later::Track.key().is_some();
-        if group || understood {
-            Weights::default()
-        } else {
-            sum
+        if let (Some(key), false) = (Later::Track.key(), tracks.values.is_empty()) {
+            self.draft.set(key, tracks.values);
         }
+        sum
     }
 
     fn priority(&mut self, starts_active: bool) {
@@ -317,15 +315,20 @@ impl<'a> Instance<'a, '_> {
         }
     }
 
-    /// That there is no such key yet is told once, of the group itself.
+    /// The instances it moves together with.
     fn group(&mut self) {
-        let group = self.tracked.group(self.statement.word(1));
-        let name = group.and_then(|group| draft::name(group, &BTreeMap::new()));
-        if let (Some(key), Some(name)) = (Later::SyncGroup.key(), name) {
-            let what = self.what("vrrp_sync_group");
-            let place = self.place(None);
-            self.draft
-                .take(self.report, &place, what, key, name.as_str());
+        let name = self.statement.word(1);
+        let even = self.tracked.even_group(name);
+        let key = even.and_then(|group| draft::name(group, &BTreeMap::new()));
+        let what = self.what("vrrp_sync_group");
+        let place = self.place(None);
+        match (Later::SyncGroup.key(), key, self.tracked.group(name)) {
+            (Some(key), Some(group), _) => {
+                self.draft
+                    .take(self.report, &place, what, key, group.as_str());
+            }
+            (_, None, Some(_)) => self.report.missing(&place, what, tracking::UNEVEN),
+            _ => {}
         }
     }
 
@@ -350,11 +353,8 @@ impl<'a> Instance<'a, '_> {
                     self.report.different(place, what, "", consequence);
                 }
                 "use_vmac" => {
-                    let value = (Later::VirtualMac, json!(true));
-                    let consequence = "the address has the interface's own MAC address, and every move is \
-                                       announced; hosts that ignore announcements notice late";
-                    self.draft
-                        .later(self.report, place, what, value, consequence);
+                    let block = &self.statement.block;
+                    vmac::take(&mut self.draft, self.report, block, line, what);
                 }
                 "accept" => self.report.taken(place, what, ""),
                 "mcast_dst_ip" if line.word(1) == "224.0.0.18" => {

@@ -47,8 +47,8 @@ pub(super) fn of(given: Option<&str>, starts_active: bool, weights: Weights) -> 
         ))
     } else if weights.up > 0 {
         Some(format!(
-            "{healthy}, because keepalived adds the weights of what is tracked while all is well; Kedge \
-             has no such weights"
+            "{healthy}, because keepalived adds positive weights while all is well; Kedge takes \
+             weights away while something fails"
         ))
     } else if base == 1 {
         Some("2, because Kedge keeps 1 for a host that is not healthy".to_owned())

@@ -3,13 +3,15 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
+    time::Duration,
 };
 
+use kedge_core::{Name, Span};
 use serde_json::{Map, Value, json};
 
-use super::{of_kind, tree::Statement};
+use super::{of_kind, timers, tree::Statement};
 use crate::migrate::{
-    draft::Draft,
+    draft::{self, Draft},
     later::Later,
     report::{Place, Report},
 };
@@ -21,6 +23,8 @@ pub(super) struct Tracked<'a> {
     used: RefCell<BTreeSet<(Kind, String)>>,
     // The group of each instance that moves together with others.
     groups: BTreeMap<&'a str, &'a str>,
+    // Groups whose members have not the same priority, or do not all preempt.
+    uneven: BTreeSet<&'a str>,
 }
 
 /// A kind of thing that is tracked.
@@ -31,6 +35,14 @@ pub(super) enum Kind {
     Process,
     Bfd,
     Interface,
+}
+
+/// What an instance tracks, as `track` has it, and where each of them stood.
+#[derive(Debug, Default)]
+pub(super) struct Tracks {
+    /// By name.
+    pub(super) values: Map<String, Value>,
+    places: BTreeMap<Name, Place>,
 }
 
 /// How far what is tracked moves a priority.
@@ -65,20 +77,36 @@ impl Kind {
         }
     }
 
+    /// What follows where it cannot be taken over.
     const fn consequence(self) -> &'static str {
         match self {
             Self::Script => {
-                "Kedge runs no scripts: this host keeps the address when what the script looks at fails. \
-                 Where it asks a web or API server, a probe does the same: `health: auto`, or \
-                 `health.url` with https"
+                "not taken over: Kedge's `script` is an absolute path and plain words, run by no \
+                 shell, and good when it ends with 0. Write one, or ask a service that answers https \
+                 with `health.url`"
             }
-            Self::File => "no equivalent yet: the file does not move the priority",
+            Self::File => {
+                "not taken over: keepalived multiplies the number in the file by the weight, and \
+                 Kedge's `file` asks whether it is there. Let whatever writes it create and remove \
+                 it, and track that"
+            }
             Self::Process => {
-                "no equivalent yet: the address stays when the process ends. Where it serves https, \
-                 `health.url` asks it"
+                "not taken over: Kedge tracks one process by the name of its program, without \
+                 arguments, numbers or delays"
             }
-            Self::Bfd => "no equivalent yet: a session that goes down does not move the address",
-            Self::Interface => "no equivalent yet: the address stays when that link goes down",
+            Self::Bfd => {
+                "not taken over: write the session into `bfd.sessions` (neighbor_ip is `peer`, min_tx and \
+                 min_rx are `transmit_interval` and `receive_interval`), and track it: `bfd: NAME`"
+            }
+            Self::Interface => "not taken over: Kedge counts what fails, not what is well",
+        }
+    }
+
+    /// keepalived's weight where none is written.
+    const fn default_weight(self) -> i32 {
+        match self {
+            Self::File | Self::Process => 1,
+            Self::Script | Self::Bfd | Self::Interface => 0,
         }
     }
 }
@@ -101,10 +129,27 @@ impl<'a> Tracked<'a> {
                 groups.insert(member.keyword(), group.word(1));
             }
         }
+        let mut alike: BTreeMap<&str, (&str, bool, bool)> = BTreeMap::new();
+        let mut uneven = BTreeSet::new();
+        for instance in of_kind(top, "vrrp_instance") {
+            let Some(group) = groups.get(instance.word(1)) else {
+                continue;
+            };
+            let one = |keyword: &str| instance.block.iter().find(|one| one.keyword() == keyword);
+            let own = (
+                one("priority").map_or("", |one| one.word(1)),
+                one("nopreempt").is_some(),
+                one("state").is_some_and(|one| one.word(1) == "MASTER"),
+            );
+            if *alike.entry(group).or_insert(own) != own {
+                uneven.insert(*group);
+            }
+        }
         Self {
             defined,
             used: RefCell::default(),
             groups,
+            uneven,
         }
     }
 
@@ -113,21 +158,29 @@ impl<'a> Tracked<'a> {
         self.groups.get(instance).copied()
     }
 
-    /// Tells what an instance tracks, and how far it moves its priority.
+    /// The group, where its members are elected alike: a group of Kedge's has one priority.
+    pub(super) fn even_group(&self, instance: &str) -> Option<&'a str> {
+        self.group(instance)
+            .filter(|group| !self.uneven.contains(group))
+    }
+
+    /// Tells what an instance tracks, and how far it moves its priority; what can be taken over is
+    /// added to `tracks`. In a group that moves together weights count for nothing.
     pub(super) fn tell(
         &self,
         block: &Statement,
         kind: Kind,
-        draft: &mut Draft,
-        interface: Option<&str>,
+        of: (&Draft, Option<&str>, bool),
+        tracks: &mut Tracks,
         report: &mut Report,
     ) -> Weights {
+        let (draft, interface, grouped) = of;
         let mut weights = Weights::default();
-        let mut tracks = Map::new();
         for line in &block.block {
             let name = line.keyword();
             let what = format!("{}: {} {}", draft.origin, block.keyword(), line.shown(0));
             let weight = self.weight(line, kind);
+            let weight = if grouped { weight.map(|_| 0) } else { weight };
             if kind == Kind::Interface && Some(name) == interface && weight == Some(0) {
                 // The VIP's own link decides without being asked to.
                 report.taken(&line.place, what, "");
@@ -138,21 +191,36 @@ impl<'a> Tracked<'a> {
                 Some(weight) => format!("{what} weight {weight}"),
                 None => format!("{what} reverse"),
             };
+            let key = Later::Track.key();
+            let value = weight.and_then(|weight| self.as_key(kind, name, weight));
+            let up = weight.unwrap_or_default().max(0);
+            let taken = key.zip(value).and_then(|(key, value)| {
+                let called = draft::name(name, &tracks.places)?;
+                Some((key, called, value))
+            });
+            if let Some((key, called, value)) = taken {
+                let key = format!("{}.{called}", draft.path(key));
+                weights.up = weights.up.saturating_add(up);
+                let as_nobody = kind == Kind::Script && value.get("user").is_none();
+                match (up > 0, as_nobody) {
+                    (false, false) => report.taken(&line.place, what, key),
+                    (true, false) => report.different(&line.place, what, key, RAISED),
+                    (false, true) => report.different(&line.place, what, key, AS_NOBODY),
+                    (true, true) => {
+                        let both = format!("{AS_NOBODY}; {RAISED}");
+                        report.different(&line.place, what, key, both);
+                    }
+                }
+                tracks.values.insert(called.to_string(), value);
+                tracks.places.insert(called, line.place.clone());
+                continue;
+            }
             // A file's weight is multiplied by what stands in it, which nobody knows here.
             match weight.filter(|_| kind != Kind::File).unwrap_or_default() {
                 up if up > 0 => weights.up = weights.up.saturating_add(up),
                 down => weights.down = weights.down.saturating_add(down),
             }
-            match (Later::Track.key(), self.as_key(kind, name, weight)) {
-                (Some(key), Some((name, value))) => {
-                    report.taken(&line.place, what, draft.path(key));
-                    tracks.insert(name, value);
-                }
-                _ => report.missing(&line.place, what, kind.consequence()),
-            }
-        }
-        if let (Some(key), false) = (Later::Track.key(), tracks.is_empty()) {
-            draft.set(key, tracks);
+            report.missing(&line.place, what, kind.consequence());
         }
         weights
     }
@@ -172,29 +240,75 @@ impl<'a> Tracked<'a> {
         }
         let text = line.after("weight");
         let text = text.or_else(|| defined.map(|one| one.word(1)));
-        let weight = text.and_then(|text| text.parse().ok()).unwrap_or(0);
-        Some(i32::clamp(weight, -253, 253))
+        let weight = text.and_then(|text| text.parse().ok());
+        Some(i32::clamp(
+            weight.unwrap_or(kind.default_weight()),
+            -253,
+            253,
+        ))
     }
 
-    /// As `track` has it: by name, what to look at and the weight.
-    fn as_key(&self, kind: Kind, name: &str, weight: Option<i32>) -> Option<(String, Value)> {
-        let key = crate::migrate::draft::name(name, &BTreeMap::new())?;
-        let weight = weight?;
-        let value = match kind {
-            Kind::Interface => json!({ "interface": name, "weight": weight }),
-            Kind::File => {
-                let block = &self.defined.get(&(kind, name))?.block;
-                let file = block.iter().find(|one| one.keyword() == "file")?;
-                json!({ "file": file.word(1), "weight": weight })
-            }
-            Kind::Process => {
-                let block = &self.defined.get(&(kind, name))?.block;
-                let process = block.iter().find(|one| one.keyword() == "process")?;
-                json!({ "process": process.word(1), "weight": weight })
-            }
-            Kind::Script | Kind::Bfd => return None,
+    /// As `track` has it: what to look at, and what its failure means. keepalived adds a positive
+    /// weight while all is well, and Kedge takes it away while it is not: the base is raised by it.
+    fn as_key(&self, kind: Kind, name: &str, weight: i32) -> Option<Value> {
+        let mut value = match kind {
+            Kind::Interface => json!({ "interface": name }),
+            Kind::Process => json!({ "process": self.process(name)? }),
+            Kind::Script => self.script(name)?,
+            Kind::File | Kind::Bfd => return None,
         };
-        Some((key.to_string(), value))
+        let (key, failure) = match weight {
+            0 => ("critical", Value::Bool(true)),
+            weight => ("weight", json!(-weight.abs())),
+        };
+        value.as_object_mut()?.insert(key.to_owned(), failure);
+        Some(value)
+    }
+
+    /// The name of a process that is tracked as one.
+    fn process(&self, name: &str) -> Option<&str> {
+        let block = &self.defined.get(&(Kind::Process, name))?.block;
+        let process = block.iter().find(|one| one.keyword() == "process")?;
+        let more = block.iter().any(|one| match one.keyword() {
+            "quorum" => one.word(1) != "1",
+            "quorum_max" | "param_match" | "full_command" => true,
+            _ => false,
+        });
+        let called = process.word(1);
+        let plain = process.words.len() == 2 && !called.contains(['/', ' ']) && !called.is_empty();
+        (plain && !more).then_some(called)
+    }
+
+    /// A script that is a program and its words.
+    fn script(&self, name: &str) -> Option<Value> {
+        let block = &self.defined.get(&(Kind::Script, name))?.block;
+        let one = |keyword: &str| block.iter().find(|one| one.keyword() == keyword);
+        let line = one("script")?.words.get(1..)?.join(" ");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-=:,@%+".contains(c);
+        if !line.starts_with('/') || !words.iter().all(|word| word.chars().all(plain)) {
+            return None;
+        }
+        let mut value = json!({ "script": words });
+        let keys = value.as_object_mut()?;
+        let time = |keyword: &str| {
+            let time = timers::seconds(one(keyword)?.word(1))?;
+            let time = time.clamp(Duration::from_millis(100), Duration::from_secs(3_600));
+            Some(Span::new(time).to_string())
+        };
+        let interval = time("interval").unwrap_or_else(|| "1s".to_owned());
+        // Without a limit keepalived waits until the next run is due.
+        let timeout = time("timeout").unwrap_or_else(|| interval.clone());
+        keys.insert("interval".to_owned(), json!(interval));
+        keys.insert("timeout".to_owned(), json!(timeout));
+        for keyword in ["rise", "fall"] {
+            let times = one(keyword).and_then(|one| one.word(1).parse::<u32>().ok());
+            keys.insert(keyword.to_owned(), json!(times.unwrap_or(1).clamp(1, 100)));
+        }
+        if let Some(user) = one("user") {
+            keys.insert("user".to_owned(), json!(user.word(1)));
+        }
+        Some(value)
     }
 
     /// Tells what is defined and tracked by nobody.
@@ -213,3 +327,11 @@ impl<'a> Tracked<'a> {
         }
     }
 }
+
+const RAISED: &str = "the priority is raised by the weight, and a failure takes it away again: the same \
+                      numbers as keepalived's, which adds it while all is well";
+const AS_NOBODY: &str = "it runs as nobody, where keepalived takes `script_user`, keepalived_script or root: \
+                         set `user` if it needs more";
+/// What follows for instances of a group that are not elected alike.
+pub(super) const UNEVEN: &str = "each VIP is elected by itself: a group of Kedge's has one election, and these instances differ \
+                                 in `priority`, `nopreempt` or `state`. Give them the same and set `sync_group`";

@@ -64,6 +64,7 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
         listen_port: file.listen_port.unwrap_or_default(),
         interface: interface.unwrap_or_else(|| "kedge0".to_owned()),
         mtu: file.mtu.map(|mtu| mtu.get()),
+        noise_core: file.noise_core.unwrap_or_default(),
         addresses: file.addresses.clone().unwrap_or_default(),
         peers,
         allowed: file

@@ -4,16 +4,16 @@ use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
 
 use kedge_core::{
     Fix, Name, Problem,
-    vip::{AdvertInterval, Priority, Vrid},
+    vip::{Priority, Vrid},
 };
 use kedge_host::layers::Auto;
-use kedge_vip_proto::vrrp::{ChecksumPolicy, ConfigError, Members};
+use kedge_vip_proto::vrrp::{ChecksumPolicy, Config, ConfigError, Members};
 use kedge_vip_speaker::{
     SpecError, Version,
     auth::{KeyId, Mode},
 };
 
-use super::{automatic_probe, check_probe, range, rule};
+use super::{automatic_probe, check_probe, range, rule, track};
 use crate::config::{
     AuthConfig, AuthFile, AuthKeyId, AuthModeFile, ChecksumFile, Delay, HealthFile, MembersFile,
     MinTtl, TimeWindow, VipConfig, VipFile, VrrpVersion,
@@ -37,6 +37,7 @@ pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
         .auth
         .as_ref()
         .and_then(|auth| check_auth(key, auth, &mut problems));
+    let tracks = track::check(key, file, &mut problems);
     let (vrid, vrid_derived) = match (file.vrid.unwrap_or_default(), addresses.first()) {
         (Auto::Value(vrid), _) => (Some(vrid), false),
         (Auto::Auto, Some(first)) => (Some(Vrid::derive(*first)), true),
@@ -66,7 +67,12 @@ pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
             interval: file
                 .advert_interval
                 .as_ref()
-                .map_or(AdvertInterval::DEFAULT, |span| span.interval()),
+                .map_or(file.profile.unwrap_or_default().interval(), |span| {
+                    span.interval()
+                }),
+            fence: file.fence.unwrap_or(true),
+            accept: file.accept.unwrap_or(true),
+            virtual_mac: file.virtual_mac.unwrap_or_default(),
             interface: file.interface.as_ref().map(ToString::to_string),
             preempt: file.preempt.unwrap_or_default(),
             checksum: match file.checksum.unwrap_or_default() {
@@ -75,6 +81,16 @@ pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
                 ChecksumFile::PseudoHeader => ChecksumPolicy::PseudoHeader,
             },
             health,
+            tracks,
+            sync_group: file.sync_group.clone(),
+            startup_delay: file
+                .startup_delay
+                .as_ref()
+                .map_or(Config::LINK_UP_WAIT, Delay::duration),
+            link_up_delay: file
+                .link_up_delay
+                .as_ref()
+                .map_or(Config::LINK_UP_WAIT, Delay::duration),
         },
         _ => return Err(problems),
     };
@@ -94,6 +110,21 @@ fn protocol(key: &str, config: &VipConfig) -> Option<Problem> {
         return Some(problem.fix(Fix::text(
             "leave it out, or set `version: 2` on all members",
         )));
+    }
+    if !config.accept && !config.fence {
+        let problem = rule(
+            &format!("{key}.accept"),
+            "`accept: false` is a rule of the fence, and `fence: false` has none",
+        );
+        return Some(problem.fix(Fix::text("leave one of them out")));
+    }
+    if config.virtual_mac && !config.fence {
+        let problem = rule(
+            &format!("{key}.virtual_mac"),
+            "`virtual_mac` needs the fence, which keeps the interface from answering beside it, and \
+             `fence: false` has none",
+        );
+        return Some(problem.fix(Fix::text("leave one of them out")));
     }
     if config.password_file.is_some() && config.auth.is_some() {
         let what = "auth and password_file exclude each other";
@@ -119,7 +150,9 @@ fn protocol(key: &str, config: &VipConfig) -> Option<Problem> {
             "unicast_peers",
             "name the other routers by the addresses they advertise from",
         ),
+        ConfigError::OwnerVirtual => ("virtual_mac", "leave it out on the owner of the address"),
         ConfigError::Owner
+        | ConfigError::OwnerFollows
         | ConfigError::LowPriority(_)
         | ConfigError::Unhealthy { .. }
         | ConfigError::OtherRouter => return None,

@@ -11,7 +11,8 @@
 //!
 //! A watch that begins anew shows everything as it is, and what was awaited before that is in it; but
 //! it says so only after the server looked. What was written in between is in neither, and is asked
-//! for by itself before it counts as gone.
+//! for by itself before it counts as gone. Nor does what it shows of an object that was written in between say
+//! whether it is older or newer, and if it is newer no watch shows it again: that is asked for as well.
 //! What is awaited for longer than [`PATIENCE`] was missed (a list can be newer): then the watch is
 //! believed. The guards of every write, uid and resourceVersion, hold in any case.
 
@@ -45,6 +46,8 @@ struct Entry {
     awaited: Option<(String, Instant)>,
     /// Whether it was awaited when a watch began anew, and the watch has not shown it since.
     doubted: bool,
+    /// Whether something was passed over since what is awaited was written.
+    passed_over: bool,
     /// How many writes are under way, and what the watch showed meanwhile.
     writing: usize,
     shown: Vec<String>,
@@ -159,6 +162,7 @@ impl Cache {
         if !is_known {
             let entry = self.entries.entry(key.clone()).or_default();
             entry.awaited = Some((version, now));
+            entry.passed_over = false;
         } else if let Some(entry) = self.entries.get_mut(key) {
             entry.awaited = None;
         }
@@ -210,6 +214,7 @@ impl Cache {
             }
             if let Some((awaited, since)) = &entry.awaited {
                 if *awaited != version && now.duration_since(*since) < PATIENCE {
+                    entry.passed_over = true;
                     return;
                 }
                 entry.awaited = None;
@@ -219,6 +224,14 @@ impl Cache {
         if self.version_of(key) != Some(version) {
             self.keep(key, seen);
         }
+    }
+
+    /// The server was asked for an object after it was written: this is no older.
+    pub fn answered(&mut self, key: &ObjectKey, seen: Seen, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.awaited = None;
+        }
+        self.shows(key, seen, now);
     }
 
     /// A watch shows that an object is gone.
@@ -260,7 +273,7 @@ impl Cache {
     }
 
     /// A watch has shown everything there is, and these are the keys. What is missing is gone, but
-    /// for what it names: that may have been written after the server looked.
+    /// for what it names: that may have been written after the server looked, or before it did.
     #[must_use]
     pub fn has_shown(&mut self, realm: &Realm, there: &BTreeSet<ObjectKey>) -> Vec<ObjectKey> {
         let missing: Vec<ObjectKey> = self
@@ -276,7 +289,13 @@ impl Cache {
         for key in gone {
             self.vanish(&key);
         }
+        let unclear = self.entries.iter().filter(|(key, entry)| {
+            realm.holds(key) && entry.awaited.is_some() && entry.passed_over
+        });
         doubted
+            .into_iter()
+            .chain(unclear.map(|(key, _)| key.clone()))
+            .collect()
     }
 
     /// An object that was doubted was asked for, and there is none.

@@ -239,7 +239,7 @@ impl Listing {
     }
 }
 
-/// Asks for an object that a watch did not show although we wrote it moments before. Where nobody
+/// Asks for an object that a watch did not show, or showed as another than we wrote moments before. Where nobody
 /// answers, the watch tells. It is listed by its name: whoever may watch a kind may list it.
 async fn ask(cluster: &Cluster, realm: &Realm, key: &ObjectKey) {
     let Ok(api) = cluster.api(key) else { return };
@@ -249,7 +249,7 @@ async fn ask(cluster: &Cluster, realm: &Realm, key: &ObjectKey) {
         Ok(Ok(found)) => match found.items.into_iter().next() {
             Some(object) => {
                 let (key, seen) = read(cluster, realm, object);
-                cluster.cache().shows(&key, seen, Instant::now());
+                cluster.cache().answered(&key, seen, Instant::now());
             }
             None => cluster.cache().missed(key),
         },

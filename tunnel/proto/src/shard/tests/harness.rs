@@ -12,13 +12,25 @@ use kedge_core::Instant;
 
 use crate::{
     counters::Reading,
-    directory::{Directory, PeerSpec},
+    directory::{Directory, PeerId, PeerSpec},
     drops::{DropReason, Drops},
     keys::{PrivateKey, PublicKey},
+    noise::{CoreName, Noise, Seed, Wall},
     shard::{Outcome, Shard, Transmit},
 };
 
 pub(super) const MTU: u16 = 1420;
+
+/// The wall clock at the epoch of the other one, in seconds since 1970.
+pub(super) const WALL: u64 = 1_700_000_000;
+
+/// How many packets may overtake one before the device with this number refuses it.
+pub(super) fn window(number: u8) -> u16 {
+    match super::core(number) {
+        CoreName::Boringtun => 1_024,
+        CoreName::Own => 8_192,
+    }
+}
 
 pub(super) fn key(number: u8) -> PrivateKey {
     PrivateKey::from_random([number; 32])
@@ -82,8 +94,24 @@ impl End {
     }
 
     pub(super) fn seeded(number: u8, at: &str, seed: u64) -> Self {
+        Self::restarted(number, at, seed, WALL)
+    }
+
+    /// The device with this number; its wall clock stood at `wall` when the other one began.
+    pub(super) fn restarted(number: u8, at: &str, seed: u64, wall: u64) -> Self {
         let drops = Arc::new(Drops::default());
-        let shard = Shard::new(&key(number), 0, MTU, seed, Arc::clone(&drops));
+        let noise = match super::core(number) {
+            CoreName::Boringtun => Noise::Boringtun,
+            CoreName::Own => {
+                let mut bytes = [number; 32];
+                bytes[..8].copy_from_slice(&seed.to_le_bytes());
+                Noise::Own {
+                    seed: Seed::new(bytes.into()),
+                    wall: Wall::new(Instant::ZERO, Duration::from_secs(wall)),
+                }
+            }
+        };
+        let shard = Shard::new(&key(number), 0, MTU, seed, Arc::clone(&drops), noise);
         let directory = Directory::new(key(number).public());
         Self {
             shard,
@@ -117,8 +145,12 @@ impl End {
             .of(reason)
     }
 
+    pub(super) fn id(&self, peer: u8) -> PeerId {
+        self.directory.find(&format!("peer-{peer}")).unwrap().id
+    }
+
     pub(super) fn force(&mut self, now: Instant, peer: u8) {
-        let id = self.directory.find(&format!("peer-{peer}")).unwrap().id;
+        let id = self.id(peer);
         self.shard.force_handshake(now, id);
     }
 
@@ -141,6 +173,11 @@ impl End {
         {
             Outcome::Nothing => {}
             Outcome::Send(transmit) => answers.push(self.datagram(transmit, &dst)),
+            Outcome::Cookie { to, length } => answers.push(Datagram {
+                from: self.at,
+                to,
+                bytes: dst[..length].to_vec(),
+            }),
             Outcome::Deliver { length, .. } => self.delivered.push(dst[..length].to_vec()),
         }
         answers.extend(self.due(now));

@@ -1,7 +1,8 @@
-//! Minutes and hours: re-keys, expiry, outages. Needs the feature `mock-clock`.
+//! Minutes and hours: re-keys, expiry, outages. With boringtun's core this needs the feature
+//! `mock-clock`.
 
 use super::harness::*;
-use crate::{counters::State, directory::PeerSpec};
+use crate::{counters::State, directory::PeerSpec, noise::CoreName};
 
 /// What a network did while time passed.
 #[derive(Default)]
@@ -143,15 +144,19 @@ fn retries_come_each_five_seconds_and_not_in_step() {
 
 #[test]
 fn a_peer_that_need_not_be_up_falls_silent_and_comes_back_with_a_packet() {
+    // boringtun's core takes what comes between two of its ticks for answered; our own asks again
+    // when nothing comes in 15 s.
+    let asks = super::core(1) == CoreName::Own && super::core(2) == CoreName::Boringtun;
+    let expected = usize::from(asks);
     let mut net = Net::connected();
     let log = run(&mut net, 1_200_000, true, quiet);
-    assert!(log.initiations.is_empty());
+    assert_eq!(log.initiations.len(), expected);
     assert_eq!(net.ends[0].reading(2).state, State::Idle);
     net.send(0, &packet("10.0.0.1", "10.0.0.2", 100, 1));
     assert_eq!(net.ends[1].delivered.len(), 1);
     // The other end knows where we are and can call as well.
     let log = run(&mut net, 1_200_000, true, quiet);
-    assert!(log.initiations.is_empty());
+    assert_eq!(log.initiations.len(), expected);
     net.send(1, &packet("10.0.0.2", "10.0.0.1", 100, 1));
     assert_eq!(net.ends[0].delivered.len(), 1);
 }

@@ -181,3 +181,22 @@ proptest! {
         prop_assert!(late.is_after(early) && !early.is_after(late));
     }
 }
+
+#[test]
+fn a_key_is_shown_as_the_block_it_is() {
+    let secret = [7; 40];
+    let key = Key::new(&secret).unwrap();
+    let shown = key.expose();
+    assert_eq!(shown.len(), Key::MAX);
+    assert_eq!((&shown[..40], &shown[40..]), (&secret[..], &[0; 24][..]));
+    assert_eq!(Key::new(shown), Ok(key.clone()), "it is the same key");
+    assert_eq!(id(7).to_string(), "7");
+}
+
+#[test]
+fn all_keys_are_told_and_the_active_one_is_among_them() {
+    let keys = super::bench::keys(2, &[1, 2, 3]);
+    let all: BTreeMap<_, _> = keys.iter().map(|(id, key)| (id, key.clone())).collect();
+    let expected = [1, 2, 3].map(|number| (id(number), key(number - 1)));
+    assert_eq!(all, BTreeMap::from(expected));
+}

@@ -11,9 +11,10 @@ use kedge_core::{
 };
 
 use crate::{
+    auth,
     vrrp::{
-        AddressRefused, Command, Config, Event, Input, Link, LinkLoss, Output, Reject, Router,
-        Ticket, Verdict,
+        AddressRefused, Command, Config, Event, Input, Lead, Link, LinkLoss, Orphan, Output,
+        Reject, Router, Ticket, Tracked, Verdict,
     },
     wire::{
         Addresses, Mac, Neighbor,
@@ -70,6 +71,7 @@ pub(super) fn plain() -> Config {
     let addresses = Addresses::new(&[VIP]).unwrap();
     let vrid = Vrid::new(51).unwrap();
     Config {
+        startup_wait: Duration::ZERO,
         link_up_wait: Duration::ZERO,
         ..Config::new(vrid, addresses, priority(PRIORITY))
     }
@@ -176,6 +178,21 @@ impl Bench {
         bench
     }
 
+    /// An Active whose process ends at 1 000 ms, `silent` ms after its last advert, and what is known
+    /// of it then.
+    pub(super) fn ended(silent: u64) -> (Self, Instant, Orphan) {
+        let mut bench = Self::active(plain());
+        bench.run(1_000);
+        let now = bench.now;
+        let orphan = Orphan {
+            source: OWN,
+            mac: OWN_MAC,
+            sent_at: now - Duration::from_millis(silent),
+            both_checksums: false,
+        };
+        (bench, now, orphan)
+    }
+
     /// Makes this instant 0 ms.
     pub(super) fn begin(&mut self) {
         self.base = self.now;
@@ -206,12 +223,29 @@ impl Bench {
         self.input(millis, Input::Advert(advert(src, value)))
     }
 
+    /// An advert of `src` that proves nothing.
+    pub(super) fn unverified(&mut self, millis: u64, src: IpAddr) -> Vec<String> {
+        let (mac, why) = (mac(host(src)), auth::Reject::Missing);
+        self.input(millis, Input::Unverified { src, mac, why })
+    }
+
     pub(super) fn command(&mut self, millis: u64, command: Command) -> Vec<String> {
         self.input(millis, Input::Command(command))
     }
 
     pub(super) fn health(&mut self, millis: u64, verdict: Verdict) -> Vec<String> {
         self.input(millis, Input::Health(verdict))
+    }
+
+    /// What is tracked costs `cost`; `critical` says whether it bars the VIP from here.
+    pub(super) fn tracked(&mut self, millis: u64, cost: u16, critical: bool) -> Vec<String> {
+        self.input(millis, Input::Tracked(Tracked { cost, critical }))
+    }
+
+    /// The leader of its group is in `state` with `value`.
+    pub(super) fn lead(&mut self, millis: u64, state: RouterState, value: u8) -> Vec<String> {
+        let priority = priority(value);
+        self.input(millis, Input::Lead(Lead { state, priority }))
     }
 
     /// The kernel holds the addresses that were last asked for.
@@ -258,6 +292,12 @@ impl Bench {
             .filter(|due| *due <= self.at(millis))
         {
             let done = self.timeout_at(due.max(self.now));
+            let next = self.router.poll_timeout();
+            assert!(
+                next.is_none_or(|next| next > self.now),
+                "a deadline that was met stays: {next:?} at {:?}",
+                self.now
+            );
             let own = done.iter().any(|word| word == "own");
             all.extend(done);
             if own {
@@ -279,7 +319,7 @@ impl Bench {
         Some(f64::from(micros) / 1_000.0)
     }
 
-    fn drain(&mut self) -> Vec<String> {
+    pub(super) fn drain(&mut self) -> Vec<String> {
         let mut words = Vec::new();
         while let Some(output) = self.router.poll_output() {
             if let Output::Own { hold: true, ticket } = output {
@@ -316,6 +356,8 @@ fn word(output: &Output) -> String {
         Output::ProbeAddress(Neighbor::Arp(packet)) => format!("ask for {}", packet.target),
         Output::ProbeAddress(Neighbor::Nd(packet)) => format!("ask for {}", packet.target),
         Output::ProbeHealth => "probe health".to_owned(),
+        Output::Prove { look: true } => "look".to_owned(),
+        Output::Prove { look: false } => "look away".to_owned(),
         Output::Event(Event::State { from, to, because }) => format!("{from} -> {to}: {because}"),
         Output::Event(Event::Priority { from, to, because }) => {
             format!("priority {from} -> {to}: {because}")

@@ -1,12 +1,12 @@
 //! The rules about who else uses the address: first claim (R19) and foreign claims (R12).
 
-use kedge_core::vip::RouterState::*;
+use kedge_core::vip::{AdvertInterval, RouterState::*};
 
 use super::bench::{
-    Bench, LOW, STRANGER, VIP, VIP_V4, advert, claim, link_down, link_up, mac, plain,
+    Bench, LOW, STRANGER, VIP, VIP_V4, advert, assert_words, claim, link_down, link_up, mac, plain,
 };
 use crate::{
-    vrrp::{Config, Input, Reject, Waiting},
+    vrrp::{Command, Config, Input, Reject, Waiting},
     wire::{
         Mac, Neighbor,
         arp::{Operation, Packet},
@@ -18,6 +18,27 @@ fn first_claim() -> Config {
         first_claim: true,
         ..plain()
     }
+}
+
+#[test]
+fn r12_the_last_word_of_the_one_before_is_answered_and_no_news() {
+    let mut bench = Bench::following(plain(), 200);
+    bench.command(0, Command::Take);
+    bench.run(20);
+    let notice = |words: &[String]| words.iter().any(|word| word.starts_with("notice"));
+    let announced = |words: &[String]| words.iter().any(|word| word.starts_with("announce"));
+    let said = bench.input(21, claim(mac(11)));
+    assert!(!notice(&said) && announced(&said), "{said:?}");
+    // Not only a last word.
+    assert!(notice(&bench.input(30, claim(mac(11)))));
+    let mut bench = Bench::following(plain(), 200);
+    bench.command(0, Command::Take);
+    bench.run(150);
+    assert!(notice(&bench.input(150, claim(mac(11)))), "much later");
+    let mut bench = Bench::following(plain(), 200);
+    bench.command(0, Command::Take);
+    bench.run(20);
+    assert!(notice(&bench.input(21, claim(mac(99)))), "somebody else");
 }
 
 #[test]
@@ -75,7 +96,7 @@ fn r12_the_last_word_is_ours_even_when_the_bucket_is_empty() {
 #[test]
 fn r12_who_is_leaving_defends_nothing() {
     let mut bench = Bench::active(plain());
-    bench.command(0, crate::vrrp::Command::Stop);
+    bench.command(0, Command::Stop);
     assert!(bench.input(1, claim(STRANGER)).is_empty());
 }
 
@@ -132,7 +153,7 @@ fn r19_a_first_claim_probes_three_times_while_it_listens() {
 fn r19_the_first_probe_leaves_with_the_start() {
     let mut bench = Bench::new(first_claim());
     bench.input(0, link_up());
-    let done = bench.command(0, crate::vrrp::Command::Start);
+    let done = bench.command(0, Command::Start);
     assert_eq!(
         done,
         [
@@ -242,4 +263,41 @@ fn r19_a_host_that_held_the_address_before_does_not_probe() {
     let mut bench = Bench::started(plain());
     assert!(bench.input(1, claim(STRANGER)).is_empty());
     assert_eq!(bench.deadline(), Some(314.062));
+}
+
+#[test]
+fn r12_the_answer_that_is_owed_leaves_as_soon_as_the_bucket_has_it() {
+    let interval = AdvertInterval::from_centis(4_000).unwrap();
+    let mut bench = Bench::active(Config {
+        interval,
+        ..plain()
+    });
+    bench.run(11_000);
+    for millis in 11_000..11_006 {
+        bench.input(millis, claim(STRANGER));
+    }
+    let owed = bench.deadline().unwrap();
+    assert!(owed < 22_000.0, "not only with the next advert: {owed}");
+    let done = bench.run(22_000);
+    assert_words(
+        &done,
+        &["announce 10.20.14.10 Request", "announce 10.20.14.10 Reply"],
+    );
+}
+
+#[test]
+fn r19_an_answer_when_the_active_should_have_been_heard_is_a_conflict_at_once() {
+    let mut bench = Bench::started(first_claim());
+    assert_eq!(bench.deadline(), Some(1_000.0));
+    let down_at = 3 * 100_000 + 14_062 + 1;
+    assert!(bench.input_at_micros(down_at, claim(STRANGER)).len() == 1);
+    assert_eq!(bench.state(), Fault);
+    let mut exact = Bench::started(Config {
+        priority: super::bench::priority(192),
+        ..first_claim()
+    });
+    assert!(exact.input_at_micros(324_999, claim(STRANGER)).is_empty());
+    assert_eq!(exact.state(), Backup);
+    exact.input_at_micros(325_000, claim(STRANGER));
+    assert_eq!(exact.state(), Fault, "the down interval is over then");
 }

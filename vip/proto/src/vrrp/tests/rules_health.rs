@@ -1,9 +1,11 @@
 //! The rules about health: bands, pulling, damping.
 
-use kedge_core::vip::RouterState::*;
+use std::time::Duration;
+
+use kedge_core::{Instant, vip::RouterState::*};
 
 use super::bench::{Bench, HIGH, LOW, PRIORITY, plain, priority};
-use crate::vrrp::{Config, Input, Members, Reject, Verdict};
+use crate::vrrp::{Config, Input, Members, Reject, Verdict, damping::Damping};
 
 /// A gated, healthy Backup.
 fn healthy() -> Bench {
@@ -232,4 +234,26 @@ fn r11_preemption_by_priority_is_damped_as_well() {
     }
     bench.run(6_100);
     assert_eq!(bench.state(), Active, "and overruled after it");
+}
+
+#[test]
+fn r11_a_minute_after_the_last_time_it_is_no_return() {
+    let at = |secs: u64| Instant::from_nanos(0) + Duration::from_secs(secs);
+    let overruled = |again: u64| {
+        let mut damping = Damping::new();
+        damping.overruled(at(100));
+        damping.overruled(at(100 + again));
+        [5, 9, 10].map(|hold| damping.allows(at(100 + again + hold)))
+    };
+    assert_eq!(overruled(59), [false, false, true]);
+    assert_eq!(overruled(60), [true; 3]);
+}
+
+#[test]
+fn a_service_that_failed_its_fresh_probe_is_asked_again_after_a_second() {
+    let mut bench = healthy();
+    bench.advert(0, LOW, 63);
+    bench.input(5, Input::Probed { healthy: false });
+    assert!(bench.advert(1_004, LOW, 63).is_empty());
+    assert_eq!(bench.advert(1_005, LOW, 63), ["probe health"]);
 }

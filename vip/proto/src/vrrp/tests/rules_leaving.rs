@@ -168,8 +168,24 @@ fn r15_after_link_up_a_full_down_interval_is_listened() {
 }
 
 #[test]
+fn r15_the_wait_after_start_and_that_after_link_up_are_set_apart() {
+    let mut bench = Bench::new(Config {
+        startup_wait: Duration::from_secs(60),
+        link_up_wait: Duration::from_secs(5),
+        ..plain()
+    });
+    bench.input(0, link_up());
+    bench.command(0, Command::Start);
+    assert_eq!(bench.deadline(), Some(60_014.062));
+    bench.input(1_000, link_down());
+    bench.input(2_000, link_up());
+    assert_eq!(bench.deadline(), Some(7_014.062));
+}
+
+#[test]
 fn r15_nothing_is_claimed_before_a_frame_was_heard_or_thirty_seconds() {
     let config = Config {
+        startup_wait: Config::LINK_UP_WAIT,
         link_up_wait: Config::LINK_UP_WAIT,
         ..plain()
     };
@@ -290,4 +306,39 @@ fn r17_another_vrid_is_another_router() {
     let vrid = kedge_core::vip::Vrid::new(52).unwrap();
     let refused = bench.try_input(1, Input::Config(Config { vrid, ..plain() }));
     assert_eq!(refused, Err(Reject::Config(ConfigError::OtherRouter)));
+}
+
+#[test]
+fn r14_however_many_addresses_there_are_all_must_have_been_announced() {
+    let excluded: Vec<_> = (0..69).map(|last| address(100 + last)).collect();
+    let mut bench = Bench::active(Config {
+        excluded: excluded.clone().into(),
+        ..plain()
+    });
+    bench.command(0, Command::Stop);
+    bench.advert(10, LOW, 200);
+    bench.input(11, claim(mac(11)));
+    for (index, address) in excluded.into_iter().enumerate() {
+        assert_eq!(bench.state(), Releasing, "after {index}");
+        bench.input(12, announced(address, mac(11)));
+    }
+    assert_eq!(bench.state(), Initialize);
+}
+
+#[test]
+fn r17_our_interval_changes_nothing_about_an_active_that_has_another() {
+    let centis = |centis| AdvertInterval::from_centis(centis).unwrap();
+    let mut bench = Bench::started(plain());
+    let mut slow = super::bench::advert(LOW, 230);
+    slow.advert.interval = centis(30);
+    bench.input(10, Input::Advert(slow));
+    let learned = bench.deadline();
+    bench.input(
+        20,
+        Input::Config(Config {
+            interval: centis(20),
+            ..plain()
+        }),
+    );
+    assert_eq!(bench.deadline(), learned);
 }

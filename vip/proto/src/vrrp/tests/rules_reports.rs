@@ -7,8 +7,9 @@ use kedge_core::{
 
 use super::bench::{Bench, HIGH, LOW, OWN, VIP, advert, assert_words, mac, plain};
 use crate::{
+    auth::Trailer,
     vrrp::{ChecksumPolicy, Command, Config, Event, Input, Link, Output},
-    wire::{Addresses, checksum::Forms},
+    wire::{Addresses, checksum::Forms, vrrp::MAX_LEN},
 };
 
 #[test]
@@ -149,4 +150,54 @@ fn every_change_of_state_says_why() {
             })
         ))
     );
+}
+
+#[test]
+fn what_one_peer_understands_says_nothing_about_another() {
+    let mut bench = Bench::following(plain(), 230);
+    let mut message = advert(LOW, 230);
+    message.forms = Forms::Message;
+    bench.input(10, Input::Advert(message));
+    bench.advert(20, HIGH, 230);
+    assert!(bench.router.view().both_checksums);
+    bench.advert(30, LOW, 230);
+    assert!(!bench.router.view().both_checksums);
+}
+
+#[test]
+fn only_one_peer_that_goes_on_is_one_that_ignores_us() {
+    let mut taking_turns = Bench::active(plain());
+    for millis in (0..3_000).step_by(10) {
+        taking_turns.timeout(millis);
+        match millis % 200 {
+            50 => drop(taking_turns.advert(millis, LOW, 200)),
+            150 => drop(taking_turns.advert(millis, HIGH, 200)),
+            _ => {}
+        }
+    }
+    assert!(!taking_turns.router.view().both_checksums);
+    let mut now_and_then = Bench::active(plain());
+    for millis in (0..6_000).step_by(10) {
+        now_and_then.timeout(millis);
+        if millis % 310 == 50 {
+            now_and_then.advert(millis, LOW, 200);
+        }
+    }
+    assert!(!now_and_then.router.view().both_checksums);
+}
+
+#[test]
+fn a_transmission_is_sealed_to_its_new_length() {
+    let mut bench = Bench::active(plain());
+    bench.router.handle_timeout(bench.at(100));
+    let sent = bench.router.poll_output().unwrap();
+    let Output::Send(transmit) = sent else {
+        panic!("{sent:?}");
+    };
+    let mut buffer = [0; MAX_LEN];
+    let length = transmit.emit(&mut buffer);
+    let trailer = [7; Trailer::LEN];
+    let sealed = transmit.seal(&mut buffer, length, &trailer);
+    assert_eq!(sealed, length + Trailer::LEN);
+    assert_eq!(buffer[length..sealed], trailer);
 }

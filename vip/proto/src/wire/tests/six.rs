@@ -214,6 +214,37 @@ fn a_bad_neighbor_packet_is_refused() {
     assert_eq!(read(&forwarded), Err(ParseError::Ttl));
 }
 
+#[test]
+fn a_code_or_a_group_as_target_makes_it_none() {
+    // Changes one byte of the message and makes its sum right.
+    let with = |index: usize, value: u8| {
+        let mut packet = KEEPALIVED_NA;
+        let message = &mut packet[40..];
+        let field = |message: &[u8], at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
+        let before = field(message, index & !1);
+        message[index] = value;
+        let after = field(message, index & !1);
+        // RFC 1624: the sum changes by the difference.
+        let sum = u32::from(!field(message, 2)) + u32::from(!before) + u32::from(after);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = !u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        read(&packet)
+    };
+    assert!(with(5, 0).is_ok(), "a reserved byte is not looked at");
+    assert_eq!(with(1, 1), Err(ParseError::NotNd));
+    assert_eq!(with(8, 0xff), Err(ParseError::NotNd));
+}
+
+#[test]
+fn the_longest_packet_fills_the_buffer_and_is_no_probe() {
+    let announced = Packet::announcement(VIP, MAC);
+    let mut buffer = [0; nd::LEN];
+    assert_eq!(announced.emit(&mut buffer), nd::LEN);
+    let forms = [Packet::probe(VIP, MAC), announced].map(|it| Neighbor::Nd(it).is_probe());
+    assert_eq!(forms, [true, false]);
+}
+
 proptest! {
     #[test]
     fn what_can_be_built_parses_back(

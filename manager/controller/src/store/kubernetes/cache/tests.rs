@@ -67,6 +67,25 @@ fn a_watch_that_was_faster_than_the_answer_is_believed() {
 }
 
 #[test]
+fn what_is_written_while_a_watch_begins_anew_is_asked_for_if_the_list_has_another_version() {
+    for (listed, asked) in [("12", "12"), ("5", "9")] {
+        let (mut cache, now) = (Cache::default(), Instant::now());
+        cache.shows(&key(), object("u", "3"), now);
+        cache.begins_anew(&realm());
+        cache.begin(&key());
+        cache.wrote(&write(), object("u", "9"), now);
+        // Older than what was written, or newer: nothing tells, and no watch shows it again.
+        let unclear = cache.listed(&realm(), vec![(key(), object("u", listed))], now);
+        assert_eq!(unclear, [key()]);
+        assert_eq!(version_of(&cache), "9");
+        cache.answered(&key(), object("u", asked), now);
+        assert_eq!(version_of(&cache), asked);
+        cache.shows(&key(), object("u", "13"), now);
+        assert_eq!(version_of(&cache), "13", "nothing is awaited");
+    }
+}
+
+#[test]
 fn a_write_that_changed_nothing_awaits_nothing() {
     let (mut cache, now) = (Cache::default(), Instant::now());
     cache.shows(&key(), object("u", "3"), now);

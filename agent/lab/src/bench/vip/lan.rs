@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::Command,
     time::Duration,
@@ -11,13 +11,13 @@ use std::{
 use kedge_control::local::Vip;
 use kedge_core::vip::RouterState;
 use kedge_host::{Role, Root};
+use kedge_net::link::Links;
 
 use crate::{
     client,
     error::LabError,
-    lab::Lab,
+    lab::{Lab, executable},
     probe::ProbeReport,
-    prober::Prober,
     roles::boottime_seconds,
     stage::Stage,
     topology::{HOSTS, Topology, VIP},
@@ -26,34 +26,18 @@ use crate::{
 /// Who speaks VRRP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
-    /// `kedge agent` with a VIP alone, as it comes: priorities 254, 223, 192.
-    Kedge,
-    /// keepalived with VRRPv3 at this interval, and the priorities of its documentation.
-    Keepalived {
+    /// `kedge agent` with a VIP alone: priorities 254, 223, 192.
+    Kedge {
         /// Its advertisement interval.
         interval: Duration,
     },
-}
-
-/// What happens to the owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The bridge port goes down and everything on the host is killed.
-    HostDeath,
-    /// The daemon is told to stop.
-    Stop,
-    /// The daemon is killed, the host lives.
-    DaemonKill,
-}
-
-/// What one fault cost.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    pub(super) outage: f64,
-    pub(super) lost: u64,
-    /// From the fault to the first probe that another host answered.
-    pub(super) switch: f64,
-    pub(super) missed_ticks: u64,
+    /// keepalived with VRRPv3, and the priorities of its documentation.
+    Keepalived {
+        /// Its advertisement interval.
+        interval: Duration,
+        /// Whether it asks for a real-time class, as Kedge does by itself.
+        real_time: bool,
+    },
 }
 
 /// A LAN of one system.
@@ -70,6 +54,7 @@ impl Lan {
     /// Builds the LAN and waits until one host owns the VIP and the others stand by.
     pub(super) fn start(system: System, kedge: PathBuf, stage: &Stage) -> Result<Self, LabError> {
         let (lab, _) = Lab::build(Topology::lan(), kedge)?;
+        let lab = lab.with_roles_of(executable(None)?);
         let mut lan = Self {
             lab,
             system,
@@ -92,29 +77,69 @@ impl Lan {
         self.lab.take_down()
     }
 
-    /// Has a fault happen to the owner, measures it, and brings the host back as a Backup.
-    pub(super) fn suffer(
-        &mut self,
-        fault: Fault,
-        run: u32,
-        stage: &Stage,
-    ) -> Result<Sample, LabError> {
-        let prober = Prober::start(&self.lab, "client", SocketAddr::from((VIP, ECHO_PORT)))?;
-        let owner = prober.wait_for_answer(stage, Duration::from_secs(5))?;
+    pub(super) fn lab_mut(&mut self) -> &mut Lab {
+        &mut self.lab
+    }
+
+    pub(super) const fn system(&self) -> System {
+        self.system
+    }
+
+    pub(super) const fn interval(&self) -> Duration {
+        self.system.interval()
+    }
+
+    /// The skew of a host, in seconds.
+    pub(super) fn skew(&self, host: &str) -> f64 {
+        let skew = (256.0 - f64::from(self.priority(host))) / 256.0;
+        skew * self.interval().as_secs_f64()
+    }
+
+    /// Waits for the moment of a run's fault.
+    pub(super) fn wait_for_phase(&self, run: u32) {
         sleep_until(self.moment(run));
-        let at = boottime_seconds();
-        match fault {
-            Fault::HostDeath => self.lab.kill_host(&owner)?,
-            Fault::Stop => self.lab.terminate(&owner, DAEMON)?,
-            Fault::DaemonKill => self.lab.kill_all_but(&owner, ECHO)?,
-        }
-        prober.wait_for_other(&owner, stage, Duration::from_secs(20))?;
-        let report = prober.finish()?;
+    }
+
+    /// Learns from a report when the present owner began to advertise.
+    pub(super) fn note_owner(&mut self, report: &ProbeReport) {
         if let Some(switch) = report.switches.last() {
             self.first_advert = report.begun_boottime_seconds + switch.at_seconds;
         }
-        self.recover(&owner, fault, stage)?;
-        Ok(sample(&report, at))
+    }
+
+    /// Whether the VIP stands on a host's interface.
+    pub(super) fn holds(&self, host: &str) -> Result<bool, LabError> {
+        let addresses = self
+            .lab
+            .worker(host)?
+            .run(|| Links::open().and_then(|mut links| links.addresses("eth0")))??;
+        Ok(addresses.iter().any(|net| net.addr() == IpAddr::V4(VIP)))
+    }
+
+    /// How often a host became Active since its daemon was started first, by its log.
+    pub(super) fn take_overs(&self, host: &str) -> usize {
+        let told = match self.system {
+            System::Kedge { .. } => " to=Active",
+            System::Keepalived { .. } => "Entering MASTER STATE",
+        };
+        let changes = self.changes(host);
+        changes.iter().filter(|line| line.contains(told)).count()
+    }
+
+    /// What a host said about its changes of state, its name in front.
+    pub(super) fn changes(&self, host: &str) -> Vec<String> {
+        let log = self
+            .lab
+            .root(host)
+            .join("log")
+            .join(format!("{DAEMON}.log"));
+        let text = fs::read_to_string(log).unwrap_or_default();
+        let told = match self.system {
+            System::Kedge { .. } => " to=",
+            System::Keepalived { .. } => " STATE",
+        };
+        let lines = text.lines().filter(|line| line.contains(told));
+        lines.map(|line| format!("{host}: {line}")).collect()
     }
 
     /// When the fault of a run is to happen: after a lead of answered probes, so that ARP is no
@@ -127,41 +152,20 @@ impl Lan {
         earliest + wait
     }
 
-    fn recover(&mut self, host: &str, fault: Fault, stage: &Stage) -> Result<(), LabError> {
-        match fault {
-            Fault::HostDeath => {
-                self.lab.heal(host)?;
-                self.start_echo(host)?;
-            }
-            Fault::Stop => {
-                self.lab
-                    .process(host, DAEMON)?
-                    .wait(Duration::from_secs(10))?;
-            }
-            // What it left in the kernel is for the next start to clean up, as on a real host.
-            Fault::DaemonKill => {}
-        }
-        self.start_daemon(host)?;
-        self.settle(stage)
-    }
-
     fn configure(&self, host: &str) -> Result<(), LabError> {
-        let index = HOSTS.iter().position(|name| *name == host).unwrap_or(0);
+        let priority = self.priority(host);
         let (path, text) = match self.system {
-            System::Kedge => {
-                let path = Root::new(self.lab.root(host)).config_file(Role::Agent);
-                (
-                    path,
-                    kedge_config(host, PRIORITIES_KEDGE.get(index).copied().unwrap_or(192)),
-                )
-            }
-            System::Keepalived { interval } => {
-                let priority = PRIORITIES_KEEPALIVED.get(index).copied().unwrap_or(100);
-                (
-                    self.keepalived_config(host),
-                    keepalived_config(host, priority, interval),
-                )
-            }
+            System::Kedge { interval } => (
+                Root::new(self.lab.root(host)).config_file(Role::Agent),
+                kedge_config(host, priority, interval),
+            ),
+            System::Keepalived {
+                interval,
+                real_time,
+            } => (
+                self.keepalived_config(host),
+                keepalived_config(host, priority, interval, real_time),
+            ),
         };
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(LabError::file(directory))?;
@@ -169,19 +173,29 @@ impl Lan {
         fs::write(&path, text).map_err(LabError::file(path))
     }
 
-    fn keepalived_config(&self, host: &str) -> PathBuf {
+    fn priority(&self, host: &str) -> u8 {
+        let index = HOSTS.iter().position(|name| *name == host).unwrap_or(0);
+        let all = match self.system {
+            System::Kedge { .. } => PRIORITIES_KEDGE,
+            System::Keepalived { real_time, .. } if real_time => PRIORITIES_FAST,
+            System::Keepalived { .. } => PRIORITIES_KEEPALIVED,
+        };
+        all.get(index).copied().unwrap_or(192)
+    }
+
+    pub(super) fn keepalived_config(&self, host: &str) -> PathBuf {
         self.lab.root(host).join("etc/keepalived.conf")
     }
 
-    fn start_echo(&mut self, host: &str) -> Result<(), LabError> {
+    pub(super) fn start_echo(&mut self, host: &str) -> Result<(), LabError> {
         let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, ECHO_PORT)).to_string();
         self.lab
             .start_role(host, ECHO, ["echo", "--name", host, "--listen", &listen])
     }
 
-    fn start_daemon(&mut self, host: &str) -> Result<(), LabError> {
+    pub(super) fn start_daemon(&mut self, host: &str) -> Result<(), LabError> {
         match self.system {
-            System::Kedge => self.lab.start_kedge(host, DAEMON, ["agent"]),
+            System::Kedge { .. } => self.lab.start_kedge(host, DAEMON, ["agent"]),
             System::Keepalived { .. } => {
                 let root = self.lab.root(host);
                 let file = |name: &str| root.join(name).display().to_string();
@@ -208,7 +222,7 @@ impl Lan {
     }
 
     /// Waits until every host has found its place.
-    fn settle(&mut self, stage: &Stage) -> Result<(), LabError> {
+    pub(super) fn settle(&mut self, stage: &Stage) -> Result<(), LabError> {
         stage.eventually(
             "one Active and two Backups",
             Duration::from_secs(20),
@@ -232,7 +246,7 @@ impl Lan {
     fn state(&self, host: &str) -> Option<RouterState> {
         let root = self.lab.root(host);
         match self.system {
-            System::Kedge => {
+            System::Kedge { .. } => {
                 let socket = Root::new(root).socket(Role::Agent);
                 client::read::<Vip>(&socket, "/v1/vips/api")
                     .ok()
@@ -258,10 +272,9 @@ impl Lan {
 }
 
 impl System {
-    fn interval(self) -> Duration {
+    const fn interval(self) -> Duration {
         match self {
-            Self::Kedge => ADVERT,
-            Self::Keepalived { interval } => interval,
+            Self::Kedge { interval } | Self::Keepalived { interval, .. } => interval,
         }
     }
 }
@@ -277,49 +290,46 @@ fn phase(run: u32) -> f64 {
     (f64::from(run) * 0.618_033_988_749_895).fract()
 }
 
-fn sample(report: &ProbeReport, fault_at: f64) -> Sample {
-    let fault = fault_at - report.begun_boottime_seconds;
-    let switch = report
-        .switches
-        .last()
-        .map_or(0.0, |switch| (switch.at_seconds - fault).max(0.0));
-    Sample {
-        outage: report.outage_seconds,
-        lost: report.lost_probes,
-        switch,
-        missed_ticks: report.missed_ticks,
-    }
-}
-
-fn kedge_config(host: &str, priority: u8) -> String {
+fn kedge_config(host: &str, priority: u8, interval: Duration) -> String {
+    let interval = interval.as_millis();
     format!(
         "version: 1\nnode: {{name: {host}}}\nvips:\n  api:\n    addresses: [{VIP}]\n    \
-         priority: {priority}\n    advert_interval: 100ms\n    health: none\n"
+         priority: {priority}\n    advert_interval: {interval}ms\n    preempt: false\n    \
+         health: none\n"
     )
 }
 
-fn keepalived_config(host: &str, priority: u8, interval: Duration) -> String {
+fn keepalived_config(host: &str, priority: u8, interval: Duration, real_time: bool) -> String {
     let interval = interval.as_secs_f64();
+    let real_time = if real_time {
+        "  vrrp_rt_priority 40\n"
+    } else {
+        ""
+    };
     format!(
-        "global_defs {{\n  router_id {host}\n  vrrp_version 3\n}}\n\
+        "global_defs {{\n  router_id {host}\n  vrrp_version 3\n{real_time}}}\n\
          vrrp_instance api {{\n  state BACKUP\n  nopreempt\n  interface eth0\n  \
          virtual_router_id 51\n  priority {priority}\n  advert_int {interval}\n  \
-         virtual_ipaddress {{\n    {VIP}/32\n  }}\n}}\n"
+         garp_master_delay 5\n  virtual_ipaddress {{\n    {VIP}/32\n  }}\n}}\n"
     )
 }
 
 /// Kedge's default.
 pub(super) const ADVERT: Duration = Duration::from_millis(100);
+/// Kedge's fastest.
+pub(super) const FAST: Duration = Duration::from_millis(10);
 
 /// 254 less 31 for each slot, as Kedge spaces three hosts.
 const PRIORITIES_KEDGE: [u8; 3] = [254, 223, 192];
 
 /// The priorities of keepalived's own examples.
 const PRIORITIES_KEEPALIVED: [u8; 3] = [150, 140, 130];
+/// At 10 ms those would take over together.
+const PRIORITIES_FAST: [u8; 3] = [254, 200, 150];
 
-const DAEMON: &str = "vrrp";
-const ECHO: &str = "echo";
-const ECHO_PORT: u16 = 6443;
+pub(super) const DAEMON: &str = "vrrp";
+pub(super) const ECHO: &str = "echo";
+pub(super) const ECHO_PORT: u16 = 6443;
 
 /// How long a train runs before the fault: past the client's first ARP exchange.
 const LEAD: Duration = Duration::from_millis(100);

@@ -1,0 +1,182 @@
+//! The BFD sessions of this host: started with the first, told to people, left with the agent.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    time::{Duration, Instant as Uptime},
+};
+
+use kedge_control::local::{BfdRemote, BfdSession, BfdSessionList};
+use kedge_core::{Code, Problem, bfd::Liveness};
+use kedge_host::wall;
+use kedge_net::{clock, holder};
+use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSnapshot, BfdSpec, Levels, PORTS};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// Every session, and what is known of them beside themselves.
+pub(crate) struct Sessions {
+    bfd: Bfd,
+    /// Who has the ports that are taken.
+    holders: BTreeMap<u16, String>,
+    looked: Option<Uptime>,
+    lost_events: u64,
+}
+
+impl Sessions {
+    /// No session yet.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptors left.
+    pub fn new() -> Result<Self, Problem> {
+        let refused = |error: io::Error| {
+            Problem::new(Code::SysUnexpected, "BFD cannot be prepared").evidence(error.to_string())
+        };
+        Ok(Self {
+            bfd: Bfd::new(true).map_err(refused)?,
+            holders: BTreeMap::new(),
+            looked: None,
+            lost_events: 0,
+        })
+    }
+
+    /// Makes `sessions` all there are. What did not change notices nothing.
+    pub fn want(&mut self, sessions: Vec<BfdSpec>) {
+        self.bfd.apply(sessions);
+    }
+
+    /// What each says, for whoever acts on it.
+    pub fn levels(&self) -> watch::Receiver<Levels> {
+        self.bfd.levels()
+    }
+
+    /// Waits for something to happen.
+    pub async fn event(&mut self) -> BfdEvent {
+        match self.bfd.event().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Looks after what no event tells.
+    pub fn tend(&mut self) {
+        let lost = self.bfd.lost_events();
+        if lost != self.lost_events {
+            warn!(
+                lost = lost - self.lost_events,
+                "changes of BFD sessions were not logged"
+            );
+            self.lost_events = lost;
+        }
+        let taken = |it: &BfdSnapshot| it.problems.iter().any(|it| it.code == Code::BfdPortInUse);
+        if !self.bfd.snapshot().iter().any(taken) {
+            (self.holders, self.looked) = (BTreeMap::new(), None);
+        } else if self.looked.is_none_or(|at| at.elapsed() > LOOK) {
+            self.looked = Some(Uptime::now());
+            let found = |port| Some((port, holder::of_udp_port(port)?));
+            self.holders = PORTS.into_iter().filter_map(found).collect();
+        }
+    }
+
+    /// Every session as people see it.
+    pub fn list(&self) -> BfdSessionList {
+        let snapshot = self.bfd.snapshot();
+        BfdSessionList {
+            items: snapshot.iter().map(|it| self.describe(it)).collect(),
+        }
+    }
+
+    /// Everything that is wrong.
+    pub fn problems(&self) -> Vec<Problem> {
+        let snapshot = self.bfd.snapshot();
+        let all = snapshot.iter().flat_map(|it| self.problems_of(it));
+        self.bfd.problem().into_iter().chain(all).collect()
+    }
+
+    /// Tells every peer that this is no failure.
+    pub async fn leave(mut self) {
+        self.bfd.shutdown(LEAVE).await;
+    }
+
+    fn problems_of(&self, session: &BfdSnapshot) -> Vec<Problem> {
+        let mut problems = session.problems.clone();
+        for problem in &mut problems {
+            if problem.code == Code::BfdPortInUse
+                && let Some(holder) = self.holders.get(&session.spec.port())
+            {
+                problem.evidence.push(format!("it is that of {holder}"));
+            }
+        }
+        problems
+    }
+
+    fn describe(&self, session: &BfdSnapshot) -> BfdSession {
+        let BfdSnapshot { spec, view, .. } = session;
+        let now = clock::now();
+        let remote = view.remote;
+        let heard = remote.heard_at.zip(remote.discriminator);
+        BfdSession {
+            name: spec.name.to_string(),
+            peer: spec.peer,
+            interface: spec.interface.clone(),
+            source: spec.source,
+            multihop: spec.multihop,
+            state: view.state,
+            liveness: view.liveness,
+            because: view.because.to_string(),
+            since: wall::rfc3339_micros(session.since),
+            state_seconds: now.since(view.since).as_secs_f64(),
+            transmit_interval_seconds: view.transmit_interval.as_secs_f64(),
+            detection_seconds: view.detection_time.map(|time| time.as_secs_f64()),
+            detect_multiplier: spec.config.multiplier.get(),
+            local_discriminator: view.local.get(),
+            diagnostic: view.diagnostic.to_string(),
+            remote: heard.map(|(at, discriminator)| BfdRemote {
+                discriminator: discriminator.get(),
+                state: remote.state,
+                diagnostic: remote.diagnostic.to_string(),
+                desired_min_tx_seconds: remote.desired_min_tx.duration().as_secs_f64(),
+                required_min_rx_seconds: remote.required_min_rx.duration().as_secs_f64(),
+                detect_multiplier: remote.multiplier.get(),
+                last_heard_seconds: now.since(at).as_secs_f64(),
+            }),
+            ups: view.stats.ups,
+            losses: view.stats.losses,
+            packets_sent: view.stats.sent,
+            packets_received: view.stats.received,
+            packets_refused: session
+                .refused
+                .iter()
+                .map(|(reason, count)| ((*reason).to_owned(), *count))
+                .collect(),
+            problems: self.problems_of(session),
+        }
+    }
+}
+
+/// Writes what happened into the log.
+pub(crate) fn log(event: &BfdEvent) {
+    let BfdEvent {
+        name,
+        from,
+        to,
+        liveness,
+        because,
+        ..
+    } = event;
+    let (session, from, to) = (name.as_str(), from.to_string(), to.to_string());
+    match liveness {
+        Liveness::Lost if from == "Up" => {
+            warn!(session, from, to, because, "a BFD session lost its peer");
+        }
+        Liveness::Lost | Liveness::Unknown | Liveness::Alive => {
+            info!(session, from, to, because, "a BFD session changed");
+        }
+    }
+}
+
+/// How often the processes of the host are searched for the one that has a port.
+const LOOK: Duration = Duration::from_secs(60);
+/// How long peers may take to answer a goodbye.
+const LEAVE: Duration = Duration::from_millis(300);

@@ -1,0 +1,7 @@
+//! The `kedge` executable, built fresh for the tests of this package.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kedge_cli::main()
+}

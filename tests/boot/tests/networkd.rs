@@ -1,0 +1,78 @@
+//! What systemd-networkd does to the link a VIP is on: it takes away addresses that are not its own, and
+//! its own as well before it puts them back.
+#![allow(clippy::print_stdout, reason = "test code")]
+
+use std::time::Duration;
+
+use kedge_tests_boot::{
+    gone::Gone,
+    links::NETWORK,
+    node::Node,
+    on_booted_nodes,
+    pair::{Pair, VIP},
+};
+use kedge_tests_netns::{asked::Asked, eventually, lan::Lan, millis, secs};
+
+const KEDGE: &str = env!("CARGO_BIN_EXE_kedge-booted");
+const OWN: &str = "10.20.14.11";
+
+#[test]
+fn what_networkd_takes_away_is_there_again_at_once_and_nobody_takes_over() {
+    on_booted_nodes(|| {
+        let lan = Lan::new();
+        let pair = Pair::boot(&lan, KEDGE);
+        let [restarted, reloaded, reconfigured] = spans(&pair, "as it comes");
+        assert!(restarted.is_empty(), "{restarted:?}");
+        // Without this the rest says nothing.
+        assert!(!reloaded.is_empty() && !reconfigured.is_empty());
+        let first = reloaded.iter().sum::<Duration>();
+        assert!(first < millis(20), "{first:?}");
+        // What is taken away twice within a minute is put back with more patience: 100 ms.
+        let second = reconfigured.iter().sum::<Duration>();
+        assert!(second < millis(150), "{second:?}");
+        assert!(pair.a.counter("address_readded") >= 2);
+    });
+}
+
+#[test]
+fn with_keep_configuration_it_is_never_gone() {
+    on_booted_nodes(|| {
+        let lan = Lan::new();
+        let pair = Pair::boot(&lan, KEDGE);
+        let keep = format!("{NETWORK}.d/50-kedge.conf");
+        pair.a.write(&keep, "[Network]\nKeepConfiguration=yes\n");
+        // This one is a change as well.
+        after(&pair.a, || pair.a.does("networkctl reload"));
+        eventually("the VIP is there", secs(2), || pair.a.holds(VIP));
+        let spans = spans(&pair, "with KeepConfiguration=yes");
+        assert!(spans.iter().all(Vec::is_empty), "{spans:?}");
+    });
+}
+
+/// For how long the VIP was gone each time, for each thing that networkd is told.
+fn spans(pair: &Pair, how: &str) -> [Vec<Duration>; 3] {
+    let a = &pair.a;
+    [
+        pair.gone_while(&format!("networkd restarted, {how}"), || {
+            a.does("systemctl restart systemd-networkd");
+        }),
+        pair.gone_while(&format!("a changed file reloaded, {how}"), || {
+            let text = std::fs::read_to_string(a.path(NETWORK)).unwrap_or_default();
+            a.write(NETWORK, &format!("{text}DNS=192.0.2.53\n"));
+            after(a, || a.does("networkctl reload"));
+        }),
+        pair.gone_while(&format!("the link reconfigured, {how}"), || {
+            after(a, || a.does("networkctl reconfigure eth0"));
+        }),
+    ]
+}
+
+/// Does something for which networkd puts the link's own address back, and waits for that.
+fn after(node: &Node, act: impl Fn()) {
+    let own = Gone::listen(node, OWN);
+    act();
+    eventually("networkd has put its own address back", secs(10), || {
+        own.was_gone()
+    });
+    println!("its own address was gone for {:?}", own.end());
+}

@@ -1,0 +1,34 @@
+//! What is fuzzed: each target takes any bytes and panics when a law breaks.
+//!
+//! `libfuzzer/` drives them with a fuzzer, `tests/corpus.rs` with the inputs that a fuzzer found
+//! worth keeping, in every run of the tests.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a target's panic is its result"
+)]
+
+mod codecs;
+mod noise;
+mod router;
+mod session;
+
+pub use codecs::{arp, bfd, nd, vrrp};
+pub use noise::noise;
+pub use router::router;
+pub use session::session;
+
+/// A target by its name.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target.
+pub const TARGETS: [Target; 7] = [
+    ("vrrp", vrrp),
+    ("arp", arp),
+    ("nd", nd),
+    ("bfd", bfd),
+    ("router", router),
+    ("session", session),
+    ("noise", noise),
+];

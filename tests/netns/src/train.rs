@@ -1,0 +1,128 @@
+//! A packet a millisecond to an address, and which of them came back.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::{lan::Host, millis, quietly, secs};
+
+/// A service that returns what it is sent, on every address of a host.
+#[derive(Debug)]
+pub struct Echo {
+    _running: Running,
+}
+
+/// Packets on their way.
+#[derive(Debug)]
+pub struct Train {
+    running: Running,
+    sent: Arc<AtomicU64>,
+    back: Option<JoinHandle<BTreeSet<u64>>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    /// Starts it.
+    #[must_use]
+    pub fn start(host: &Host) -> Self {
+        let socket = host.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap());
+        socket.set_read_timeout(Some(millis(20))).unwrap();
+        let _running = Running::start(move |over| {
+            let mut buffer = [0; 8];
+            while !over.load(Ordering::Relaxed) {
+                if let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                    _ = socket.send_to(buffer.get(..length).unwrap(), from);
+                }
+            }
+        });
+        Self { _running }
+    }
+}
+
+impl Train {
+    /// Starts it and waits for the first answer.
+    #[must_use]
+    pub fn start(client: &Host, to: Ipv4Addr) -> Self {
+        let socket = client.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
+        socket.set_read_timeout(Some(millis(20))).unwrap();
+        let to = SocketAddr::from((to, PORT));
+        let waits = || {
+            _ = socket.send_to(&u64::MAX.to_be_bytes(), to);
+            socket.recv_from(&mut [0; 8]).is_ok()
+        };
+        quietly("the first answer", secs(5), waits);
+        let (sent, listener) = (Arc::new(AtomicU64::new(0)), socket.try_clone().unwrap());
+        let counter = Arc::clone(&sent);
+        let running = Running::start(move |over| {
+            let begun = Instant::now();
+            while !over.load(Ordering::Relaxed) {
+                let number = counter.fetch_add(1, Ordering::Relaxed);
+                _ = socket.send_to(&number.to_be_bytes(), to);
+                let due = Duration::from_millis(number + 1);
+                thread::sleep(due.saturating_sub(begun.elapsed()));
+            }
+        });
+        let over = Arc::clone(&running.over);
+        let back = thread::spawn(move || {
+            let (mut all, mut buffer) = (BTreeSet::new(), [0; 8]);
+            loop {
+                match listener.recv_from(&mut buffer) {
+                    Ok(_) => all.insert(u64::from_be_bytes(buffer)),
+                    Err(_) if over.load(Ordering::Relaxed) => return all,
+                    Err(_) => continue,
+                };
+            }
+        });
+        Self {
+            running,
+            sent,
+            back: Some(back),
+        }
+    }
+
+    /// Ends it: how many were sent, and how many of them did not come back.
+    #[must_use]
+    pub fn finish(mut self) -> (u64, u64) {
+        self.running.end();
+        let back = self.back.take().unwrap().join().unwrap();
+        let sent = self.sent.load(Ordering::Relaxed);
+        let lost = (0..sent).filter(|number| !back.contains(number)).count();
+        (sent, lost as u64)
+    }
+}
+
+impl Running {
+    fn start(work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&over);
+        let thread = Some(thread::spawn(move || work(&flag)));
+        Self { over, thread }
+    }
+
+    fn end(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+const PORT: u16 = 7007;

@@ -1,0 +1,228 @@
+//! boringtun's Noise core, hidden: nothing of it leaves this file.
+//!
+//! Its `Tunn` reads the boot clock, the wall clock and the system's randomness by itself
+//! (docs/adr/0006). What its public interface leaves open is decided here: every buffer is large
+//! enough before it is handed over, no limiter counts, no keepalive timer runs inside, and an
+//! unconfirmed session never takes the slot of the confirmed one.
+
+use std::sync::Arc;
+
+use boringtun::{
+    noise::{
+        Packet, Tunn, TunnResult, errors::WireGuardError, handshake::parse_handshake_anon,
+        rate_limiter::RateLimiter,
+    },
+    x25519::{PublicKey as Point, StaticSecret},
+};
+use zeroize::Zeroizing;
+
+use crate::{
+    drops::DropReason,
+    keys::{PrivateKey, PublicKey},
+    noise::{Opened, Tick},
+    wire::{self, Kind},
+};
+
+/// What every peer of a device shares: our key, and the check that a handshake message is for it.
+pub(crate) struct FrontDoor {
+    secret: StaticSecret,
+    public: Point,
+    /// Never demands cookies: with a limit, copies of one packet would put every peer under load.
+    limiter: Arc<RateLimiter>,
+}
+
+/// One peer's handshakes and sessions.
+pub(crate) struct Core {
+    tunn: Box<Tunn>,
+    /// The index given out last, own initiations included.
+    last_index: u32,
+    /// The index of the newest session both ends have.
+    confirmed: Option<u32>,
+}
+
+impl FrontDoor {
+    pub(crate) fn new(key: &PrivateKey) -> Self {
+        let (secret, public) = (key.secret(), key.public().point());
+        Self {
+            limiter: Arc::new(RateLimiter::new(&public, u64::MAX)),
+            secret,
+            public,
+        }
+    }
+
+    /// Who sent an initiation. Costs two hashes for a stranger without our public key, one
+    /// Diffie-Hellman for everybody else.
+    pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<PublicKey, DropReason> {
+        let mut cookie = [0; wire::COOKIE_REPLY];
+        let packet = self.limiter.verify_packet(None, datagram, &mut cookie);
+        let Ok(Packet::HandshakeInit(initiation)) = packet else {
+            return Err(DropReason::BadMac);
+        };
+        let half = parse_handshake_anon(&self.secret, &self.public, &initiation)
+            .map_err(|_| DropReason::Forged)?;
+        PublicKey::from_bytes(half.peer_static_public).map_err(|_| DropReason::UnknownPeer)
+    }
+}
+
+impl Core {
+    /// A core whose session indices are `index << 8 | n`; `index` has 24 bits and is nobody
+    /// else's.
+    pub(crate) fn new(
+        door: &FrontDoor,
+        peer: &PublicKey,
+        psk: Option<Zeroizing<[u8; 32]>>,
+        index: u32,
+    ) -> Self {
+        let limiter = Some(Arc::clone(&door.limiter));
+        let tunn = Tunn::new(
+            door.secret.clone(),
+            peer.point(),
+            psk.map(|psk| *psk),
+            None,
+            index,
+            limiter,
+        );
+        Self {
+            tunn: Box::new(tunn),
+            last_index: index << 8,
+            confirmed: None,
+        }
+    }
+
+    /// Seals a packet, or a keepalive when it is empty. There must be a session, and room.
+    pub(crate) fn seal(&mut self, inner: &[u8], dst: &mut [u8]) -> Result<usize, DropReason> {
+        match self.tunn.encapsulate(inner, dst) {
+            TunnResult::WriteToNetwork(message) => Ok(message.len()),
+            _ => Err(DropReason::UnknownSession),
+        }
+    }
+
+    /// Opens a datagram of this kind. There must be room for it, and for an initiation.
+    pub(crate) fn open(
+        &mut self,
+        kind: Kind,
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Opened, DropReason> {
+        match self.tunn.decapsulate(None, datagram, dst) {
+            TunnResult::Done => Ok(match kind {
+                Kind::CookieReply { .. } => Opened::Cookie,
+                _ => Opened::Nothing,
+            }),
+            TunnResult::WriteToNetwork(message) => {
+                self.note_index(message.first_chunk::<8>().copied());
+                Ok(Opened::Reply(message.len()))
+            }
+            TunnResult::WriteToTunnelV4(packet, _) => Ok(Opened::Packet(packet.len())),
+            TunnResult::WriteToTunnelV6(packet, _) => Ok(Opened::Packet(packet.len())),
+            TunnResult::Err(error) => Err(reason(&error)),
+        }
+    }
+
+    /// Does what is due. Must run at least once a second while packets flow: nothing else looks
+    /// at the age of a session.
+    pub(crate) fn tick(&mut self, dst: &mut [u8]) -> Tick {
+        let length = match self.tunn.update_timers(dst) {
+            TunnResult::WriteToNetwork(message) => message.len(),
+            TunnResult::Err(WireGuardError::ConnectionExpired) => return Tick::Expired,
+            _ => return Tick::Nothing,
+        };
+        self.note_index(dst.first_chunk::<8>().copied());
+        Tick::Send(length)
+    }
+
+    /// Starts a handshake; `None` when one is under way and `force` does not ask for another.
+    pub(crate) fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<usize> {
+        let length = match self.tunn.format_handshake_initiation(dst, force) {
+            TunnResult::WriteToNetwork(message) => message.len(),
+            _ => return None,
+        };
+        self.note_index(dst.first_chunk::<8>().copied());
+        Some(length)
+    }
+
+    /// Makes room before the peer's initiation is opened.
+    ///
+    /// Sessions live in eight slots, by index. Eight handshakes that came to nothing would let the
+    /// next, unconfirmed session overwrite the one in use; its index is spent on an initiation
+    /// that is thrown away instead.
+    pub(crate) fn keep_confirmed(&mut self, dst: &mut [u8]) {
+        let next = self.last_index.wrapping_add(1);
+        if self
+            .confirmed
+            .is_some_and(|confirmed| confirmed % SLOTS == next % SLOTS)
+        {
+            let _ = self.initiate(true, dst);
+        }
+    }
+
+    /// Notes that the session `index` answers an initiation of ours.
+    pub(crate) fn answered(&mut self, index: u32) {
+        self.confirmed = Some(index);
+    }
+
+    /// Notes that the peer uses the session `index`; true when it is a newer one than before.
+    pub(crate) fn confirm(&mut self, index: u32) -> bool {
+        let age = |index: u32| self.last_index.wrapping_sub(index) & 0xff;
+        let newer = self
+            .confirmed
+            .is_none_or(|confirmed| age(index) < age(confirmed));
+        if newer {
+            self.confirmed = Some(index);
+        }
+        newer
+    }
+
+    /// Forgets which session both ends had: there is none.
+    pub(crate) fn forget_confirmed(&mut self) {
+        self.confirmed = None;
+    }
+
+    /// Whether `index` is the newest session both ends have.
+    pub(crate) fn is_newest(&self, index: u32) -> bool {
+        self.confirmed == Some(index)
+    }
+
+    /// Whether there is a session to send with.
+    pub(crate) fn has_session(&self) -> bool {
+        self.tunn.time_since_last_handshake().is_some()
+    }
+
+    /// Whether handshakes were given up.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.tunn.is_expired()
+    }
+
+    /// Remembers the index in a handshake message of ours.
+    fn note_index(&mut self, head: Option<[u8; 8]>) {
+        if let Some([1 | 2, 0, 0, 0, a, b, c, d]) = head {
+            self.last_index = u32::from_le_bytes([a, b, c, d]);
+        }
+    }
+}
+
+fn reason(error: &WireGuardError) -> DropReason {
+    match error {
+        WireGuardError::InvalidMac => DropReason::BadMac,
+        WireGuardError::InvalidAeadTag => DropReason::Forged,
+        WireGuardError::InvalidCounter | WireGuardError::DuplicateCounter => DropReason::Replayed,
+        WireGuardError::WrongTai64nTimestamp | WireGuardError::InvalidTai64nTimestamp => {
+            DropReason::StaleHandshake
+        }
+        WireGuardError::NoCurrentSession
+        | WireGuardError::WrongIndex
+        | WireGuardError::ConnectionExpired => DropReason::UnknownSession,
+        WireGuardError::WrongKey => DropReason::UnknownPeer,
+        WireGuardError::UnexpectedPacket | WireGuardError::UnderLoad => {
+            DropReason::UnexpectedHandshake
+        }
+        WireGuardError::InvalidPacket => DropReason::NotIp,
+        WireGuardError::DestinationBufferTooSmall => DropReason::Oversized,
+        WireGuardError::IncorrectPacketLength
+        | WireGuardError::WrongPacketType
+        | WireGuardError::LockFailed => DropReason::Malformed,
+    }
+}
+
+/// Session slots in boringtun.
+const SLOTS: u32 = 8;

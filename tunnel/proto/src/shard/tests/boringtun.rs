@@ -1,0 +1,20 @@
+//! Every device on boringtun's core.
+
+use crate::noise::CoreName;
+
+#[path = "attacks.rs"]
+mod attacks;
+#[path = "harness.rs"]
+mod harness;
+#[path = "roaming.rs"]
+mod roaming;
+#[path = "sessions.rs"]
+mod sessions;
+#[cfg(feature = "mock-clock")]
+#[path = "time.rs"]
+mod time;
+
+/// What the device with this number runs on.
+const fn core(_: u8) -> CoreName {
+    CoreName::Boringtun
+}

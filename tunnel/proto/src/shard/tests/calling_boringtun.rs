@@ -1,0 +1,23 @@
+//! Our own core, which mostly initiates, and boringtun's.
+
+use crate::noise::CoreName;
+
+#[path = "attacks.rs"]
+mod attacks;
+#[path = "harness.rs"]
+mod harness;
+#[path = "roaming.rs"]
+mod roaming;
+#[path = "sessions.rs"]
+mod sessions;
+#[cfg(feature = "mock-clock")]
+#[path = "time.rs"]
+mod time;
+
+/// What the device with this number runs on.
+const fn core(number: u8) -> CoreName {
+    match number {
+        1 => CoreName::Own,
+        _ => CoreName::Boringtun,
+    }
+}

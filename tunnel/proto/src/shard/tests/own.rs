@@ -1,0 +1,21 @@
+//! Every device on our own core.
+
+use crate::noise::CoreName;
+
+#[path = "attacks.rs"]
+mod attacks;
+#[path = "cured.rs"]
+mod cured;
+#[path = "harness.rs"]
+mod harness;
+#[path = "roaming.rs"]
+mod roaming;
+#[path = "sessions.rs"]
+mod sessions;
+#[path = "time.rs"]
+mod time;
+
+/// What the device with this number runs on.
+const fn core(_: u8) -> CoreName {
+    CoreName::Own
+}

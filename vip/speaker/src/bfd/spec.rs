@@ -1,0 +1,57 @@
+//! What a session is asked to be.
+
+use std::net::IpAddr;
+
+use kedge_core::Name;
+use kedge_net::udp::Family;
+use kedge_vip_proto::{
+    bfd::Config,
+    wire::bfd::{MULTIHOP_PORT, PORT},
+};
+
+/// A BFD session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BfdSpec {
+    /// Its name.
+    pub name: Name,
+    /// Whom it watches.
+    pub peer: IpAddr,
+    /// The interface the peer is on; needed for link-local peers.
+    pub interface: Option<String>,
+    /// The source of its packets; without one the kernel chooses it.
+    pub source: Option<IpAddr>,
+    /// Whether there are routers in between.
+    pub multihop: bool,
+    /// Its timers, its role, and what packets must have.
+    pub config: Config,
+}
+
+impl BfdSpec {
+    /// Whether another one is the same session, perhaps with other timers.
+    pub(super) fn is_same_session(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            peer,
+            interface,
+            source,
+            multihop,
+            config: _,
+        } = self;
+        name == &other.name
+            && *peer == other.peer
+            && interface == &other.interface
+            && *source == other.source
+            && *multihop == other.multihop
+    }
+
+    /// Where its packets go, and come in.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        if self.multihop { MULTIHOP_PORT } else { PORT }
+    }
+
+    /// The family of its packets.
+    pub(super) const fn family(&self) -> Family {
+        Family::of(self.peer)
+    }
+}
