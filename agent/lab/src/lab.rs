@@ -476,6 +476,7 @@ fn configure(plan: &NodePlan) -> Result<(), LabError> {
     for leg in &plan.legs {
         links.add_address(leg.link, leg.address)?;
         links.up(leg.link)?;
+        ask_again_soon(leg.link)?;
     }
     for (destination, gateway) in &plan.routes {
         links.add_route(*destination, *gateway)?;
@@ -487,6 +488,14 @@ fn configure(plan: &NodePlan) -> Result<(), LabError> {
         nft::masquerade(link)?;
     }
     Ok(())
+}
+
+/// A host that answers in the instant its link comes back can lose its question for the asker's
+/// hardware address: the link may receive before it may send. The kernel repeats the question
+/// after a second, longer than most of what is measured here. IPv6 keeps its second: the same timer
+/// is how long it looks for a duplicate of an address.
+fn ask_again_soon(link: &str) -> Result<(), LinkError> {
+    sysctl(&format!("ipv4/neigh/{link}/retrans_time_ms"), "100")
 }
 
 #[cfg(test)]
