@@ -31,7 +31,7 @@ use kedge_tunnel_proto::{
     noise::CoreName,
     shard::{Event, EventKind, Outcome, Shard, Transmit},
 };
-use tracing::{debug, error, field::display, info, trace};
+use tracing::{debug, error, field::display, info, trace, warn};
 
 use crate::{
     noise::{noise, unix},
@@ -100,6 +100,7 @@ struct Worker {
     alarm: Alarm,
     waiter: Waiter,
     commands: Receiver<Command>,
+    under_load: bool,
     names: BTreeMap<PeerId, String>,
     /// A packet or datagram as it came; with room for padding.
     taken: Box<[u8]>,
@@ -139,6 +140,7 @@ impl Worker {
             alarm,
             waiter,
             commands,
+            under_load: false,
             names: BTreeMap::new(),
             taken: vec![0; BUFFER].into_boxed_slice(),
             made: vec![0; BUFFER].into_boxed_slice(),
@@ -163,6 +165,8 @@ impl Worker {
             if ready.v6 {
                 self.drain_network(Family::V6);
             }
+            self.shake_hands();
+            self.watch_load();
         }
     }
 
@@ -241,16 +245,51 @@ impl Worker {
                 continue;
             };
             trace!(length, %from, "from the network");
-            match self
+            let outcome = self
                 .shard
-                .receive(clock::now(), from, datagram, &mut self.made)
-            {
-                Outcome::Nothing => {}
-                Outcome::Send(transmit) => self.transmit(transmit),
-                Outcome::Cookie { to, length } => self.send(to, length, None),
-                Outcome::Deliver { length, peer } => self.deliver(length, peer),
-            }
+                .receive(clock::now(), from, datagram, &mut self.made);
+            self.pass_on(outcome);
             self.transmit_ready();
+        }
+    }
+
+    /// Carries out a few of the handshakes that wait. Packets are looked after in between: what
+    /// peers send to each other never waits for those who want to be peers.
+    fn shake_hands(&mut self) {
+        for _ in 0..HANDSHAKES {
+            let begun = clock::now();
+            let Some(outcome) = self.shard.poll_handshake(begun, &mut self.made) else {
+                return;
+            };
+            self.pass_on(outcome);
+            self.transmit_ready();
+            self.shard.handshake_took(clock::now().since(begun));
+        }
+    }
+
+    fn watch_load(&mut self) {
+        let under_load = self.shard.is_under_load(clock::now());
+        if under_load == self.under_load {
+            return;
+        }
+        self.under_load = under_load;
+        let because = "handshakes asked for, in processor time";
+        if under_load {
+            warn!(
+                because,
+                "strangers have to prove where they are before a handshake"
+            );
+        } else {
+            info!(because, "strangers get a handshake without a proof again");
+        }
+    }
+
+    fn pass_on(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Nothing => {}
+            Outcome::Send(transmit) => self.transmit(transmit),
+            Outcome::Cookie { to, length } => self.send(to, length, None),
+            Outcome::Deliver { length, peer } => self.deliver(length, peer),
         }
     }
 
@@ -351,6 +390,9 @@ const ALARM: u64 = 4;
 /// The largest UDP payload or IP packet, and padding.
 const BUFFER: usize = 65_536 + PADDING;
 const PADDING: usize = 64;
+
+/// How many handshakes are carried out before packets have their turn: a millisecond's worth.
+const HANDSHAKES: usize = 8;
 
 /// How many packets one side may take before the other has its turn.
 const BATCH: usize = 64;

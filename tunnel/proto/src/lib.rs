@@ -2,9 +2,10 @@
 //!
 //! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
-//! handshakes and sessions, [`echo`] proves that a session is alive, [`keys`] holds keys,
+//! handshakes and sessions, `admission` who gets a handshake first, [`echo`] proves that a session is alive, [`keys`] holds keys,
 //! [`packet`] splits and joins inner packets by the batch.
 
+mod admission;
 pub mod allowed;
 mod backlog;
 pub mod counters;

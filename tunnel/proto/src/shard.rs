@@ -15,6 +15,7 @@ use std::{
 use kedge_core::Instant;
 
 use crate::{
+    admission::Admission,
     allowed::{Table, addresses},
     backlog::Budget,
     counters::State,
@@ -45,8 +46,9 @@ pub struct Shard {
     jitter: Jitter,
     drops: Arc<Drops>,
     events: VecDeque<Event>,
-    /// Whether initiations have to prove where they come from.
-    demands_cookies: bool,
+    admission: Admission,
+    /// Where peers are, and how many: initiations from there come first.
+    homes: BTreeMap<SocketAddr, u32>,
     /// Of peers that were removed or are still to come.
     stamps: BTreeMap<PublicKey, Stamps>,
 }
@@ -58,6 +60,8 @@ struct Slot {
     endpoint: Option<SocketAddr>,
     key: PublicKey,
     index: u32,
+    /// When it was last given a session it asked for.
+    called_at: Option<Instant>,
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,
@@ -153,7 +157,8 @@ impl Shard {
             jitter: Jitter::new(seed),
             drops,
             events: VecDeque::with_capacity(EVENTS),
-            demands_cookies: false,
+            admission: Admission::default(),
+            homes: BTreeMap::new(),
             stamps: BTreeMap::new(),
         }
     }
@@ -215,7 +220,8 @@ impl Shard {
         message.map(|message| transmit(id, message))
     }
 
-    /// Opens a datagram. `dst` must be at least as long as it, and 148 bytes.
+    /// Opens a datagram. `dst` must be at least as long as it, and 148 bytes. An initiation waits
+    /// for its turn in [`poll_handshake`](Self::poll_handshake).
     pub fn receive(
         &mut self,
         now: Instant,
@@ -232,8 +238,8 @@ impl Shard {
         }
     }
 
-    /// Whatever is due or waits, one datagram at a time, until `None`. After that
-    /// [`poll_timeout`](Self::poll_timeout) is in the future.
+    /// Whatever is due or waits, one datagram at a time, until `None`. After that, and when nobody
+    /// waits for a handshake, [`poll_timeout`](Self::poll_timeout) is in the future.
     pub fn poll_transmit(&mut self, now: Instant, dst: &mut [u8]) -> Option<Transmit> {
         loop {
             if let Some(transmit) = self.flush_ready(now, dst) {
@@ -257,10 +263,11 @@ impl Shard {
         }
     }
 
-    /// When [`poll_transmit`](Self::poll_transmit) must be called next.
+    /// When [`poll_transmit`](Self::poll_transmit) and [`poll_handshake`](Self::poll_handshake)
+    /// must be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.ready.is_empty() {
+        if self.ready.is_empty() && !self.has_handshakes() {
             self.timers.peek().map(|Reverse((due, _))| *due)
         } else {
             Some(Instant::ZERO)
@@ -309,20 +316,28 @@ impl Shard {
         dst: &mut [u8],
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let kind = wire::classify(datagram).map_err(|reason| (reason, None))?;
-        if kind == Kind::Initiation && self.demands_cookies {
-            let cookie = self.door.demand(now, from, datagram, dst);
-            if let Some(length) = cookie.map_err(|reason| (reason, None))? {
-                return Ok(Outcome::Cookie { to: from, length });
-            }
+        if kind == Kind::Initiation {
+            let admitted = self.admit(now, from, datagram, dst);
+            return admitted.map_err(|reason| (reason, None));
         }
-        let (id, caller) = self
-            .recipient(kind, datagram)
-            .map_err(|reason| (reason, None))?;
+        let id = self.recipient(kind).map_err(|reason| (reason, None))?;
+        self.receive_from(now, id, from, (kind, None), datagram, dst)
+    }
+
+    fn receive_from(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        from: SocketAddr,
+        kind: (Kind, Option<Caller>),
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let unknown = (DropReason::UnknownSession, None);
         let slot = slot(&mut self.peers, id).ok_or(unknown)?;
-        let received =
-            slot.peer
-                .receive(now, from, (kind, caller), datagram, &mut self.budget, dst);
+        let received = slot
+            .peer
+            .receive(now, from, kind, datagram, &mut self.budget, dst);
         let outcome = match received {
             Ok(Received::Packet(length)) => {
                 let source = dst.get(..length).and_then(addresses).map(|(from, _)| from);
@@ -341,28 +356,17 @@ impl Shard {
         outcome
     }
 
-    /// Who is meant: an initiation names its sender under our key, everything else our index.
-    fn recipient(
-        &self,
-        kind: Kind,
-        datagram: &[u8],
-    ) -> Result<(PeerId, Option<Caller>), DropReason> {
-        match kind {
-            Kind::Initiation => {
-                let caller = self.door.initiator(datagram)?;
-                match self.by_key.get(&caller.key) {
-                    Some(id) => Ok((*id, Some(caller))),
-                    None => Err(DropReason::UnknownPeer),
-                }
-            }
+    /// Who is meant, by our index.
+    fn recipient(&self, kind: Kind) -> Result<PeerId, DropReason> {
+        let receiver = match kind {
+            Kind::Initiation => None,
             Kind::Response { receiver }
             | Kind::CookieReply { receiver }
-            | Kind::Data { receiver, .. } => self
-                .by_index
-                .get(&(receiver >> 8))
-                .map(|id| (*id, None))
-                .ok_or(DropReason::UnknownSession),
-        }
+            | Kind::Data { receiver, .. } => Some(receiver),
+        };
+        receiver
+            .and_then(|receiver| self.by_index.get(&(receiver >> 8)).copied())
+            .ok_or(DropReason::UnknownSession)
     }
 
     fn add(&mut self, now: Instant, entry: Entry) {
@@ -374,6 +378,7 @@ impl Shard {
             core.raise_stamps(stamps);
         }
         let peer = Peer::new(core, &spec, counters, now);
+        let endpoint = peer.endpoint();
         self.by_key.insert(key, id);
         self.by_index.insert(index, id);
         let at = position(id);
@@ -381,24 +386,27 @@ impl Shard {
             self.peers.resize_with(at + 1, || None);
         }
         if let Some(place) = self.peers.get_mut(at) {
-            let (state, endpoint) = (peer.state(), peer.endpoint());
+            let state = peer.state();
             *place = Some(Slot {
                 peer,
                 state,
                 endpoint,
                 key,
                 index,
+                called_at: None,
                 due: now,
                 is_ready: false,
             });
         }
         self.timers.push(Reverse((now, id)));
+        self.moved(None, endpoint);
     }
 
     fn remove(&mut self, now: Instant, id: PeerId) {
         let removed = self.peers.get_mut(position(id)).and_then(Option::take);
         if let Some(mut slot) = removed {
             slot.peer.discard(&mut self.budget);
+            self.moved(slot.endpoint, None);
             if let Some(stamps) = slot.peer.stamps() {
                 self.keep_stamps(slot.key, stamps);
             }
@@ -447,6 +455,7 @@ impl Shard {
         }
         if endpoint != slot.endpoint {
             let from = std::mem::replace(&mut slot.endpoint, endpoint);
+            self.moved(from, endpoint);
             tell(
                 &mut self.events,
                 id,
@@ -482,6 +491,7 @@ const EVENTS: usize = 64;
 /// Twice REJECT_AFTER_TIME: nothing sealed for the old peer is still valid.
 const RETIREMENT: Duration = Duration::from_secs(360);
 
+mod handshakes;
 mod outlive;
 
 #[cfg(test)]

@@ -66,7 +66,9 @@ fn carry(
     let mut delivered = false;
     while let Some(bytes) = length {
         let datagram = &wire.made[..bytes];
-        let outcome = ends[to].receive(now, wire.from[1 - to], datagram, &mut wire.opened);
+        let received = ends[to].receive(now, wire.from[1 - to], datagram, &mut wire.opened);
+        let handshake = ends[to].poll_handshake(now, &mut wire.opened);
+        let outcome = handshake.unwrap_or(received);
         length = match outcome {
             Outcome::Send(transmit) => {
                 std::mem::swap(&mut wire.made, &mut wire.opened);

@@ -19,6 +19,7 @@ use std::{fmt, sync::Arc};
 use kedge_core::Instant;
 use zeroize::Zeroizing;
 
+pub(super) use self::macs::name;
 pub(crate) use self::{door::FrontDoor, handshake::Call};
 use self::{
     door::Identity,
