@@ -123,6 +123,18 @@ impl Links {
         )
     }
 
+    /// Sets a link's MTU, in bytes.
+    ///
+    /// # Errors
+    /// When it does not exist, or cannot carry that much.
+    pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), LinkError> {
+        self.change(
+            name,
+            |link| link.mtu(mtu),
+            &format!("given an MTU of {mtu}"),
+        )
+    }
+
     /// Sets a link up.
     ///
     /// # Errors
