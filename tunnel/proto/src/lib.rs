@@ -3,7 +3,7 @@
 //! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
 //! handshakes and sessions, [`echo`] proves that a session is alive, [`keys`] holds keys,
-//! [`packet`] splits and joins inner packets by the batch.
+//! [`packet`] splits and joins inner packets by the batch, [`uapi`] is what WireGuard's tools say.
 
 pub mod allowed;
 mod backlog;
@@ -17,4 +17,5 @@ pub mod noise;
 pub mod packet;
 mod peer;
 pub mod shard;
+pub mod uapi;
 pub mod wire;
