@@ -30,7 +30,10 @@ fn converse(mut bytes: &[u8], device: &mut Configuration) {
 }
 
 fn tell(device: &Configuration) -> String {
-    answer::get(device, Secrets::Told, |_| Traffic::default()).to_string()
+    answer::get(device, device.listen_port(), Secrets::Told, |_| {
+        Traffic::default()
+    })
+    .to_string()
 }
 
 fn as_set(told: &str) -> String {

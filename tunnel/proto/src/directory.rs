@@ -244,6 +244,12 @@ impl Directory {
         self.peers.values()
     }
 
+    /// The peer with that key.
+    #[must_use]
+    pub fn get(&self, key: &PublicKey) -> Option<&Entry> {
+        self.peers.get(key)
+    }
+
     /// The peer of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Entry> {

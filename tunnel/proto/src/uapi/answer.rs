@@ -27,9 +27,10 @@ pub enum Secrets {
     Kept,
 }
 
-/// The answer to a `get`. The text is wiped when dropped.
+/// The answer to a `get` of a device that has `listen_port`. The text is wiped when dropped.
 pub fn get(
     configuration: &Configuration,
+    listen_port: u16,
     secrets: Secrets,
     mut traffic: impl FnMut(&PublicKey) -> Traffic,
 ) -> Zeroizing<String> {
@@ -45,10 +46,7 @@ pub fn get(
         key.write_hex(&mut text);
         text.push('\n');
     }
-    line(
-        &mut text,
-        format_args!("listen_port={}", configuration.listen_port()),
-    );
+    line(&mut text, format_args!("listen_port={listen_port}"));
     if configuration.fwmark() != 0 {
         line(&mut text, format_args!("fwmark={}", configuration.fwmark()));
     }

@@ -72,15 +72,10 @@ impl Configuration {
         self.public_key
     }
 
-    /// The UDP port; 0 lets the kernel choose.
+    /// The UDP port it was told to have; 0 lets the kernel choose.
     #[must_use]
     pub const fn listen_port(&self) -> u16 {
         self.listen_port
-    }
-
-    /// Takes over the port that the kernel chose.
-    pub const fn note_listen_port(&mut self, port: u16) {
-        self.listen_port = port;
     }
 
     /// The mark of the device's own datagrams; 0 is none.

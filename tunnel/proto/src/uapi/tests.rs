@@ -111,7 +111,13 @@ fn applied(text: &str) -> Configuration {
 
 fn told(configuration: &Configuration) -> String {
     let silent = |_: &PublicKey| Traffic::default();
-    answer::get(configuration, Secrets::Told, silent).to_string()
+    answer::get(
+        configuration,
+        configuration.listen_port(),
+        Secrets::Told,
+        silent,
+    )
+    .to_string()
 }
 
 /// A key of hexadecimal digits that is no other's.
@@ -146,9 +152,19 @@ fn the_example_of_the_protocol_is_read_and_told() {
                 Traffic::default()
             }
         };
-        let text = answer::get(&configuration, Secrets::Told, traffic);
+        let text = answer::get(
+            &configuration,
+            configuration.listen_port(),
+            Secrets::Told,
+            traffic,
+        );
         assert_eq!(text.as_str(), GET);
-        let kept = answer::get(&configuration, Secrets::Kept, traffic);
+        let kept = answer::get(
+            &configuration,
+            configuration.listen_port(),
+            Secrets::Kept,
+            traffic,
+        );
         assert!(!kept.contains("private_key") && !kept.contains("preshared_key"));
         assert!(kept.contains("public_key=") && kept.ends_with("errno=0\n\n"));
     }
