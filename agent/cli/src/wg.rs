@@ -14,7 +14,7 @@ use std::{
 
 use kedge_core::{Code, Coded as _, Fix, Problem};
 use kedge_net::process;
-use kedge_tunnel_device::uapi::{End, Plain, PlainConfig, Socket, serve};
+use kedge_tunnel_device::uapi::{End, Plain, PlainConfig, Signals, Socket, serve};
 use kedge_tunnel_proto::noise::CoreName;
 use tracing::info;
 
@@ -66,6 +66,11 @@ fn stay(args: &WgArgs) -> Result<(), Failure> {
         // It fails for whoever leads a group, and such a one is detached already.
         let _ = process::leave_the_terminal();
     }
+    let runtime = roles::calm_runtime()?;
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::take().map_err(|error| error.problem())?
+    };
     let device = Plain::open(PlainConfig {
         ifname: args.ifname.clone(),
         tun: handed_over("WG_TUN_FD")?,
@@ -88,8 +93,7 @@ fn stay(args: &WgArgs) -> Result<(), Failure> {
         // Whoever asked for logs has them where the first process had its own.
         process::let_go_of_output(log_level().is_none_or(|level| level == "off"))
     };
-    let runtime = roles::calm_runtime()?;
-    let ended = runtime.block_on(serve(device, &socket, ready));
+    let ended = runtime.block_on(serve(device, &socket, signals, ready));
     drop(runtime);
     let end = ended.map_err(|error| error.problem())?;
     let because = match end {

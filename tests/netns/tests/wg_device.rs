@@ -17,6 +17,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use kedge_net::netns::{Lease, Namespace};
 use tunnel::*;
 use wg::{LIMIT, Maker, Wg, preshared, train::Train};
 
@@ -296,4 +297,37 @@ fn a_device_without_a_key_sends_nothing_and_one_that_is_given_it_talks() {
     ours.set(&format!("private-key {}", file.display()));
     Train::start((&site.host, HOST), (&site.gateway, GATEWAY)).finish();
     assert!(ours.handshake(&key(2)) > 0);
+}
+
+#[test]
+fn an_interface_may_be_moved_to_another_namespace_and_is_reached_from_where_it_was_made() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let lease = Lease::take().unwrap();
+    let inside = Namespace::create(&lease.namespace("inside")).unwrap();
+    let _theirs = Wg::make(&site.gateway, Maker::Kedge).up(
+        &waiting(),
+        &[&format!("{GATEWAY}/64"), &format!("{GATEWAY_V4}/16")],
+    );
+    let ours = Wg::make(&site.host, Maker::Kedge);
+    ours.configure("setconf", &calling());
+    ours.run("ip", &["link", "set", &ours.name, "netns", inside.name()]);
+    let address = format!("{HOST_V4}/16");
+    for arguments in [
+        &["address", "add", &address, "dev", &ours.name][..],
+        &["link", "set", &ours.name, "up"],
+    ] {
+        run(&inside, "ip", arguments);
+    }
+    let _echo = UdpEcho::start(&site.gateway, &[GATEWAY_V4]);
+    let probe = socket(&inside, HOST_V4);
+    eventually("first answer", LIMIT, || answered(&probe, GATEWAY_V4));
+    ours.set("listen-port 4711");
+    eventually("over another port", LIMIT, || answered(&probe, GATEWAY_V4));
+    run(&inside, "ip", &["link", "delete", &ours.name]);
+    eventually("the socket goes with the interface", LIMIT, || {
+        !ours.socket().exists()
+    });
 }

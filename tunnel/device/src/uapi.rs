@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 pub use self::{
     plain::{MTU, Plain, PlainConfig},
-    serving::{End, ServeError, serve},
+    serving::{End, ServeError, Signals, serve},
     socket::{Socket, SocketError},
 };
 

@@ -8,7 +8,7 @@ use kedge_net::{
     presence::Presence,
 };
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::Semaphore,
 };
 use tracing::{debug, warn};
@@ -37,6 +37,34 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
+/// The signals that end a device. From here on they do nothing else to the process.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Takes them, on the current runtime: before anything is made that has to be taken back.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer; it has no reason to give one.
+    pub fn take() -> Result<Self, ServeError> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn came(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// Serves a device on the current runtime until it ends. `ready` is called as soon as tools can
 /// configure it.
 ///
@@ -46,22 +74,20 @@ pub enum ServeError {
 pub async fn serve(
     device: Plain,
     socket: &Socket,
+    mut signals: Signals,
     ready: impl FnOnce() -> io::Result<()>,
 ) -> Result<End, ServeError> {
     let device = Arc::new(device);
     let mut link = Watch::open()?;
     let deletion = Presence::watch(socket.path())?;
     let listener = socket.listener()?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     follow(&device, &link);
     ready()?;
     loop {
         tokio::select! {
             () = device.ended() => return Ok(End::InterfaceDeleted),
-            _ = terminated.recv() => return Ok(End::Signal),
-            _ = interrupted.recv() => return Ok(End::Signal),
+            () = signals.came() => return Ok(End::Signal),
             stirred = deletion.stirred() => {
                 stirred?;
                 if !socket.is_there() {
