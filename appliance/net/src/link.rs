@@ -302,6 +302,13 @@ impl Links {
     }
 }
 
+/// The kernel's number for the interface `name` of this thread's network namespace, which may be
+/// written as that number.
+#[must_use]
+pub fn number_of(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| crate::tun::index(name).ok())
+}
+
 /// Writes a key below `/proc/sys/net`, such as `ipv4/ip_forward`, in the calling thread's
 /// namespace.
 ///

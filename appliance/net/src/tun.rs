@@ -14,6 +14,7 @@ use std::{
 use kedge_core::{Code, Coded, Fix, Problem};
 use rustix::io::Errno;
 
+pub(crate) use self::interface::index;
 pub use self::interface::{Interface, InterfaceError, clear_leftovers};
 use crate::{privilege, sys};
 
@@ -90,6 +91,29 @@ impl Tun {
             fd,
             name: name.to_owned(),
         })
+    }
+
+    /// Takes over a TUN device that somebody else opened, made without packet information and without
+    /// headers for offloads.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is no such device's.
+    pub fn adopt(fd: OwnedFd) -> Result<Self, TunError> {
+        let refused = |source| TunError::Refused {
+            name: "that was handed over".to_owned(),
+            source,
+        };
+        let (name, flags) = sys::tun::attached(fd.as_fd()).map_err(refused)?;
+        let flags = i32::from(flags);
+        let kind = libc::IFF_TUN | libc::IFF_NO_PI;
+        if flags & (kind | libc::IFF_TAP | libc::IFF_VNET_HDR) != kind {
+            return Err(refused(Errno::INVAL.into()));
+        }
+        let set = rustix::fs::fcntl_getfl(&fd)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK));
+        set.map_err(|error| refused(error.into()))?;
+        Ok(Self { fd, name })
     }
 
     /// The interface's name.

@@ -2,6 +2,8 @@
 //!
 //! A host without one of the families gets along with the other.
 
+mod live;
+
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},

@@ -13,17 +13,19 @@ mod codecs;
 mod noise;
 mod router;
 mod session;
+mod uapi;
 
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
 pub use router::router;
 pub use session::session;
+pub use uapi::uapi_text;
 
 /// A target by its name.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -31,4 +33,5 @@ pub const TARGETS: [Target; 7] = [
     ("router", router),
     ("session", session),
     ("noise", noise),
+    ("uapi_text", uapi_text),
 ];

@@ -198,6 +198,7 @@ impl End {
         let spec = PeerSpec {
             name: "peer".to_owned(),
             public_key: key(other).public(),
+            preshared_key: None,
             endpoint: Some(place(usize::from(other - 1))),
             allowed_ips: vec![format!("10.0.0.{other}/32").parse().unwrap()],
             keepalive: None,

@@ -3,6 +3,8 @@
 //! It waits in one call for the TUN, both sockets, the bell and the next deadline, and then
 //! takes a bounded number from each, so that none starves another.
 
+mod live;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -10,7 +12,6 @@ use std::{
     ops::ControlFlow,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, TryRecvError},
     },
     thread::{self, JoinHandle},
@@ -31,8 +32,10 @@ use kedge_tunnel_proto::{
     noise::CoreName,
     shard::{Event, EventKind, Outcome, Shard, Transmit},
 };
+use tokio::sync::watch;
 use tracing::{debug, error, field::display, info, trace, warn};
 
+pub(crate) use self::live::Reconfiguration;
 use crate::{
     noise::{noise, unix},
     seed::seed,
@@ -45,6 +48,8 @@ pub(crate) enum Command {
     Change(Box<Change>),
     /// A peer's session is dead.
     Rehandshake(PeerId),
+    /// Whoever owns the device has it otherwise.
+    Reconfigure(Box<Reconfiguration>),
     /// End.
     Stop,
 }
@@ -52,31 +57,39 @@ pub(crate) enum Command {
 /// What the worker works with.
 pub(crate) struct Engine {
     pub(crate) tun: Tun,
-    pub(crate) sockets: Sockets,
+    pub(crate) sockets: Arc<Sockets>,
     pub(crate) bell: Arc<Doorbell>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) private_key: PrivateKey,
     pub(crate) mtu: u16,
     pub(crate) noise_core: CoreName,
     pub(crate) drops: Arc<Drops>,
+    /// Whether the device is meant to end with its interface.
+    pub(crate) ends_with_interface: bool,
 }
 
 /// Starts the worker of the shard `number`. `running` becomes false when it ends by itself.
 pub(crate) fn spawn(
     engine: Engine,
     number: u8,
-    running: Arc<AtomicBool>,
+    running: watch::Sender<bool>,
 ) -> io::Result<JoinHandle<()>> {
+    let expected = engine.ends_with_interface;
     let mut worker = Worker::new(engine, number)?;
     let name = format!("kedge-tunnel-{number}");
     thread::Builder::new().name(name).spawn(move || {
         if let Err(err) = worker.run() {
-            running.store(false, Ordering::Release);
-            let error = &err as &dyn std::error::Error;
-            error!(
-                ifname = worker.tun.name(),
-                error, "the tunnel's worker has ended"
-            );
+            running.send_replace(false);
+            let (ifname, error) = (worker.tun.name(), &err as &dyn std::error::Error);
+            if expected && Tun::is_gone(&err) {
+                info!(
+                    ifname,
+                    because = "the interface was deleted",
+                    "tunnel device ends"
+                );
+            } else {
+                error!(ifname, error, "the tunnel's worker has ended");
+            }
         }
     })
 }
@@ -95,7 +108,7 @@ struct Worker {
     /// When the shard was last told the time of day.
     wall_set_at: Instant,
     tun: Tun,
-    sockets: Sockets,
+    sockets: Arc<Sockets>,
     bell: Arc<Doorbell>,
     alarm: Alarm,
     waiter: Waiter,
@@ -119,6 +132,7 @@ impl Worker {
             mtu,
             noise_core,
             drops,
+            ends_with_interface: _,
         } = engine;
         let noise = noise(noise_core)?;
         let alarm = Alarm::new()?;
@@ -131,8 +145,12 @@ impl Worker {
                 waiter.add(&fd, key)?;
             }
         }
+        let mut shard = Shard::new(&private_key, number, mtu, seed(), drops, noise);
+        if !sockets.are_open() {
+            shard.rest();
+        }
         Ok(Self {
-            shard: Shard::new(&private_key, number, mtu, seed(), drops, noise),
+            shard,
             wall_set_at: clock::now(),
             tun,
             sockets,
@@ -199,6 +217,7 @@ impl Worker {
                     debug!(peer = self.name(peer), "handshake forced");
                     self.shard.force_handshake(clock::now(), peer);
                 }
+                Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     return ControlFlow::Break(());

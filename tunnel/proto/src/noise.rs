@@ -240,6 +240,18 @@ impl NoiseCore {
         }
     }
 
+    /// Mixes another preshared key into every handshake from here on; sessions stay. False when the
+    /// core cannot: boringtun's is made anew instead.
+    pub(crate) fn set_preshared_key(&mut self, key: Option<Zeroizing<[u8; 32]>>) -> bool {
+        match self {
+            Self::Boringtun(_) => false,
+            Self::Own(core) => {
+                core.set_preshared_key(key);
+                true
+            }
+        }
+    }
+
     /// Notes that the session `index` answers an initiation of ours.
     pub(crate) fn answered(&mut self, index: u32) {
         match self {

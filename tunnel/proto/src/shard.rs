@@ -9,7 +9,6 @@ use std::{
     collections::{BTreeMap, BinaryHeap, VecDeque},
     net::SocketAddr,
     sync::Arc,
-    time::Duration,
 };
 
 use kedge_core::Instant;
@@ -19,10 +18,10 @@ use crate::{
     allowed::{Table, addresses},
     backlog::Budget,
     counters::State,
-    directory::{Change, Entry, PeerId},
+    directory::PeerId,
     drops::{DropReason, Drops},
     jitter::Jitter,
-    keys::{PrivateKey, PublicKey},
+    keys::{PresharedKey, PrivateKey, PublicKey},
     noise::{Caller, FrontDoor, Noise, Stamps},
     peer::{Message, Peer, Received},
     wire::{self, Kind},
@@ -51,6 +50,8 @@ pub struct Shard {
     homes: BTreeMap<SocketAddr, u32>,
     /// Of peers that were removed or are still to come.
     stamps: BTreeMap<PublicKey, Stamps>,
+    /// Nothing can be sent: packets wait, and nothing falls due.
+    rests: bool,
 }
 
 struct Slot {
@@ -59,6 +60,7 @@ struct Slot {
     state: State,
     endpoint: Option<SocketAddr>,
     key: PublicKey,
+    preshared_key: Option<PresharedKey>,
     index: u32,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
@@ -160,30 +162,7 @@ impl Shard {
             admission: Admission::default(),
             homes: BTreeMap::new(),
             stamps: BTreeMap::new(),
-        }
-    }
-
-    /// Takes over a change of peers. Sessions of peers that stay are kept; the prefix table is
-    /// replaced as a whole.
-    pub fn apply(&mut self, now: Instant, change: Change) {
-        for id in change.remove {
-            self.remove(now, id);
-        }
-        for entry in change.add {
-            self.add(now, entry);
-        }
-        for update in change.update {
-            let id = update.entry.id;
-            if let Some(slot) = slot(&mut self.peers, id) {
-                slot.peer
-                    .update(&update.entry.spec, update.endpoint_changed);
-                slot.due = now;
-                self.timers.push(Reverse((now, id)));
-                self.settle(id);
-            }
-        }
-        if let Some(table) = change.table {
-            self.table = table;
+            rests: false,
         }
     }
 
@@ -209,9 +188,13 @@ impl Shard {
             self.drops.count(DropReason::NoPeer);
             return None;
         };
-        let sent = slot
-            .peer
-            .send(now, (buffer, length), self.mtu, &mut self.budget, dst);
+        let packet = (buffer, length);
+        let sent = if self.rests {
+            let held = slot.peer.hold(packet, self.mtu, &mut self.budget);
+            held.map(|()| None)
+        } else {
+            slot.peer.send(now, packet, self.mtu, &mut self.budget, dst)
+        };
         let message = sent.unwrap_or_else(|reason| {
             slot.peer.counters().drops.count(reason);
             None
@@ -241,6 +224,9 @@ impl Shard {
     /// Whatever is due or waits, one datagram at a time, until `None`. After that, and when nobody
     /// waits for a handshake, [`poll_timeout`](Self::poll_timeout) is in the future.
     pub fn poll_transmit(&mut self, now: Instant, dst: &mut [u8]) -> Option<Transmit> {
+        if self.rests {
+            return None;
+        }
         loop {
             if let Some(transmit) = self.flush_ready(now, dst) {
                 return Some(transmit);
@@ -267,7 +253,9 @@ impl Shard {
     /// must be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.ready.is_empty() && !self.has_handshakes() {
+        if self.rests {
+            None
+        } else if self.ready.is_empty() && !self.has_handshakes() {
             self.timers.peek().map(|Reverse((due, _))| *due)
         } else {
             Some(Instant::ZERO)
@@ -369,76 +357,6 @@ impl Shard {
             .ok_or(DropReason::UnknownSession)
     }
 
-    fn add(&mut self, now: Instant, entry: Entry) {
-        let Entry { id, spec, counters } = entry;
-        let index = self.free_index(now);
-        let key = spec.public_key;
-        let mut core = self.door.core(&key, None, index);
-        if let Some(stamps) = self.stamps.remove(&key) {
-            core.raise_stamps(stamps);
-        }
-        let peer = Peer::new(core, &spec, counters, now);
-        let endpoint = peer.endpoint();
-        self.by_key.insert(key, id);
-        self.by_index.insert(index, id);
-        let at = position(id);
-        if at >= self.peers.len() {
-            self.peers.resize_with(at + 1, || None);
-        }
-        if let Some(place) = self.peers.get_mut(at) {
-            let state = peer.state();
-            *place = Some(Slot {
-                peer,
-                state,
-                endpoint,
-                key,
-                index,
-                called_at: None,
-                due: now,
-                is_ready: false,
-            });
-        }
-        self.timers.push(Reverse((now, id)));
-        self.moved(None, endpoint);
-    }
-
-    fn remove(&mut self, now: Instant, id: PeerId) {
-        let removed = self.peers.get_mut(position(id)).and_then(Option::take);
-        if let Some(mut slot) = removed {
-            slot.peer.discard(&mut self.budget);
-            self.moved(slot.endpoint, None);
-            if let Some(stamps) = slot.peer.stamps() {
-                self.keep_stamps(slot.key, stamps);
-            }
-            self.by_key.remove(&slot.key);
-            self.by_index.remove(&slot.index);
-            self.retired.push_back((now, slot.index));
-        }
-    }
-
-    /// An index that no peer has, or had a short while ago: the shard's number below 16 random
-    /// bits.
-    fn free_index(&mut self, now: Instant) -> u32 {
-        while self
-            .retired
-            .front()
-            .is_some_and(|(at, _)| now.since(*at) >= RETIREMENT)
-        {
-            self.retired.pop_front();
-        }
-        let mut random = self.jitter.bits();
-        for _ in 0..=u16::MAX {
-            let index = u32::from(random) << 8 | u32::from(self.number);
-            let retired = self.retired.iter().any(|(_, old)| *old == index);
-            if !retired && !self.by_index.contains_key(&index) {
-                return index;
-            }
-            random = random.wrapping_add(1);
-        }
-        // All 65 536 are taken: a late datagram for a removed peer fails to decrypt, no more.
-        u32::from(random) << 8 | u32::from(self.number)
-    }
-
     /// Notes what a call to the peer left behind: something to send, something to tell.
     fn settle(&mut self, id: PeerId) {
         let Some(slot) = slot(&mut self.peers, id) else {
@@ -488,10 +406,9 @@ const fn transmit(peer: PeerId, Message { to, length }: Message) -> Transmit {
 /// Events that may wait for the caller.
 const EVENTS: usize = 64;
 
-/// Twice REJECT_AFTER_TIME: nothing sealed for the old peer is still valid.
-const RETIREMENT: Duration = Duration::from_secs(360);
-
 mod handshakes;
+mod live;
+mod members;
 mod outlive;
 
 #[cfg(test)]

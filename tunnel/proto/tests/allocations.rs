@@ -37,6 +37,7 @@ fn end(own: u8, other: u8, endpoint: Option<SocketAddr>, noise: Noise) -> Shard 
     let spec = PeerSpec {
         name: "peer".into(),
         public_key: key(other).public(),
+        preshared_key: None,
         endpoint,
         allowed_ips: vec![format!("10.0.0.{other}/32").parse().unwrap()],
         keepalive: Some(Duration::from_millis(500)),

@@ -126,6 +126,12 @@ impl Core {
         self.stamps.sent = self.stamps.sent.max(stamps.sent);
     }
 
+    /// Mixes another preshared key into every handshake that ends from here on. An initiation under
+    /// way does not hold one yet.
+    pub(crate) fn set_preshared_key(&mut self, key: Option<Zeroizing<[u8; 32]>>) {
+        self.remote.psk = key.unwrap_or_default();
+    }
+
     /// The session to send with.
     pub(crate) fn session(&self, now: Instant) -> Option<&Arc<Session>> {
         self.slots.current(now)

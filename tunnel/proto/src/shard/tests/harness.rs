@@ -81,6 +81,7 @@ pub(super) fn spec(number: u8, endpoint: Option<&str>) -> PeerSpec {
     PeerSpec {
         name: format!("peer-{number}"),
         public_key: key(number).public(),
+        preshared_key: None,
         endpoint: endpoint.map(address),
         allowed_ips: vec![format!("10.0.0.{number}/32").parse::<IpNet>().unwrap()],
         keepalive: None,
