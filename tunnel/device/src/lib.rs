@@ -13,11 +13,15 @@ mod config;
 mod device;
 pub mod echo;
 mod error;
+mod from_host;
 pub mod keeper;
 pub mod mtu;
+mod network;
 mod noise;
+mod outbox;
 mod seed;
 mod stats;
+mod to_host;
 mod worker;
 
 pub use kedge_tunnel_proto::{

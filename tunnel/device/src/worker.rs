@@ -6,7 +6,6 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::SocketAddr,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -21,7 +20,7 @@ use kedge_core::Instant;
 use kedge_net::{
     clock,
     tun::Tun,
-    udp::{Family, Sockets},
+    udp::{Family, Inbox, Sockets},
     wait::{Alarm, Doorbell, Waiter},
 };
 use kedge_tunnel_proto::{
@@ -29,13 +28,17 @@ use kedge_tunnel_proto::{
     drops::{DropReason, Drops},
     keys::PrivateKey,
     noise::CoreName,
-    shard::{Event, EventKind, Outcome, Shard, Transmit},
+    shard::{Event, EventKind, Outcome, Shard},
 };
 use tracing::{debug, error, field::display, info, trace};
 
 use crate::{
+    from_host,
+    network::Network,
     noise::{noise, unix},
+    outbox::Outbox,
     seed::seed,
+    to_host::ToHost,
 };
 
 /// What the worker is told.
@@ -95,16 +98,15 @@ struct Worker {
     /// When the shard was last told the time of day.
     wall_set_at: Instant,
     tun: Tun,
-    sockets: Sockets,
+    network: Network,
+    inbox: Inbox,
+    outbox: Outbox,
+    to_host: ToHost,
     bell: Arc<Doorbell>,
     alarm: Alarm,
     waiter: Waiter,
     commands: Receiver<Command>,
     names: BTreeMap<PeerId, String>,
-    /// A packet or datagram as it came; with room for padding.
-    taken: Box<[u8]>,
-    /// What is made of it.
-    made: Box<[u8]>,
 }
 
 impl Worker {
@@ -134,14 +136,15 @@ impl Worker {
             shard: Shard::new(&private_key, number, mtu, seed(), drops, noise),
             wall_set_at: clock::now(),
             tun,
-            sockets,
+            network: Network::new(sockets, true),
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            to_host: ToHost::new(),
             bell,
             alarm,
             waiter,
             commands,
             names: BTreeMap::new(),
-            taken: vec![0; BUFFER].into_boxed_slice(),
-            made: vec![0; BUFFER].into_boxed_slice(),
         })
     }
 
@@ -155,7 +158,12 @@ impl Worker {
                 return Ok(());
             }
             if ready.tun {
-                self.drain_host()?;
+                from_host::drain(
+                    &self.tun,
+                    &mut self.shard,
+                    &mut self.outbox,
+                    &mut self.network,
+                )?;
             }
             if ready.v4 {
                 self.drain_network(Family::V4);
@@ -203,95 +211,53 @@ impl Worker {
         }
     }
 
-    /// Packets of the host, into the tunnel.
-    fn drain_host(&mut self) -> io::Result<()> {
-        for _ in 0..BATCH {
-            // The last bytes are kept for padding.
-            let room = self.taken.len().saturating_sub(PADDING);
-            let Some(buffer) = self.taken.get_mut(..room) else {
-                return Ok(());
-            };
-            let length = match self.tun.read(buffer) {
-                Ok(length) => length,
-                Err(err) if Tun::is_gone(&err) => return Err(err),
-                Err(_) => return Ok(()),
-            };
-            trace!(length, "from the host");
-            let now = clock::now();
-            if let Some(transmit) = self
-                .shard
-                .send(now, &mut self.taken, length, &mut self.made)
-            {
-                self.transmit(transmit);
-            }
-        }
-        Ok(())
-    }
-
     /// Datagrams of the network, out of the tunnel.
     fn drain_network(&mut self, family: Family) {
-        for _ in 0..BATCH {
-            let (length, from) = match self.sockets.receive(family, &mut self.taken) {
-                Ok(received) => received,
-                // An ICMP error for something sent earlier is reported on the next call.
-                Err(err) if err.kind() != io::ErrorKind::WouldBlock => continue,
-                Err(_) => return,
-            };
-            let Some(datagram) = self.taken.get(..length) else {
+        self.network.receive(family, &mut self.inbox);
+        let now = clock::now();
+        for received in self.inbox.received() {
+            let Some(received) = received else {
+                self.shard.count(None, DropReason::Oversized, 1);
                 continue;
             };
-            trace!(length, %from, "from the network");
-            match self
-                .shard
-                .receive(clock::now(), from, datagram, &mut self.made)
-            {
-                Outcome::Nothing => {}
-                Outcome::Send(transmit) => self.transmit(transmit),
-                Outcome::Cookie { to, length } => self.send(to, length, None),
-                Outcome::Deliver { length, peer } => self.deliver(length, peer),
+            let from = received.from;
+            trace!(length = received.bytes.len(), stride = received.stride, %from, "from the network");
+            for datagram in received.datagrams() {
+                if self.to_host.is_full() {
+                    self.to_host.flush(&self.tun, &mut self.shard);
+                }
+                let slot = self.to_host.slot();
+                let (to, peer, length) = match self.shard.receive(now, from, datagram, slot) {
+                    Outcome::Nothing => continue,
+                    Outcome::Deliver { length, peer } => {
+                        self.to_host.push(length, peer);
+                        continue;
+                    }
+                    Outcome::Send(transmit) => (transmit.to, Some(transmit.peer), transmit.length),
+                    Outcome::Cookie { to, length } => (to, None, length),
+                };
+                if self.outbox.is_full() {
+                    self.network.send(now, &mut self.outbox, &mut self.shard);
+                }
+                let answer = slot.get(..length).unwrap_or_default();
+                self.outbox.copy(to, peer, answer);
             }
-            self.transmit_ready();
         }
+        self.to_host.flush(&self.tun, &mut self.shard);
+        // With an answer packets may go that waited for it.
+        self.transmit_due();
     }
 
-    fn deliver(&mut self, length: usize, peer: PeerId) {
-        let Some(packet) = self.made.get(..length) else {
-            return;
-        };
-        if let Err(err) = self.tun.write(packet) {
-            trace!(
-                error = &err as &dyn std::error::Error,
-                "the host refused a packet"
-            );
-            self.shard.count(Some(peer), DropReason::DeliverFailed);
-        }
-    }
-
-    fn transmit(&mut self, Transmit { to, length, peer }: Transmit) {
-        self.send(to, length, Some(peer));
-    }
-
-    fn send(&mut self, to: SocketAddr, length: usize, peer: Option<PeerId>) {
-        let Some(datagram) = self.made.get(..length) else {
-            return;
-        };
-        if let Err(err) = self.sockets.send(to, datagram) {
-            trace!(%to, error = &err as &dyn std::error::Error, "the network refused a datagram");
-            self.shard.count(peer, DropReason::SendFailed);
-        }
-    }
-
-    /// Sends what has become possible, such as packets that waited for a handshake.
-    fn transmit_ready(&mut self) {
-        if self.shard.poll_timeout() == Some(Instant::ZERO) {
-            self.transmit_due();
-        }
-    }
-
+    /// Sends what is due, and what has become possible.
     fn transmit_due(&mut self) {
-        while let Some(transmit) = self.shard.poll_transmit(clock::now(), &mut self.made) {
-            self.transmit(transmit);
+        let now = clock::now();
+        while let Some(transmit) = self.shard.poll_transmit(now, self.outbox.slot()) {
+            self.outbox.push(transmit);
+            if self.outbox.is_full() {
+                self.network.send(now, &mut self.outbox, &mut self.shard);
+            }
         }
+        self.network.send(now, &mut self.outbox, &mut self.shard);
     }
 
     /// The wall clock may be set while we run, by minutes on a host without a battery for it.
@@ -347,10 +313,3 @@ const UDP_V4: u64 = 1;
 const UDP_V6: u64 = 2;
 const BELL: u64 = 3;
 const ALARM: u64 = 4;
-
-/// The largest UDP payload or IP packet, and padding.
-const BUFFER: usize = 65_536 + PADDING;
-const PADDING: usize = 64;
-
-/// How many packets one side may take before the other has its turn.
-const BATCH: usize = 64;
