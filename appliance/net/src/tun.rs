@@ -1,10 +1,11 @@
 //! TUN devices: a descriptor for the packets, a [`Interface`] for the kernel's side of it.
 
 mod interface;
+mod offload;
 
 use std::{
     fs::OpenOptions,
-    io,
+    io::{self, IoSlice},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::OpenOptionsExt as _,
@@ -14,7 +15,10 @@ use std::{
 use kedge_core::{Code, Coded, Fix, Problem};
 use rustix::io::Errno;
 
-pub use self::interface::{Interface, InterfaceError, clear_leftovers};
+pub use self::{
+    interface::{Interface, InterfaceError, clear_leftovers},
+    offload::{Climbed, Rung},
+};
 use crate::{privilege, sys};
 
 /// An open TUN device. The interface goes when this is dropped.
@@ -98,22 +102,25 @@ impl Tun {
         &self.name
     }
 
-    /// Takes one packet that the kernel wants to send.
+    /// Takes one packet that the kernel wants to send, or a super packet: a `virtio_net_hdr` of ten
+    /// bytes and the packet behind it.
     ///
     /// # Errors
     ///
     /// `WouldBlock` when there is none; see [`is_gone`](Self::is_gone).
-    pub fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.fd, packet)?)
+    pub fn read(&self, frame: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.fd, frame)?)
     }
 
-    /// Gives one packet to the kernel, as if it had arrived.
+    /// Gives one packet or super packet to the kernel, as if it had arrived: `parts` are a
+    /// `virtio_net_hdr` of ten bytes and the packet behind it.
     ///
     /// # Errors
     ///
     /// The kernel's answer, such as `EIO` while the interface is down.
-    pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(&self.fd, packet)?)
+    pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        rustix::io::writev(&self.fd, parts)?;
+        Ok(())
     }
 
     /// Whether an error of [`read`](Self::read) means that somebody deleted the interface.

@@ -124,6 +124,19 @@ impl Sockets {
         self.socket(family).map(AsFd::as_fd)
     }
 
+    /// Whether the kernel can be given runs of datagrams (`UDP_SEGMENT`).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer: it knows no such thing.
+    pub fn knows_segments(&self) -> io::Result<()> {
+        for socket in self.v4.iter().chain(&self.v6) {
+            let none = 0 as libc::c_int;
+            sys::packet::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, &none)?;
+        }
+        Ok(())
+    }
+
     /// Whether datagrams of one sender and one size may come in one buffer (`UDP_GRO`).
     ///
     /// # Errors

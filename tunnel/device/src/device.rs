@@ -31,6 +31,7 @@ use tracing::info;
 use crate::{
     config::DeviceConfig,
     error::{ApplyError, OpenError, RehandshakeError},
+    offload::Standing,
     stats::{DeviceStats, PeerStats},
     worker::{self, Command},
 };
@@ -55,6 +56,7 @@ struct Inner {
     bell: Arc<Doorbell>,
     running: Arc<AtomicBool>,
     drops: Arc<Drops>,
+    offload: Arc<Standing>,
     public_key: PublicKey,
     port: u16,
 }
@@ -78,6 +80,7 @@ impl Device {
         let tun = Tun::open(&config.ifname)?;
         let mut interface = Interface::set_up(&tun, config.mtu)?;
         interface.set_addresses(&config.addresses)?;
+        let offload = Arc::new(Standing::settle(&tun, &sockets, config.offload));
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
         let running = Arc::new(AtomicBool::new(true));
         let drops = Arc::new(Drops::default());
@@ -93,6 +96,7 @@ impl Device {
             mtu: config.mtu,
             noise_core: config.noise_core,
             drops: Arc::clone(&drops),
+            offload: Arc::clone(&offload),
         };
         let worker = worker::spawn(engine, 0, Arc::clone(&running)).map_err(OpenError::Worker)?;
         info!(
@@ -111,6 +115,7 @@ impl Device {
             bell,
             running,
             drops,
+            offload,
             public_key,
             port,
         };
@@ -269,6 +274,7 @@ impl Handle {
             public_key: self.0.public_key,
             listen_port: self.0.port,
             running: self.0.running.load(Ordering::Acquire),
+            offload: self.0.offload.read(),
             drops: self.0.drops.nonzero(),
         }
     }

@@ -18,6 +18,7 @@ pub mod keeper;
 pub mod mtu;
 mod network;
 mod noise;
+pub mod offload;
 mod outbox;
 mod seed;
 mod stats;

@@ -12,14 +12,17 @@ use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments};
 use kedge_tunnel_proto::{drops::DropReason, shard::Shard};
 use tracing::{info, trace};
 
-use crate::outbox::{Outbox, Run};
+use crate::{
+    offload::Part,
+    outbox::{Outbox, Run},
+};
 
 /// The sockets, and what is known of the way to others.
 #[derive(Debug)]
 pub(crate) struct Network {
     sockets: Sockets,
-    /// Whether runs are sent at all.
-    segments: bool,
+    /// Whether datagrams are sent in runs, as it was told last.
+    gso: Part,
     refusals: Vec<Refusal>,
 }
 
@@ -31,13 +34,25 @@ struct Refusal {
 }
 
 impl Network {
-    /// `segments`: whether runs are sent at all.
-    pub(crate) fn new(sockets: Sockets, segments: bool) -> Self {
+    pub(crate) fn new(sockets: Sockets, gso: Part) -> Self {
         Self {
             sockets,
-            segments,
+            gso,
             refusals: Vec::with_capacity(REFUSALS),
         }
+    }
+
+    /// Whether datagrams are sent in runs, if that changed since the last call.
+    pub(crate) fn changed(&mut self) -> Option<Part> {
+        let gso = match (self.gso, self.refusals.len()) {
+            (off @ Part::Off(_), _) => off,
+            (_, 0) => Part::On,
+            (_, many) => Part::OnBut(many),
+        };
+        (gso != self.gso).then(|| {
+            self.gso = gso;
+            gso
+        })
     }
 
     /// Takes what waits into `inbox`; nothing is none.
@@ -101,7 +116,7 @@ impl Network {
     }
 
     fn takes_runs(&mut self, now: Instant, to: SocketAddr) -> bool {
-        if !self.segments {
+        if !self.gso.is_on() {
             return false;
         }
         if self.refusals.is_empty() {

@@ -30,12 +30,13 @@ use kedge_tunnel_proto::{
     noise::CoreName,
     shard::{Event, EventKind, Outcome, Shard},
 };
-use tracing::{debug, error, field::display, info, trace};
+use tracing::{debug, error, field::display, info, trace, warn};
 
 use crate::{
-    from_host,
+    from_host::FromHost,
     network::Network,
     noise::{noise, unix},
+    offload::Standing,
     outbox::Outbox,
     seed::seed,
     to_host::ToHost,
@@ -62,6 +63,7 @@ pub(crate) struct Engine {
     pub(crate) mtu: u16,
     pub(crate) noise_core: CoreName,
     pub(crate) drops: Arc<Drops>,
+    pub(crate) offload: Arc<Standing>,
 }
 
 /// Starts the worker of the shard `number`. `running` becomes false when it ends by itself.
@@ -101,7 +103,9 @@ struct Worker {
     network: Network,
     inbox: Inbox,
     outbox: Outbox,
+    from_host: FromHost,
     to_host: ToHost,
+    offload: Arc<Standing>,
     bell: Arc<Doorbell>,
     alarm: Alarm,
     waiter: Waiter,
@@ -120,7 +124,9 @@ impl Worker {
             mtu,
             noise_core,
             drops,
+            offload,
         } = engine;
+        let standing = offload.read();
         let noise = noise(noise_core)?;
         let alarm = Alarm::new()?;
         let waiter = Waiter::new()?;
@@ -136,10 +142,12 @@ impl Worker {
             shard: Shard::new(&private_key, number, mtu, seed(), drops, noise),
             wall_set_at: clock::now(),
             tun,
-            network: Network::new(sockets, true),
+            network: Network::new(sockets, standing.gso),
             inbox: Inbox::new(),
             outbox: Outbox::new(),
-            to_host: ToHost::new(),
+            from_host: FromHost::new(),
+            to_host: ToHost::new(standing.coalesced()),
+            offload,
             bell,
             alarm,
             waiter,
@@ -158,7 +166,7 @@ impl Worker {
                 return Ok(());
             }
             if ready.tun {
-                from_host::drain(
+                self.from_host.drain(
                     &self.tun,
                     &mut self.shard,
                     &mut self.outbox,
@@ -224,7 +232,7 @@ impl Worker {
             trace!(length = received.bytes.len(), stride = received.stride, %from, "from the network");
             for datagram in received.datagrams() {
                 if self.to_host.is_full() {
-                    self.to_host.flush(&self.tun, &mut self.shard);
+                    deliver(&mut self.to_host, &self.tun, &mut self.shard, &self.offload);
                 }
                 let slot = self.to_host.slot();
                 let (to, peer, length) = match self.shard.receive(now, from, datagram, slot) {
@@ -243,7 +251,7 @@ impl Worker {
                 self.outbox.copy(to, peer, answer);
             }
         }
-        self.to_host.flush(&self.tun, &mut self.shard);
+        deliver(&mut self.to_host, &self.tun, &mut self.shard, &self.offload);
         // With an answer packets may go that waited for it.
         self.transmit_due();
     }
@@ -270,6 +278,9 @@ impl Worker {
     }
 
     fn tell(&mut self) {
+        if let Some(gso) = self.network.changed() {
+            self.offload.change(|offload| offload.gso = gso);
+        }
         while let Some(Event { peer, change }) = self.shard.poll_event() {
             let peer = self.name(peer);
             match change {
@@ -302,6 +313,22 @@ impl Worker {
 
     fn name(&self, peer: PeerId) -> &str {
         self.names.get(&peer).map_or("?", String::as_str)
+    }
+}
+
+/// Gives the host what was opened, and stops to give it runs that it does not take.
+fn deliver(to_host: &mut ToHost, tun: &Tun, shard: &mut Shard, offload: &Standing) {
+    if let Some(kind) = to_host.flush(tun, shard) {
+        let ifname = tun.name();
+        warn!(
+            ifname,
+            ?kind,
+            from = "runs",
+            to = "single packets",
+            because = "the host refused a run",
+            "tunnel offload"
+        );
+        offload.change(|offload| offload.refuse(kind));
     }
 }
 
