@@ -1,10 +1,11 @@
 //! TUN devices: a descriptor for the packets, a [`Interface`] for the kernel's side of it.
 
 mod interface;
+mod offload;
 
 use std::{
     fs::OpenOptions,
-    io,
+    io::{self, IoSlice},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::OpenOptionsExt as _,
@@ -15,7 +16,10 @@ use kedge_core::{Code, Coded, Fix, Problem};
 use rustix::io::Errno;
 
 pub(crate) use self::interface::index;
-pub use self::interface::{Interface, InterfaceError, clear_leftovers};
+pub use self::{
+    interface::{Interface, InterfaceError, clear_leftovers},
+    offload::{Climbed, Rung},
+};
 use crate::{privilege, sys};
 
 /// An open TUN device. The interface goes when this is dropped.
@@ -23,6 +27,8 @@ use crate::{privilege, sys};
 pub struct Tun {
     fd: OwnedFd,
     name: String,
+    /// It was made by somebody else, without headers: the kernel knows packets alone.
+    bare: bool,
 }
 
 /// A TUN device could not be opened.
@@ -90,11 +96,12 @@ impl Tun {
         Ok(Self {
             fd,
             name: name.to_owned(),
+            bare: false,
         })
     }
 
-    /// Takes over a TUN device that somebody else opened, made without packet information and without
-    /// headers for offloads.
+    /// Takes over a TUN device that somebody else opened, made without packet information; with
+    /// headers for offloads or without.
     ///
     /// # Errors
     ///
@@ -107,13 +114,14 @@ impl Tun {
         let (name, flags) = sys::tun::attached(fd.as_fd()).map_err(refused)?;
         let flags = i32::from(flags);
         let kind = libc::IFF_TUN | libc::IFF_NO_PI;
-        if flags & (kind | libc::IFF_TAP | libc::IFF_VNET_HDR) != kind {
+        if flags & (kind | libc::IFF_TAP) != kind {
             return Err(refused(Errno::INVAL.into()));
         }
         let set = rustix::fs::fcntl_getfl(&fd)
             .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK));
         set.map_err(|error| refused(error.into()))?;
-        Ok(Self { fd, name })
+        let bare = flags & libc::IFF_VNET_HDR == 0;
+        Ok(Self { fd, name, bare })
     }
 
     /// The interface's name.
@@ -122,22 +130,40 @@ impl Tun {
         &self.name
     }
 
-    /// Takes one packet that the kernel wants to send.
+    /// Takes one packet that the kernel wants to send, or a super packet: a `virtio_net_hdr` of ten
+    /// bytes and the packet behind it.
     ///
     /// # Errors
     ///
     /// `WouldBlock` when there is none; see [`is_gone`](Self::is_gone).
-    pub fn read(&self, packet: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.fd, packet)?)
+    pub fn read(&self, frame: &mut [u8]) -> io::Result<usize> {
+        if !self.bare {
+            return Ok(rustix::io::read(&self.fd, frame)?);
+        }
+        let (header, packet) = frame.split_at_mut_checked(HEADER).unwrap_or_default();
+        header.fill(0);
+        Ok(rustix::io::read(&self.fd, packet)? + header.len())
     }
 
-    /// Gives one packet to the kernel, as if it had arrived.
+    /// Gives one packet or super packet to the kernel, as if it had arrived: `parts` are a
+    /// `virtio_net_hdr` of ten bytes and the packet behind it.
     ///
     /// # Errors
     ///
     /// The kernel's answer, such as `EIO` while the interface is down.
-    pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(&self.fd, packet)?)
+    pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let parts = match parts {
+            [_, packet @ ..] if self.bare => packet,
+            parts => parts,
+        };
+        rustix::io::writev(&self.fd, parts)?;
+        Ok(())
+    }
+
+    /// Whether the kernel takes and gives single packets alone.
+    #[must_use]
+    pub const fn is_bare(&self) -> bool {
+        self.bare
     }
 
     /// Whether an error of [`read`](Self::read) means that somebody deleted the interface.
@@ -202,6 +228,9 @@ fn is_name(name: &str) -> bool {
         && name != ".."
         && name.bytes().all(printable)
 }
+
+/// The length of a `virtio_net_hdr`, in bytes.
+const HEADER: usize = 10;
 
 const DEVICE: &str = "/dev/net/tun";
 

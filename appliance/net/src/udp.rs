@@ -1,6 +1,10 @@
 //! UDP sockets of the tunnel engine: one per address family on the same port.
 //!
-//! A host without one of the families gets along with the other.
+//! A host without one of the families gets along with the other. What comes is taken into an
+//! [`Inbox`], what goes is sent in runs.
+
+mod inbox;
+mod run;
 
 mod live;
 
@@ -12,13 +16,16 @@ use std::{
 
 use kedge_core::{Code, Coded, Fix, Problem};
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery},
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::privilege;
+pub use self::{
+    inbox::{Arrived, Inbox, Received},
+    run::{LARGEST_RUN, LONGEST_RUN, refuses_segments},
+};
+use crate::{privilege, sys};
 
 /// Sockets of both families, or of the one the host has, on one port. They do not block.
 #[derive(Debug)]
@@ -119,34 +126,30 @@ impl Sockets {
         self.socket(family).map(AsFd::as_fd)
     }
 
-    /// Takes one datagram.
+    /// Whether the kernel can be given runs of datagrams (`UDP_SEGMENT`).
     ///
     /// # Errors
     ///
-    /// `WouldBlock` when there is none.
-    pub fn receive(&self, family: Family, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.socket(family)
-            .ok_or(io::ErrorKind::WouldBlock)?
-            .recv_from(buffer)
+    /// The kernel's answer: it knows no such thing.
+    pub fn knows_segments(&self) -> io::Result<()> {
+        for socket in self.v4.iter().chain(&self.v6) {
+            let none = 0 as libc::c_int;
+            sys::packet::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, &none)?;
+        }
+        Ok(())
     }
 
-    /// Sends one datagram; waits a moment when the kernel's buffer is full.
+    /// Whether datagrams of one sender and one size may come in one buffer (`UDP_GRO`).
     ///
     /// # Errors
     ///
-    /// The kernel's answer: `WouldBlock` when its buffer stays full.
-    pub fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-        let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
-        let socket = self
-            .socket(family)
-            .ok_or_else(|| io::Error::from(Errno::AFNOSUPPORT))?;
-        match socket.send_to(datagram, to) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&PATIENCE))?;
-                socket.send_to(datagram, to).map(drop)
-            }
-            sent => sent.map(drop),
+    /// The kernel knows no such thing.
+    pub fn set_gro(&self, on: bool) -> io::Result<()> {
+        for socket in self.v4.iter().chain(&self.v6) {
+            let value = libc::c_int::from(on);
+            sys::packet::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &value)?;
         }
+        Ok(())
     }
 
     const fn socket(&self, family: Family) -> Option<&UdpSocket> {
@@ -239,55 +242,8 @@ fn local_port(socket: &UdpSocket, port: u16) -> Result<u16, BindError> {
 
 const BUFFER: usize = 8 * 1024 * 1024;
 
-/// A full send buffer empties at line rate: 8 MB take 67 ms at 1 Gbit/s.
-const PATIENCE: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
-
 /// A port free in one family is nearly always free in the other.
 const FREE_PORT_TRIES: u32 = 16;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_families_get_the_same_port_and_talk() {
-        let (a, b) = (Sockets::bind(0).unwrap(), Sockets::bind(0).unwrap());
-        assert_ne!(a.port(), 0);
-        for (family, to) in [
-            (
-                Family::V4,
-                SocketAddr::from((Ipv4Addr::LOCALHOST, b.port())),
-            ),
-            (
-                Family::V6,
-                SocketAddr::from((Ipv6Addr::LOCALHOST, b.port())),
-            ),
-        ] {
-            if b.fd(family).is_none() {
-                continue;
-            }
-            a.send(to, b"hello").unwrap();
-            let mut buffer = [0; 16];
-            let (length, from) = b.receive(family, &mut buffer).unwrap();
-            assert_eq!(
-                (&buffer[..length], from.port()),
-                (b"hello".as_slice(), a.port())
-            );
-            let none = b.receive(family, &mut buffer).unwrap_err();
-            assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
-        }
-    }
-
-    #[test]
-    fn a_taken_port_is_told_with_its_number() {
-        let first = Sockets::bind(0).unwrap();
-        let error = Sockets::bind(first.port()).unwrap_err();
-        let problem = error.problem();
-        assert_eq!(problem.code, Code::TunPortInUse);
-        assert!(problem.what.contains(&first.port().to_string()));
-        assert!(problem.fix.unwrap().command.is_some());
-    }
-}
+mod tests;

@@ -30,7 +30,7 @@ use kedge_net::{
     link::Links,
     netns::{Lease, Namespace, Worker},
 };
-use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, echo};
+use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, echo, offload::Allowed};
 use kedge_tunnel_proto::{
     keys::{PrivateKey, PublicKey},
     noise::CoreName,
@@ -291,6 +291,7 @@ impl Site {
                 addresses: vec![format!("{HOST}/128").parse().unwrap()],
                 mtu: 1400,
                 noise_core: CoreName::Boringtun,
+                offload: Allowed::ALL,
             })
             .unwrap();
             let peer = PeerSpec {

@@ -11,7 +11,7 @@ use kedge_core::Instant;
 use kedge_tunnel_proto::{
     directory::{Directory, PeerSpec},
     keys::PrivateKey,
-    noise::{Noise, Seed, Wall},
+    noise::{HEAD, Noise, Seed, Wall},
     shard::{Outcome, Shard},
 };
 
@@ -91,19 +91,16 @@ impl Net {
     }
 
     fn seal(&mut self, from: usize) {
-        let mut packet = [0; 48];
+        let mut slot = [0; 256];
+        let packet = &mut slot[HEAD..];
         packet[0] = 0x45;
         packet[3] = 32;
         packet[12..20].copy_from_slice(&addresses(from));
         packet[20..24].copy_from_slice(&self.count.to_be_bytes());
         self.sealed.insert(self.count);
         self.count += 1;
-        let mut dst = [0; 256];
-        let sealed = self.ends[from]
-            .shard
-            .send(self.now, &mut packet, 32, &mut dst);
-        if let Some(sealed) = sealed {
-            self.fly(from, &dst[..sealed.length]);
+        if let Some(sealed) = self.ends[from].shard.send(self.now, &mut slot, 32) {
+            self.fly(from, &slot[..sealed.length]);
         }
     }
 

@@ -3,6 +3,8 @@
 use ipnet::IpNet;
 use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
 
+use crate::offload::Allowed;
+
 /// One WireGuard interface. Addresses and peers can change while it runs, the rest cannot.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
@@ -18,4 +20,6 @@ pub struct DeviceConfig {
     pub mtu: u16,
     /// Whose handshakes and sessions its peers have.
     pub noise_core: CoreName,
+    /// What may be left to the kernel.
+    pub offload: Allowed,
 }

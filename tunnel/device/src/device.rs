@@ -29,6 +29,7 @@ use crate::{
     config::DeviceConfig,
     error::{ApplyError, OpenError, RehandshakeError},
     handshakes::Handshakes,
+    offload::Standing,
     stats::{DeviceStats, PeerStats},
     worker::{self, Command},
 };
@@ -53,6 +54,7 @@ struct Inner {
     bell: Arc<Doorbell>,
     running: watch::Receiver<bool>,
     drops: Arc<Drops>,
+    offload: Arc<Standing>,
     public_key: PublicKey,
     port: u16,
 }
@@ -75,6 +77,7 @@ impl Device {
         let tun = Tun::open(&config.ifname)?;
         let mut interface = Interface::set_up(&tun, config.mtu)?;
         interface.set_addresses(&config.addresses)?;
+        let offload = Arc::new(Standing::settle(&tun, &sockets, config.offload));
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
         let (ended, running) = watch::channel(true);
         let drops = Arc::new(Drops::default());
@@ -91,6 +94,7 @@ impl Device {
             noise_core: config.noise_core,
             drops: Arc::clone(&drops),
             ends_with_interface: false,
+            offload: Arc::clone(&offload),
         };
         let worker = worker::spawn(engine, 0, ended).map_err(OpenError::Worker)?;
         info!(
@@ -109,6 +113,7 @@ impl Device {
             bell,
             running,
             drops,
+            offload,
             public_key,
             port,
         };
@@ -267,6 +272,7 @@ impl Handle {
             public_key: self.0.public_key,
             listen_port: self.0.port,
             running: *self.0.running.borrow(),
+            offload: self.0.offload.read(),
             drops: self.0.drops.nonzero(),
         }
     }

@@ -8,7 +8,7 @@ use kedge_net::{clock, tun};
 use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
 use tracing::{info, warn};
 
-use crate::{Device, DeviceConfig, PeerSpec};
+use crate::{Device, DeviceConfig, PeerSpec, offload::Allowed};
 
 /// What should be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,6 +171,7 @@ impl Keeper {
                     addresses: wish.addresses.clone(),
                     mtu: wish.mtu,
                     noise_core: wish.noise_core,
+                    offload: Allowed::ALL,
                 };
                 let device = Device::open(config).map_err(|error| error.problem())?;
                 self.lost = None;

@@ -14,12 +14,17 @@ mod config;
 mod device;
 pub mod echo;
 mod error;
+mod from_host;
 mod handshakes;
 pub mod keeper;
 pub mod mtu;
+mod network;
 mod noise;
+pub mod offload;
+mod outbox;
 mod seed;
 mod stats;
+mod to_host;
 pub mod uapi;
 mod worker;
 

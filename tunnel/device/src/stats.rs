@@ -5,6 +5,8 @@ use std::{net::SocketAddr, time::SystemTime};
 use kedge_core::Instant;
 use kedge_tunnel_proto::{counters::State, drops::DropReason, keys::PublicKey};
 
+use crate::offload::Offload;
+
 /// One peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStats {
@@ -42,6 +44,8 @@ pub struct DeviceStats {
     pub listen_port: u16,
     /// Whether the worker runs. It ends only when the interface is taken away from outside.
     pub running: bool,
+    /// What is left to the kernel.
+    pub offload: Offload,
     /// Packets that could be put down to no peer and were not carried, by reason.
     pub drops: Vec<(DropReason, u64)>,
 }

@@ -8,7 +8,6 @@ mod live;
 use std::{
     collections::BTreeMap,
     io,
-    net::SocketAddr,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -22,7 +21,7 @@ use kedge_core::Instant;
 use kedge_net::{
     clock,
     tun::Tun,
-    udp::{Family, Sockets},
+    udp::{Family, Inbox, Sockets},
     wait::{Alarm, Doorbell, Waiter},
 };
 use kedge_tunnel_proto::{
@@ -30,15 +29,20 @@ use kedge_tunnel_proto::{
     drops::{DropReason, Drops},
     keys::PrivateKey,
     noise::CoreName,
-    shard::{Event, EventKind, Outcome, Shard, Transmit},
+    shard::{Event, EventKind, Outcome, Shard},
 };
 use tokio::sync::watch;
 use tracing::{debug, error, field::display, info, trace, warn};
 
 pub(crate) use self::live::Reconfiguration;
 use crate::{
+    from_host::FromHost,
+    network::Network,
     noise::{noise, unix},
+    offload::Standing,
+    outbox::Outbox,
     seed::seed,
+    to_host::ToHost,
 };
 
 /// What the worker is told.
@@ -66,6 +70,7 @@ pub(crate) struct Engine {
     pub(crate) drops: Arc<Drops>,
     /// Whether the device is meant to end with its interface.
     pub(crate) ends_with_interface: bool,
+    pub(crate) offload: Arc<Standing>,
 }
 
 /// Starts the worker of the shard `number`. `running` becomes false when it ends by itself.
@@ -108,17 +113,18 @@ struct Worker {
     /// When the shard was last told the time of day.
     wall_set_at: Instant,
     tun: Tun,
-    sockets: Arc<Sockets>,
+    network: Network,
+    inbox: Inbox,
+    outbox: Outbox,
+    from_host: FromHost,
+    to_host: ToHost,
+    offload: Arc<Standing>,
     bell: Arc<Doorbell>,
     alarm: Alarm,
     waiter: Waiter,
     commands: Receiver<Command>,
     under_load: bool,
     names: BTreeMap<PeerId, String>,
-    /// A packet or datagram as it came; with room for padding.
-    taken: Box<[u8]>,
-    /// What is made of it.
-    made: Box<[u8]>,
 }
 
 impl Worker {
@@ -133,7 +139,9 @@ impl Worker {
             noise_core,
             drops,
             ends_with_interface: _,
+            offload,
         } = engine;
+        let standing = offload.read();
         let noise = noise(noise_core)?;
         let alarm = Alarm::new()?;
         let waiter = Waiter::new()?;
@@ -153,15 +161,18 @@ impl Worker {
             shard,
             wall_set_at: clock::now(),
             tun,
-            sockets,
+            network: Network::new(sockets, standing.gso),
+            inbox: Inbox::new(),
+            outbox: Outbox::new(),
+            from_host: FromHost::new(),
+            to_host: ToHost::new(standing.coalesced()),
+            offload,
             bell,
             alarm,
             waiter,
             commands,
             under_load: false,
             names: BTreeMap::new(),
-            taken: vec![0; BUFFER].into_boxed_slice(),
-            made: vec![0; BUFFER].into_boxed_slice(),
         })
     }
 
@@ -175,7 +186,12 @@ impl Worker {
                 return Ok(());
             }
             if ready.tun {
-                self.drain_host()?;
+                self.from_host.drain(
+                    &self.tun,
+                    &mut self.shard,
+                    &mut self.outbox,
+                    &mut self.network,
+                )?;
             }
             if ready.v4 {
                 self.drain_network(Family::V4);
@@ -226,50 +242,41 @@ impl Worker {
         }
     }
 
-    /// Packets of the host, into the tunnel.
-    fn drain_host(&mut self) -> io::Result<()> {
-        for _ in 0..BATCH {
-            // The last bytes are kept for padding.
-            let room = self.taken.len().saturating_sub(PADDING);
-            let Some(buffer) = self.taken.get_mut(..room) else {
-                return Ok(());
-            };
-            let length = match self.tun.read(buffer) {
-                Ok(length) => length,
-                Err(err) if Tun::is_gone(&err) => return Err(err),
-                Err(_) => return Ok(()),
-            };
-            trace!(length, "from the host");
-            let now = clock::now();
-            if let Some(transmit) = self
-                .shard
-                .send(now, &mut self.taken, length, &mut self.made)
-            {
-                self.transmit(transmit);
-            }
-        }
-        Ok(())
-    }
-
     /// Datagrams of the network, out of the tunnel.
     fn drain_network(&mut self, family: Family) {
-        for _ in 0..BATCH {
-            let (length, from) = match self.sockets.receive(family, &mut self.taken) {
-                Ok(received) => received,
-                // An ICMP error for something sent earlier is reported on the next call.
-                Err(err) if err.kind() != io::ErrorKind::WouldBlock => continue,
-                Err(_) => return,
-            };
-            let Some(datagram) = self.taken.get(..length) else {
+        self.network.receive(family, &mut self.inbox);
+        let now = clock::now();
+        for received in self.inbox.received() {
+            let Some(received) = received else {
+                self.shard.count(None, DropReason::Oversized, 1);
                 continue;
             };
-            trace!(length, %from, "from the network");
-            let outcome = self
-                .shard
-                .receive(clock::now(), from, datagram, &mut self.made);
-            self.pass_on(outcome);
-            self.transmit_ready();
+            let from = received.from;
+            trace!(length = received.bytes.len(), stride = received.stride, %from, "from the network");
+            for datagram in received.datagrams() {
+                if self.to_host.is_full() {
+                    deliver(&mut self.to_host, &self.tun, &mut self.shard, &self.offload);
+                }
+                let slot = self.to_host.slot();
+                let (to, peer, length) = match self.shard.receive(now, from, datagram, slot) {
+                    Outcome::Nothing => continue,
+                    Outcome::Deliver { length, peer } => {
+                        self.to_host.push(length, peer);
+                        continue;
+                    }
+                    Outcome::Send(transmit) => (transmit.to, Some(transmit.peer), transmit.length),
+                    Outcome::Cookie { to, length } => (to, None, length),
+                };
+                if self.outbox.is_full() {
+                    self.network.send(now, &mut self.outbox, &mut self.shard);
+                }
+                let answer = slot.get(..length).unwrap_or_default();
+                self.outbox.copy(to, peer, answer);
+            }
         }
+        deliver(&mut self.to_host, &self.tun, &mut self.shard, &self.offload);
+        // With an answer packets may go that waited for it.
+        self.transmit_due();
     }
 
     /// Carries out a few of the handshakes that wait. Packets are looked after in between: what
@@ -277,11 +284,15 @@ impl Worker {
     fn shake_hands(&mut self) {
         for _ in 0..HANDSHAKES {
             let begun = clock::now();
-            let Some(outcome) = self.shard.poll_handshake(begun, &mut self.made) else {
+            if self.outbox.is_full() {
+                self.network.send(begun, &mut self.outbox, &mut self.shard);
+            }
+            let Some(outcome) = self.shard.poll_handshake(begun, self.outbox.slot()) else {
                 return;
             };
-            self.pass_on(outcome);
-            self.transmit_ready();
+            if let Outcome::Send(transmit) = outcome {
+                self.outbox.push(transmit);
+            }
             self.shard.handshake_took(clock::now().since(begun));
         }
     }
@@ -303,53 +314,16 @@ impl Worker {
         }
     }
 
-    fn pass_on(&mut self, outcome: Outcome) {
-        match outcome {
-            Outcome::Nothing => {}
-            Outcome::Send(transmit) => self.transmit(transmit),
-            Outcome::Cookie { to, length } => self.send(to, length, None),
-            Outcome::Deliver { length, peer } => self.deliver(length, peer),
-        }
-    }
-
-    fn deliver(&mut self, length: usize, peer: PeerId) {
-        let Some(packet) = self.made.get(..length) else {
-            return;
-        };
-        if let Err(err) = self.tun.write(packet) {
-            trace!(
-                error = &err as &dyn std::error::Error,
-                "the host refused a packet"
-            );
-            self.shard.count(Some(peer), DropReason::DeliverFailed);
-        }
-    }
-
-    fn transmit(&mut self, Transmit { to, length, peer }: Transmit) {
-        self.send(to, length, Some(peer));
-    }
-
-    fn send(&mut self, to: SocketAddr, length: usize, peer: Option<PeerId>) {
-        let Some(datagram) = self.made.get(..length) else {
-            return;
-        };
-        if let Err(err) = self.sockets.send(to, datagram) {
-            trace!(%to, error = &err as &dyn std::error::Error, "the network refused a datagram");
-            self.shard.count(peer, DropReason::SendFailed);
-        }
-    }
-
-    /// Sends what has become possible, such as packets that waited for a handshake.
-    fn transmit_ready(&mut self) {
-        if self.shard.poll_timeout() == Some(Instant::ZERO) {
-            self.transmit_due();
-        }
-    }
-
+    /// Sends what is due, and what has become possible.
     fn transmit_due(&mut self) {
-        while let Some(transmit) = self.shard.poll_transmit(clock::now(), &mut self.made) {
-            self.transmit(transmit);
+        let now = clock::now();
+        while let Some(transmit) = self.shard.poll_transmit(now, self.outbox.slot()) {
+            self.outbox.push(transmit);
+            if self.outbox.is_full() {
+                self.network.send(now, &mut self.outbox, &mut self.shard);
+            }
         }
+        self.network.send(now, &mut self.outbox, &mut self.shard);
     }
 
     /// The wall clock may be set while we run, by minutes on a host without a battery for it.
@@ -362,6 +336,9 @@ impl Worker {
     }
 
     fn tell(&mut self) {
+        if let Some(gso) = self.network.changed() {
+            self.offload.change(|offload| offload.gso = gso);
+        }
         while let Some(Event { peer, change }) = self.shard.poll_event() {
             let peer = self.name(peer);
             match change {
@@ -397,6 +374,22 @@ impl Worker {
     }
 }
 
+/// Gives the host what was opened, and stops to give it runs that it does not take.
+fn deliver(to_host: &mut ToHost, tun: &Tun, shard: &mut Shard, offload: &Standing) {
+    if let Some(kind) = to_host.flush(tun, shard) {
+        let ifname = tun.name();
+        warn!(
+            ifname,
+            ?kind,
+            from = "runs",
+            to = "single packets",
+            because = "the host refused a run",
+            "tunnel offload"
+        );
+        offload.change(|offload| offload.refuse(kind));
+    }
+}
+
 /// How old the shard's idea of the time of day may be.
 const WALL_PAUSE: Duration = Duration::from_secs(10);
 
@@ -406,12 +399,5 @@ const UDP_V6: u64 = 2;
 const BELL: u64 = 3;
 const ALARM: u64 = 4;
 
-/// The largest UDP payload or IP packet, and padding.
-const BUFFER: usize = 65_536 + PADDING;
-const PADDING: usize = 64;
-
 /// How many handshakes are carried out before packets have their turn: a millisecond's worth.
 const HANDSHAKES: usize = 8;
-
-/// How many packets one side may take before the other has its turn.
-const BATCH: usize = 64;

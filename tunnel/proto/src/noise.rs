@@ -183,6 +183,31 @@ impl NoiseCore {
         }
     }
 
+    /// Seals the packet of `length` bytes that stands in `slot` behind [`HEAD`] bytes of room; the
+    /// message then stands at the slot's start. The core that cannot seal in place copies the packet
+    /// into `scratch` before.
+    pub(crate) fn seal_in_place(
+        &mut self,
+        now: Instant,
+        slot: &mut [u8],
+        length: usize,
+        scratch: &mut [u8],
+    ) -> Result<usize, DropReason> {
+        let oversized = DropReason::Oversized;
+        match self {
+            Self::Boringtun(_) => {
+                let inner = slot.get(HEAD..HEAD + length).ok_or(oversized)?;
+                let copy = scratch.get_mut(..length).ok_or(oversized)?;
+                copy.copy_from_slice(inner);
+                self.seal(now, copy, slot)
+            }
+            Self::Own(core) => {
+                let buffer = slot.get_mut(..HEAD + length + TAIL).ok_or(oversized)?;
+                core.seal_in_place(now, buffer)
+            }
+        }
+    }
+
     /// Opens a datagram that was classified as being for this core; an initiation comes with what
     /// the front door found out about it.
     pub(crate) fn open(

@@ -21,7 +21,7 @@ use crate::{
     directory::PeerSpec,
     drops::DropReason,
     jitter::Jitter,
-    noise::{Caller, NoiseCore, Opened, Session as Keys, Stamps, Tick},
+    noise::{Caller, HEAD, NoiseCore, Opened, Session as Keys, Stamps, TAIL, Tick},
     wire::Kind,
 };
 
@@ -130,26 +130,32 @@ impl Peer {
         self.endpoint
     }
 
-    /// Seals a packet; `buffer` holds it in its first `length` bytes and has room for padding.
-    /// Without a session the packet waits, and the message is an initiation.
+    /// Seals the packet of `length` bytes that stands in `slot` behind [`HEAD`] bytes of room; the
+    /// message then stands at the slot's start. Without a session the packet waits, and the message
+    /// is an initiation.
     pub(crate) fn send(
         &mut self,
         now: Instant,
-        (buffer, length): (&mut [u8], usize),
+        (slot, length): (&mut [u8], usize),
         mtu: usize,
         budget: &mut Budget,
-        dst: &mut [u8],
+        scratch: &mut [u8],
     ) -> Result<Option<Message>, DropReason> {
-        self.refresh(now, budget, dst);
+        self.refresh(now, budget, scratch);
         let to = self.endpoint.ok_or(DropReason::NoEndpoint)?;
-        let padded = pad(buffer, length, mtu).ok_or(DropReason::Oversized)?;
+        let last = slot.len().saturating_sub(TAIL);
+        let inner = slot.get_mut(HEAD..last).ok_or(DropReason::Oversized)?;
+        let padded = pad(inner, length, mtu).ok_or(DropReason::Oversized)?;
         if self.state == State::Connected {
-            let length = self.seal(now, padded, dst)?;
+            let length = padded.len();
+            let length = self.core.seal_in_place(now, slot, length, scratch)?;
+            self.sent_at = now;
+            self.counters.sent(length);
             self.counters.carried();
             return Ok(Some(Message { to, length }));
         }
         let kept = self.backlog.push(budget, padded);
-        let initiation = self.initiate(now, false, dst);
+        let initiation = self.initiate(now, false, slot);
         // The initiation goes out although the oldest packet did not survive.
         if let Err(reason) = kept {
             self.counters.drops.count(reason);

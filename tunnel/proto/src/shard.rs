@@ -22,7 +22,8 @@ use crate::{
     drops::{DropReason, Drops},
     jitter::Jitter,
     keys::{PresharedKey, PrivateKey, PublicKey},
-    noise::{Caller, FrontDoor, Noise, Stamps},
+    noise::{Caller, FrontDoor, HEAD, Noise, Stamps, TAIL},
+    packet::LARGEST,
     peer::{Message, Peer, Received},
     wire::{self, Kind},
 };
@@ -52,6 +53,8 @@ pub struct Shard {
     stamps: BTreeMap<PublicKey, Stamps>,
     /// Nothing can be sent: packets wait, and nothing falls due.
     rests: bool,
+    /// For a core that cannot seal in place.
+    scratch: Box<[u8]>,
 }
 
 struct Slot {
@@ -163,19 +166,16 @@ impl Shard {
             homes: BTreeMap::new(),
             stamps: BTreeMap::new(),
             rests: false,
+            scratch: vec![0; LARGEST].into_boxed_slice(),
         }
     }
 
-    /// Seals the packet in the first `length` bytes of `buffer` for the peer that owns its
-    /// destination. The rest of the buffer is room for padding.
-    pub fn send(
-        &mut self,
-        now: Instant,
-        buffer: &mut [u8],
-        length: usize,
-        dst: &mut [u8],
-    ) -> Option<Transmit> {
-        let destination = buffer.get(..length).and_then(addresses).map(|(_, to)| to);
+    /// Seals the packet of `length` bytes that stands in `slot` behind [`HEAD`] bytes of room, for
+    /// the peer that owns its destination; the datagram then stands at the slot's start. Behind the
+    /// packet the slot has [`ROOM`] bytes for padding and the tag, and it has 148 at least.
+    pub fn send(&mut self, now: Instant, slot: &mut [u8], length: usize) -> Option<Transmit> {
+        let inner = slot.get(HEAD..).and_then(|rest| rest.get(..length));
+        let destination = inner.and_then(addresses).map(|(_, to)| to);
         let Some(destination) = destination else {
             self.drops.count(DropReason::NotIp);
             return None;
@@ -184,19 +184,18 @@ impl Shard {
             self.drops.count(DropReason::NoPeer);
             return None;
         };
-        let Some(slot) = slot(&mut self.peers, id) else {
+        let Some(Slot { peer, .. }) = self::slot(&mut self.peers, id) else {
             self.drops.count(DropReason::NoPeer);
             return None;
         };
-        let packet = (buffer, length);
+        let (budget, scratch) = (&mut self.budget, &mut self.scratch);
         let sent = if self.rests {
-            let held = slot.peer.hold(packet, self.mtu, &mut self.budget);
-            held.map(|()| None)
+            peer.hold((slot, length), self.mtu, budget).map(|()| None)
         } else {
-            slot.peer.send(now, packet, self.mtu, &mut self.budget, dst)
+            peer.send(now, (slot, length), self.mtu, budget, scratch)
         };
         let message = sent.unwrap_or_else(|reason| {
-            slot.peer.counters().drops.count(reason);
+            peer.counters().drops.count(reason);
             None
         });
         self.settle(id);
@@ -215,7 +214,7 @@ impl Shard {
         match self.try_receive(now, from, datagram, dst) {
             Ok(outcome) => outcome,
             Err((reason, id)) => {
-                self.count(id, reason);
+                self.count(id, reason, 1);
                 Outcome::Nothing
             }
         }
@@ -275,11 +274,11 @@ impl Shard {
         }
     }
 
-    /// Counts a packet of a peer that the caller could not send or deliver.
-    pub fn count(&mut self, id: Option<PeerId>, reason: DropReason) {
+    /// Counts packets of a peer that the caller could not send or deliver.
+    pub fn count(&mut self, id: Option<PeerId>, reason: DropReason, many: u64) {
         match id.and_then(|id| slot(&mut self.peers, id)) {
-            Some(slot) => slot.peer.counters().drops.count(reason),
-            None => self.drops.count(reason),
+            Some(slot) => slot.peer.counters().drops.count_many(reason, many),
+            None => self.drops.count_many(reason, many),
         }
     }
 
@@ -402,6 +401,9 @@ fn position(id: PeerId) -> usize {
 const fn transmit(peer: PeerId, Message { to, length }: Message) -> Transmit {
     Transmit { to, length, peer }
 }
+
+/// Bytes behind a packet that is sealed in place: up to 15 of padding, and the tag.
+pub const ROOM: usize = 15 + TAIL;
 
 /// Events that may wait for the caller.
 const EVENTS: usize = 64;

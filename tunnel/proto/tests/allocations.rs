@@ -14,7 +14,7 @@ use kedge_core::Instant;
 use kedge_tunnel_proto::{
     directory::{Directory, PeerSpec},
     keys::PrivateKey,
-    noise::{Noise, Seed, Wall},
+    noise::{HEAD, Noise, Seed, Wall},
     shard::{Outcome, Shard},
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -105,7 +105,7 @@ fn count(core: &str, noise: impl Fn(u8) -> Noise) {
         from,
     };
     let mut now = Instant::ZERO;
-    let mut packet = [0; 1_500];
+    let mut packet = [0; 1_400];
     packet[0] = 0x45;
     packet[2..4].copy_from_slice(&1_400_u16.to_be_bytes());
     let mut delivered = 0;
@@ -119,7 +119,8 @@ fn count(core: &str, noise: impl Fn(u8) -> Noise) {
                 let (own, other) = ([1, 2][end], [2, 1][end]);
                 packet[12..16].copy_from_slice(&[10, 0, 0, own]);
                 packet[16..20].copy_from_slice(&[10, 0, 0, other]);
-                let sealed = ends[end].send(now, &mut packet, 1_400, &mut wire.made);
+                wire.made[HEAD..][..1_400].copy_from_slice(&packet);
+                let sealed = ends[end].send(now, &mut wire.made, 1_400);
                 if let Some(sealed) = sealed {
                     *delivered +=
                         u32::from(carry(&mut ends, &mut wire, now, 1 - end, sealed.length));

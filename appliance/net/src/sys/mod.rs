@@ -5,6 +5,7 @@
 )]
 
 pub mod clock;
+pub mod datagrams;
 pub mod descriptor;
 pub mod memory;
 pub mod monitor;

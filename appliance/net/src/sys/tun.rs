@@ -8,9 +8,9 @@ use std::{
 /// Asks the kernel to make a TUN interface called `name` and to attach `fd` to it.
 ///
 /// Without packet information, without persistence: the interface lives as long as the
-/// descriptor. One that exists already is refused, so that nobody else's is taken over.
+/// descriptor. Each packet stands behind a `virtio_net_hdr`. One that exists already is refused, so that nobody else's is taken over.
 pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
     let flags = libc::c_short::try_from(flags)
         .or_else(|_| u16::try_from(flags).map(u16::cast_signed))
         .map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -49,4 +49,20 @@ pub(crate) fn attached(fd: BorrowedFd<'_>) -> io::Result<(String, libc::c_short)
     let name = name.map(|byte| char::from(byte.cast_unsigned())).collect();
     // SAFETY: the kernel wrote the flags, and zero before that is valid, too.
     Ok((name, unsafe { request.ifr_ifru.ifru_flags }))
+}
+
+/// Says which kinds of super packets may be read (`TUN_F_*`), in place of what was said before.
+///
+/// # Errors
+///
+/// The kernel's answer: `EINVAL` for a kind it does not know.
+pub(crate) fn set_offload(fd: BorrowedFd<'_>, kinds: libc::c_uint) -> io::Result<()> {
+    // SAFETY: TUNSETOFFLOAD takes its argument by value; the descriptor is open while `fd` is
+    // borrowed.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, kinds) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

@@ -6,6 +6,8 @@
 //! ```
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod wireguard_go;
+
 use std::{
     fmt::Debug,
     io,
@@ -24,7 +26,7 @@ use kedge_net::{
     netns::{Lease, Namespace},
     nft, privilege,
 };
-use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats};
+use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats, offload::Allowed};
 use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
 use tracing_subscriber::{
     EnvFilter, Layer, layer::SubscriberExt as _, util::SubscriberInitExt as _,
@@ -159,10 +161,16 @@ impl Site {
 
     /// The host's device, which calls out.
     pub fn open_host(&self) -> Device {
-        self.host
-            .run(|| Device::open(config(1, 0, &[HOST, HOST_V4])))
-            .unwrap()
-            .unwrap()
+        self.open_host_with(Allowed::ALL)
+    }
+
+    /// The same with less left to the kernel.
+    pub fn open_host_with(&self, offload: Allowed) -> Device {
+        let config = DeviceConfig {
+            offload,
+            ..config(1, 0, &[HOST, HOST_V4])
+        };
+        self.host.run(|| Device::open(config)).unwrap().unwrap()
     }
 
     /// The gateway's device, which waits on [`PORT`].
@@ -211,6 +219,7 @@ pub fn config(number: u8, port: u16, addresses: &[&str]) -> DeviceConfig {
         addresses,
         mtu: 1420,
         noise_core: noise_core(),
+        offload: Allowed::ALL,
     }
 }
 

@@ -36,6 +36,7 @@ use crate::{
     error::OpenError,
     handshakes::Handshakes,
     noise::noise,
+    offload::{Allowed, Standing},
     worker::{self, Command, Reconfiguration},
 };
 
@@ -90,6 +91,7 @@ impl Plain {
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
         let sockets = Arc::new(Sockets::closed());
         let (commands, received) = sync_channel(COMMANDS);
+        let offload = Arc::new(Standing::settle(&tun, &sockets, Allowed::ALL));
         let engine = worker::Engine {
             tun,
             sockets: Arc::clone(&sockets),
@@ -100,6 +102,7 @@ impl Plain {
             noise_core: config.noise_core,
             drops: Arc::new(Drops::default()),
             ends_with_interface: true,
+            offload,
         };
         let (ended, running) = watch::channel(true);
         let worker = worker::spawn(engine, 0, ended).map_err(OpenError::Worker)?;

@@ -10,6 +10,7 @@ use kedge_tunnel_proto::{directory::Change, keys::PrivateKey, noise::Noise};
 use tracing::warn;
 
 use super::{UDP_V4, UDP_V6, Worker};
+use crate::network::Network;
 
 /// What changes; the rest stays.
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ impl Worker {
     fn move_to(&mut self, sockets: Arc<Sockets>) {
         for family in [Family::V4, Family::V6] {
             self.drain_network(family);
-            if let Some(fd) = self.sockets.fd(family) {
+            if let Some(fd) = self.network.sockets().fd(family) {
                 self.waiter.remove(&fd);
             }
         }
@@ -64,11 +65,12 @@ impl Worker {
                 );
             }
         }
-        self.sockets = sockets;
-        if self.sockets.are_open() {
+        self.offload.meet(&sockets);
+        if sockets.are_open() {
             self.shard.wake(clock::now());
         } else {
             self.shard.rest();
         }
+        self.network = Network::new(sockets, self.offload.read().gso);
     }
 }

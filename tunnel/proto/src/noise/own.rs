@@ -145,11 +145,29 @@ impl Core {
     ) -> Result<usize, DropReason> {
         let session = self.slots.current(now).ok_or(DropReason::UnknownSession)?;
         let length = session.seal_into(now, inner, dst)?;
-        if session.is_worn_by_sending(now) {
+        let worn = session.is_worn_by_sending(now);
+        self.sealed(now, worn, inner.is_empty());
+        Ok(length)
+    }
+
+    /// Seals what stands in `buffer` between [`HEAD`] and [`TAIL`] bytes of room.
+    pub(crate) fn seal_in_place(
+        &mut self,
+        now: Instant,
+        buffer: &mut [u8],
+    ) -> Result<usize, DropReason> {
+        let session = self.slots.current(now).ok_or(DropReason::UnknownSession)?;
+        session.seal_in_place(now, buffer)?;
+        let worn = session.is_worn_by_sending(now);
+        self.sealed(now, worn, buffer.len() == HEAD + TAIL);
+        Ok(buffer.len())
+    }
+
+    fn sealed(&mut self, now: Instant, worn: bool, keepalive: bool) {
+        if worn {
             self.timers.wear();
         }
-        self.timers.sent(now, inner.is_empty(), &mut self.random);
-        Ok(length)
+        self.timers.sent(now, keepalive, &mut self.random);
     }
 
     /// Opens a datagram of this kind. An initiation is what the front door made of it.

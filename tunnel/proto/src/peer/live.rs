@@ -2,8 +2,12 @@
 
 use super::{Owed, Peer, pad};
 use crate::{
-    backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, keys::PresharedKey,
-    noise::NoiseCore,
+    backlog::Budget,
+    counters::State,
+    directory::PeerSpec,
+    drops::DropReason,
+    keys::PresharedKey,
+    noise::{HEAD, NoiseCore, TAIL},
 };
 
 impl Peer {
@@ -50,11 +54,13 @@ impl Peer {
     /// Keeps a packet until the device can send again.
     pub(crate) fn hold(
         &mut self,
-        (buffer, length): (&mut [u8], usize),
+        (slot, length): (&mut [u8], usize),
         mtu: usize,
         budget: &mut Budget,
     ) -> Result<(), DropReason> {
-        let padded = pad(buffer, length, mtu).ok_or(DropReason::Oversized)?;
+        let last = slot.len().saturating_sub(TAIL);
+        let inner = slot.get_mut(HEAD..last).ok_or(DropReason::Oversized)?;
+        let padded = pad(inner, length, mtu).ok_or(DropReason::Oversized)?;
         self.backlog.push(budget, padded)
     }
 }

@@ -31,7 +31,7 @@ impl Shard {
             })
             .unwrap_or_else(|(reason, id)| {
                 self.admission.failed(now, &waiting);
-                self.count(id, reason);
+                self.count(id, reason, 1);
                 Outcome::Nothing
             });
         Some(outcome)

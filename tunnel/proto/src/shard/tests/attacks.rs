@@ -6,7 +6,7 @@ use boringtun::noise::{TunnResult, rate_limiter::RateLimiter};
 use proptest::prelude::*;
 
 use super::harness::*;
-use crate::{drops::DropReason, shard::Outcome};
+use crate::{drops::DropReason, noise::HEAD, shard::Outcome};
 
 #[test]
 fn every_bit_of_an_initiation_matters() {
@@ -144,7 +144,7 @@ fn a_buffer_that_is_too_small_is_a_counted_drop() {
         .seal(now, &packet("10.0.0.1", "10.0.0.2", 400, 1))
         .unwrap();
     let initiation = net.initiation(0, 2);
-    for room in [0, 31, 147, 300] {
+    for (room, behind) in [(0, 0), (31, 1), (147, 8), (300, 15)] {
         let mut dst = vec![0; room];
         let shard = &mut net.ends[1].shard;
         shard.receive(now, data.from, &data.bytes, &mut dst);
@@ -152,8 +152,10 @@ fn a_buffer_that_is_too_small_is_a_counted_drop() {
             shard.receive(now, initiation.from, &initiation.bytes, &mut dst);
             assert_eq!(shard.poll_handshake(now, &mut dst), Some(Outcome::Nothing));
         }
-        let mut inner = packet("10.0.0.2", "10.0.0.1", 400, 1);
-        assert!(shard.send(now, &mut inner, 400, &mut dst).is_none());
+        let mut slot = vec![0; HEAD];
+        slot.extend(packet("10.0.0.2", "10.0.0.1", 400, 1));
+        slot.resize(HEAD + 400 + behind, 0);
+        assert!(shard.send(now, &mut slot, 400).is_none());
         assert!(shard.poll_transmit(now, &mut dst).is_none());
     }
     assert!(net.ends[1].dropped(1, DropReason::Oversized) >= 11);

@@ -15,7 +15,7 @@ use crate::{
     directory::{Directory, PeerId, PeerSpec},
     drops::{DropReason, Drops},
     keys::{PrivateKey, PublicKey},
-    noise::{CoreName, Noise, Seed, Wall},
+    noise::{CoreName, HEAD, Noise, Seed, Wall},
     shard::{Outcome, Shard, Transmit},
 };
 
@@ -157,11 +157,10 @@ impl End {
 
     /// Seals a packet; what comes out is what goes on the wire.
     pub(super) fn seal(&mut self, now: Instant, inner: &[u8]) -> Option<Datagram> {
-        let mut buffer = inner.to_vec();
-        buffer.resize(inner.len() + 16, 0xee);
-        let mut dst = [0; 2_048];
-        let transmit = self.shard.send(now, &mut buffer, inner.len(), &mut dst)?;
-        Some(self.datagram(transmit, &dst))
+        let mut slot = [0xee; 2_048];
+        slot[HEAD..][..inner.len()].copy_from_slice(inner);
+        let transmit = self.shard.send(now, &mut slot, inner.len())?;
+        Some(self.datagram(transmit, &slot))
     }
 
     /// Opens one datagram and returns what it is answered with, backlog included.

@@ -1,0 +1,71 @@
+//! What a TUN device takes and gives in one piece: super packets of TCP (TSO) and UDP (USO), which
+//! whoever reads them splits.
+//!
+//! Kernels differ in what they know, so there is a ladder, and every step down is always possible.
+
+use std::{io, os::fd::AsFd as _};
+
+use super::Tun;
+use crate::sys;
+
+/// A step of the ladder. The higher one is the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rung {
+    /// Packets as they are, with their checksums.
+    Plain,
+    /// Super packets of TCP.
+    Tso,
+    /// And of UDP: Linux 6.2 and later.
+    Uso,
+}
+
+/// How far the kernel went along.
+#[derive(Debug)]
+pub struct Climbed {
+    /// The step it took.
+    pub rung: Rung,
+    /// What it said to the step above.
+    pub refused: Option<io::Error>,
+}
+
+impl Rung {
+    /// Every step, the highest first.
+    pub const LADDER: [Self; 3] = [Self::Uso, Self::Tso, Self::Plain];
+
+    /// What the kernel is asked for: it refuses TSO without checksums, and either USO alone.
+    const fn bits(self) -> libc::c_uint {
+        match self {
+            Self::Plain => 0,
+            Self::Tso => TSO,
+            Self::Uso => TSO | libc::TUN_F_USO4 | libc::TUN_F_USO6,
+        }
+    }
+}
+
+impl Tun {
+    /// Takes the highest step that is at most `highest` and that the kernel knows. It may be called
+    /// at any time; what waits to be read keeps its form.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses even plain packets.
+    pub fn climb(&self, highest: Rung) -> io::Result<Climbed> {
+        if self.bare {
+            return Ok(Climbed {
+                rung: Rung::Plain,
+                refused: None,
+            });
+        }
+        let mut refused = None;
+        let steps = Rung::LADDER.into_iter().filter(|rung| *rung <= highest);
+        for rung in steps {
+            match sys::tun::set_offload(self.fd.as_fd(), rung.bits()) {
+                Ok(()) => return Ok(Climbed { rung, refused }),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+    }
+}
+
+const TSO: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;

@@ -1,0 +1,168 @@
+//! The sockets' side of the worker: runs of datagrams out, one system call each, and one by one
+//! where a destination takes no runs.
+
+use std::{
+    io::{self, IoSlice},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use kedge_core::Instant;
+use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments};
+use kedge_tunnel_proto::{drops::DropReason, shard::Shard};
+use tracing::{info, trace};
+
+use crate::{
+    offload::Part,
+    outbox::{Outbox, Run},
+};
+
+/// The sockets, and what is known of the way to others.
+#[derive(Debug)]
+pub(crate) struct Network {
+    sockets: Arc<Sockets>,
+    /// Whether datagrams are sent in runs, as it was told last.
+    gso: Part,
+    refusals: Vec<Refusal>,
+}
+
+/// A destination that takes no runs.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    to: IpAddr,
+    until: Instant,
+}
+
+impl Network {
+    pub(crate) fn new(sockets: Arc<Sockets>, gso: Part) -> Self {
+        Self {
+            sockets,
+            gso,
+            refusals: Vec::with_capacity(REFUSALS),
+        }
+    }
+
+    pub(crate) fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// Whether datagrams are sent in runs, if that changed since the last call.
+    pub(crate) fn changed(&mut self) -> Option<Part> {
+        let gso = match (self.gso, self.refusals.len()) {
+            (off @ Part::Off(_), _) => off,
+            (_, 0) => Part::On,
+            (_, many) => Part::OnBut(many),
+        };
+        (gso != self.gso).then(|| {
+            self.gso = gso;
+            gso
+        })
+    }
+
+    /// Takes what waits into `inbox`; nothing is none.
+    pub(crate) fn receive(&self, family: Family, inbox: &mut Inbox) {
+        for _ in 0..PENDING_ERRORS {
+            match inbox.fill(&self.sockets, family) {
+                // What became of an earlier datagram is told once, in place of those that wait.
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    trace!(error = &error as &dyn std::error::Error, "while receiving");
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Sends all that is in `outbox`, which is empty then. What the kernel refuses is counted.
+    pub(crate) fn send(&mut self, now: Instant, outbox: &mut Outbox, shard: &mut Shard) {
+        for run in outbox.runs() {
+            if run.count > 1 && self.takes_runs(now, run.to) {
+                match self.send_run(outbox, &run) {
+                    Ok(()) => continue,
+                    Err(error) if refuses_segments(&error) => {
+                        if self.send_each(outbox, &run, shard) {
+                            self.refused(now, run.to, &error);
+                        }
+                        continue;
+                    }
+                    Err(error) => {
+                        lost(&run, run.count, &error, shard);
+                        continue;
+                    }
+                }
+            }
+            self.send_each(outbox, &run, shard);
+        }
+        outbox.clear();
+    }
+
+    fn send_run(&self, outbox: &Outbox, run: &Run) -> io::Result<()> {
+        let mut parts = [IoSlice::new(&[]); LONGEST_RUN];
+        let mut count = 0;
+        for (part, piece) in parts.iter_mut().zip(outbox.pieces(run)) {
+            *part = IoSlice::new(piece);
+            count += 1;
+        }
+        let parts = parts.get(..count).unwrap_or_default();
+        let size = u16::try_from(run.size).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.sockets.send(run.to, parts, Some(size))
+    }
+
+    /// Whether at least one of them was taken.
+    fn send_each(&self, outbox: &Outbox, run: &Run, shard: &mut Shard) -> bool {
+        let mut any = false;
+        for datagram in outbox.datagrams(run) {
+            match self.sockets.send(run.to, &[IoSlice::new(datagram)], None) {
+                Ok(()) => any = true,
+                Err(error) => lost(run, 1, &error, shard),
+            }
+        }
+        any
+    }
+
+    fn takes_runs(&mut self, now: Instant, to: SocketAddr) -> bool {
+        if !self.gso.is_on() {
+            return false;
+        }
+        if self.refusals.is_empty() {
+            return true;
+        }
+        self.refusals.retain(|refusal| refusal.until > now);
+        self.refusals.iter().all(|refusal| refusal.to != to.ip())
+    }
+
+    /// The route's interface cannot send runs, or the tunnel's packets are larger than its MTU.
+    fn refused(&mut self, now: Instant, to: SocketAddr, error: &io::Error) {
+        let error = error as &dyn std::error::Error;
+        info!(
+            error,
+            from = "runs",
+            to = "single datagrams",
+            because = "the kernel takes no runs for this destination",
+            "tunnel offload"
+        );
+        trace!(%to, "no runs");
+        if self.refusals.len() >= REFUSALS {
+            self.refusals.remove(0);
+        }
+        self.refusals.push(Refusal {
+            to: to.ip(),
+            until: now + ANOTHER_TRY,
+        });
+    }
+}
+
+fn lost(run: &Run, count: u16, error: &io::Error, shard: &mut Shard) {
+    let error = error as &dyn std::error::Error;
+    trace!(to = %run.to, error, count, "the network refused a datagram");
+    shard.count(run.peer, DropReason::SendFailed, u64::from(count));
+}
+
+/// Destinations that may be known to take no runs; of more the first is forgotten.
+const REFUSALS: usize = 64;
+
+/// Routes and their MTU change.
+const ANOTHER_TRY: Duration = Duration::from_mins(10);
+
+/// Errors of earlier datagrams that are passed over in one turn.
+const PENDING_ERRORS: usize = 16;
