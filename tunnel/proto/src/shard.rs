@@ -60,6 +60,8 @@ struct Slot {
     key: PublicKey,
     preshared_key: Option<PresharedKey>,
     index: u32,
+    /// That of the core that goes on with the session of before.
+    former: Option<u32>,
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,

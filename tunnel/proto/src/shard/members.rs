@@ -66,6 +66,7 @@ impl Shard {
                 key,
                 preshared_key: spec.preshared_key,
                 index,
+                former: None,
                 due: now,
                 is_ready: false,
             });
@@ -81,7 +82,9 @@ impl Shard {
                 self.keep_stamps(slot.key, stamps);
             }
             self.by_key.remove(&slot.key);
-            self.retire(now, slot.index);
+            for index in [Some(slot.index), slot.former].into_iter().flatten() {
+                self.retire(now, index);
+            }
         }
     }
 
