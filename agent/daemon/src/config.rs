@@ -279,6 +279,8 @@ pub struct TunnelConfig {
     pub mtu: Option<u16>,
     /// Whose handshakes and sessions peers have.
     pub noise_core: CoreName,
+    /// Whether WireGuard's tools may read the device.
+    pub wg_socket: bool,
     /// Addresses of this end that do not come from the manager.
     pub addresses: Vec<IpNet>,
     /// Peers that do not come from the manager.

@@ -3,6 +3,7 @@
 //! Whatever fails here is a problem that is told and tried again: the VIPs do not depend on it.
 
 mod names;
+mod tools;
 mod view;
 
 use std::{
@@ -26,7 +27,7 @@ use kedge_tunnel_device::{
 use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
 use tracing::debug;
 
-use self::names::Names;
+use self::{names::Names, tools::Tools};
 use crate::desired::{Peer, TunnelWish};
 
 /// The tunnel.
@@ -38,6 +39,7 @@ pub(crate) struct Tunnel {
     names: Names,
     echoes: BTreeMap<String, Echo>,
     echo_problem: Option<Problem>,
+    tools: Tools,
     /// The opening of the device that the echoes belong to.
     opening: u64,
     peers: BTreeMap<String, Life>,
@@ -73,6 +75,7 @@ impl Tunnel {
             names: Names::default(),
             echoes: BTreeMap::new(),
             echo_problem: None,
+            tools: Tools::default(),
             opening: 0,
             peers: BTreeMap::new(),
             gateway: None,
@@ -164,6 +167,7 @@ impl Tunnel {
             .problem()
             .into_iter()
             .chain(&self.echo_problem)
+            .chain(self.tools.problem())
             .cloned();
         device.chain(self.names.problems()).chain(silent).collect()
     }
@@ -171,6 +175,7 @@ impl Tunnel {
     /// Takes the device down.
     pub fn close(&mut self) {
         self.echoes.clear();
+        self.tools = Tools::default();
         self.keeper.close();
     }
 
@@ -187,6 +192,9 @@ impl Tunnel {
             peers: wish.peers.iter().map(|peer| self.spec(peer)).collect(),
         });
         self.keeper.want(wish);
+        let readable = self.wish.as_ref().filter(|wish| wish.wg_socket);
+        self.tools
+            .offer(readable.map(|wish| wish.interface.as_str()), &self.keeper);
         self.ask_gateways();
         self.judge();
     }

@@ -18,6 +18,7 @@ use std::{
 };
 
 use kedge_net::netns::{Lease, Namespace};
+use kedge_tunnel_device::{Device, DeviceConfig, State, uapi::Declared};
 use tunnel::*;
 use wg::{LIMIT, Maker, Wg, preshared, train::Train};
 
@@ -330,4 +331,51 @@ fn an_interface_may_be_moved_to_another_namespace_and_is_reached_from_where_it_w
     eventually("the socket goes with the interface", LIMIT, || {
         !ours.socket().exists()
     });
+}
+
+#[test]
+fn wg_reads_a_role_s_device_without_its_keys_and_changes_nothing() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let device = Wg::named(&site.gateway);
+    let config = DeviceConfig {
+        ifname: device.name.clone(),
+        ..config(2, PORT, &[GATEWAY, GATEWAY_V4])
+    };
+    let role = site.gateway.run(|| Device::open(config)).unwrap().unwrap();
+    role.apply(vec![host_peer()]).unwrap();
+    let host = site.open_host();
+    host.apply(vec![gateway_peer()]).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let declared = {
+        let _inside = runtime.enter();
+        Declared::serve(role.handle(), &device.name).unwrap()
+    };
+    let told = |what| device.of_peer(what, &key(1));
+    eventually("a handshake", LIMIT, || device.handshake(&key(1)) > 0);
+    assert_eq!(device.show("listen-port").trim_end(), PORT.to_string());
+    assert!(told("endpoints").unwrap().starts_with("198.51.100.1:"));
+    let allowed = told("allowed-ips").unwrap();
+    assert!(allowed.contains(&format!("{HOST}/128")) && allowed.contains(HOST_V4));
+    assert_eq!(device.show("private-key").trim_end(), "(none)");
+    for words in [
+        "listen-port 5",
+        "fwmark 5",
+        &format!("peer {} remove", key(1).public()),
+    ] {
+        let refused = device.try_set(words);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("Operation not permitted"), "{words}: {said}");
+    }
+    assert_eq!(role.local_port(), PORT);
+    assert_eq!(peer(&role).state, State::Connected);
+    drop(declared);
+    drop(runtime);
+    assert!(!device.socket().exists());
 }

@@ -59,10 +59,10 @@ struct Inner {
     port: u16,
 }
 
-struct Control {
-    directory: Directory,
+pub(crate) struct Control {
+    pub(crate) directory: Directory,
     interface: Interface,
-    handshakes: Handshakes,
+    pub(crate) handshakes: Handshakes,
 }
 
 impl Device {
@@ -263,6 +263,10 @@ impl Handle {
         handshakes.forget_others(stats.iter().map(|peer| peer.public_key));
         stats.sort_by(|a, b| a.name.cmp(&b.name));
         stats
+    }
+
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
+        self.0.control()
     }
 
     /// The device as a whole.

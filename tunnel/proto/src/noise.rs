@@ -54,7 +54,7 @@ pub(crate) enum FrontDoor {
 
 /// One peer's handshakes and sessions.
 pub(crate) enum NoiseCore {
-    Boringtun(boringtun::Core),
+    Boringtun(boringtun::Succession),
     Own(Box<own::Core>),
 }
 
@@ -158,7 +158,7 @@ impl FrontDoor {
     ) -> NoiseCore {
         match self {
             Self::Boringtun(door) => {
-                NoiseCore::Boringtun(boringtun::Core::new(door, peer, psk, index))
+                NoiseCore::Boringtun(boringtun::Succession::new(door, peer, psk, index))
             }
             Self::Own(door) => NoiseCore::Own(Box::new(own::Core::new(door, peer, psk, index))),
         }
@@ -221,12 +221,7 @@ impl NoiseCore {
             return Err(DropReason::Oversized);
         }
         match self {
-            Self::Boringtun(core) => {
-                if kind == Kind::Initiation {
-                    core.keep_confirmed(dst);
-                }
-                core.open(kind, datagram, dst)
-            }
+            Self::Boringtun(core) => core.open(kind, datagram, dst),
             Self::Own(core) => {
                 let call = caller.and_then(|caller| caller.call);
                 core.open(now, kind, datagram, call, dst)
@@ -266,7 +261,7 @@ impl NoiseCore {
     }
 
     /// Mixes another preshared key into every handshake from here on; sessions stay. False when the
-    /// core cannot: boringtun's is made anew instead.
+    /// core cannot: boringtun's is [succeeded](Self::succeed) by another one.
     pub(crate) fn set_preshared_key(&mut self, key: Option<Zeroizing<[u8; 32]>>) -> bool {
         match self {
             Self::Boringtun(_) => false,
@@ -274,6 +269,15 @@ impl NoiseCore {
                 core.set_preshared_key(key);
                 true
             }
+        }
+    }
+
+    /// Goes on with the session of the core before this one, of which the index is returned if it has
+    /// one.
+    pub(crate) fn succeed(&mut self, before: Self) -> Option<u32> {
+        match (self, before) {
+            (Self::Boringtun(core), Self::Boringtun(before)) => core.succeed(before),
+            _ => None,
         }
     }
 

@@ -67,6 +67,8 @@ struct Slot {
     index: u32,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
+    /// That of the core that goes on with the session of before.
+    former: Option<u32>,
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,

@@ -29,6 +29,6 @@ pub struct WgArgs {
 pub enum NoiseCore {
     /// boringtun's
     Boringtun,
-    /// Kedge's own: a preshared key changes without a new session
+    /// Kedge's own
     Own,
 }

@@ -269,6 +269,9 @@ section! {
         mtu: Mtu,
         /// Whose handshakes and sessions peers have: `boringtun`, or Kedge's `own`.
         noise_core: CoreName,
+        /// Whether `wg show` and other tools may read the device, without its keys, at
+        /// /var/run/wireguard/INTERFACE.sock. What it is they cannot change.
+        wg_socket: bool,
         /// Addresses of this end, beside those the manager gives.
         #[schemars(with = "Option<Vec<String>>")]
         addresses: Vec<IpNet>,

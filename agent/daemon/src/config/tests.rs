@@ -61,6 +61,7 @@ fn a_vip_alone_is_a_configuration() {
     assert_eq!(config.manager, None);
     assert_eq!(config.tunnel.interface, "kedge0");
     assert_eq!(config.tunnel.noise_core, CoreName::Boringtun);
+    assert!(!config.tunnel.wg_socket);
     assert_eq!(config.tunnel.allowed, DEFAULT_OVERLAY);
 }
 
@@ -99,6 +100,7 @@ tunnel:
   interface: kedge1
   mtu: 1400
   noise_core: own
+  wg_socket: true
   addresses: ['10.9.0.2/32']
   allowed: ['10.9.0.0/16']
   peers:
@@ -141,6 +143,7 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
     assert_eq!(peer.keepalive, Some(Duration::from_secs(25)));
     assert_eq!(config.tunnel.mtu, Some(1400));
     assert_eq!(config.tunnel.noise_core, CoreName::Own);
+    assert!(config.tunnel.wg_socket);
     assert_eq!(config.report.exclude_interfaces, ["docker0"]);
 }
 

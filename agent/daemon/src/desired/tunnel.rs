@@ -22,6 +22,8 @@ pub(crate) struct TunnelWish {
     pub mtu: u16,
     /// Whose handshakes and sessions its peers have.
     pub noise_core: CoreName,
+    /// Whether WireGuard's tools may read it.
+    pub wg_socket: bool,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
     /// Its peers.
@@ -94,6 +96,7 @@ pub(super) fn plan(
         interface: config.interface.clone(),
         mtu,
         noise_core: config.noise_core,
+        wg_socket: config.wg_socket,
         addresses,
         peers,
     })

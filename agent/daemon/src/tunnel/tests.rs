@@ -131,6 +131,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         listen_port: 0,
         mtu: 1_420,
         noise_core: CoreName::default(),
+        wg_socket: false,
         addresses: Vec::new(),
         peers: vec![peer(true, Some(25))],
     }));

@@ -7,7 +7,6 @@ use std::{
         mpsc::{SyncSender, sync_channel},
     },
     thread::JoinHandle,
-    time::UNIX_EPOCH,
 };
 
 use aws_lc_rs::rand;
@@ -23,14 +22,14 @@ use kedge_tunnel_proto::{
     noise::CoreName,
     uapi::{
         Configuration, Errno, Set,
-        answer::{self, Secrets, Traffic},
+        answer::{self, Secrets},
     },
 };
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 use zeroize::Zeroizing;
 
-use super::Tool;
+use super::{Tool, traffic};
 use crate::{
     device::COMMANDS,
     error::OpenError,
@@ -225,16 +224,7 @@ impl Tool for Plain {
             port => port,
         };
         answer::get(configuration, port, Secrets::Told, |key| {
-            let reading = directory.get(key).map(|entry| entry.counters.read());
-            let reading = reading.unwrap_or_default();
-            let last = handshakes.wall(key, reading.last_handshake);
-            Traffic {
-                last_handshake: last
-                    .and_then(|last| last.duration_since(UNIX_EPOCH).ok())
-                    .unwrap_or_default(),
-                rx_bytes: reading.rx_bytes,
-                tx_bytes: reading.tx_bytes,
-            }
+            traffic(directory, handshakes, key)
         })
     }
 

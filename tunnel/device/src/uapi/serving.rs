@@ -1,6 +1,6 @@
 //! Serving a plain device until it ends.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use kedge_core::{Coded, Problem};
 use kedge_net::{
@@ -8,6 +8,7 @@ use kedge_net::{
     presence::Presence,
 };
 use tokio::{
+    net::{UnixListener, UnixStream},
     signal::unix::{Signal, SignalKind, signal},
     sync::Semaphore,
 };
@@ -100,26 +101,36 @@ pub async fn serve(
                     Err(err) => warn!(error = &err as &dyn std::error::Error, "the link is not seen"),
                 }
             }
-            accepted = listener.accept() => {
-                match accepted {
-                    Ok((stream, _)) => {
-                        let device = Arc::clone(&device);
-                        // Whoever finds no place is hung up on.
-                        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                            tokio::spawn(async move {
-                                let _place = place;
-                                answer(stream, device).await;
-                            });
-                        }
-                    }
-                    Err(err) => warn!(error = &err as &dyn std::error::Error, "no tool is let in"),
-                }
-            }
+            () = admit(&listener, &places, &device) => {}
         }
     }
 }
 
-async fn answer<T: Tool>(stream: tokio::net::UnixStream, tool: Arc<T>) {
+/// Lets one tool in. Whoever finds no place is hung up on.
+pub(super) async fn admit<T: Tool>(
+    listener: &UnixListener,
+    places: &Arc<Semaphore>,
+    tool: &Arc<T>,
+) {
+    match listener.accept().await {
+        Ok((stream, _)) => {
+            if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+                let tool = Arc::clone(tool);
+                tokio::spawn(async move {
+                    let _place = place;
+                    answer(stream, tool).await;
+                });
+            }
+        }
+        Err(err) => {
+            warn!(error = &err as &dyn std::error::Error, "no tool is let in");
+            // The process has no descriptors left, and they do not come back at once.
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn answer<T: Tool>(stream: UnixStream, tool: Arc<T>) {
     if let Err(err) = converse(stream, tool).await {
         debug!(error = &err as &dyn std::error::Error, "a tool hung up");
     }
@@ -147,4 +158,5 @@ impl Coded for ServeError {
 }
 
 /// Tools that may be connected at once.
-const CONNECTIONS: usize = 64;
+pub(super) const CONNECTIONS: usize = 64;
+const PAUSE: Duration = Duration::from_millis(100);

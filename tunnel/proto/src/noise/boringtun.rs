@@ -5,6 +5,8 @@
 //! enough before it is handed over, no limiter counts, no keepalive timer runs inside, and an
 //! unconfirmed session never takes the slot of the confirmed one.
 
+mod succession;
+
 use std::{net::SocketAddr, sync::Arc};
 
 use boringtun::{
@@ -16,6 +18,7 @@ use boringtun::{
 };
 use zeroize::Zeroizing;
 
+pub(crate) use self::succession::Succession;
 use crate::{
     drops::DropReason,
     keys::{PrivateKey, PublicKey},
@@ -33,9 +36,11 @@ pub(crate) struct FrontDoor {
     demanding: RateLimiter,
 }
 
-/// One peer's handshakes and sessions.
-pub(crate) struct Core {
+/// Handshakes and sessions with one preshared key.
+struct Core {
     tunn: Box<Tunn>,
+    /// 24 bits above those that tell its sessions apart.
+    index: u32,
     /// The index given out last, own initiations included.
     last_index: u32,
     /// The index of the newest session both ends have.
@@ -102,7 +107,7 @@ impl FrontDoor {
 impl Core {
     /// A core whose session indices are `index << 8 | n`; `index` has 24 bits and is nobody
     /// else's.
-    pub(crate) fn new(
+    fn new(
         door: &FrontDoor,
         peer: &PublicKey,
         psk: Option<Zeroizing<[u8; 32]>>,
@@ -119,13 +124,14 @@ impl Core {
         );
         Self {
             tunn: Box::new(tunn),
+            index,
             last_index: index << 8,
             confirmed: None,
         }
     }
 
     /// Seals a packet, or a keepalive when it is empty. There must be a session, and room.
-    pub(crate) fn seal(&mut self, inner: &[u8], dst: &mut [u8]) -> Result<usize, DropReason> {
+    fn seal(&mut self, inner: &[u8], dst: &mut [u8]) -> Result<usize, DropReason> {
         match self.tunn.encapsulate(inner, dst) {
             TunnResult::WriteToNetwork(message) => Ok(message.len()),
             _ => Err(DropReason::UnknownSession),
@@ -133,12 +139,7 @@ impl Core {
     }
 
     /// Opens a datagram of this kind. There must be room for it, and for an initiation.
-    pub(crate) fn open(
-        &mut self,
-        kind: Kind,
-        datagram: &[u8],
-        dst: &mut [u8],
-    ) -> Result<Opened, DropReason> {
+    fn open(&mut self, kind: Kind, datagram: &[u8], dst: &mut [u8]) -> Result<Opened, DropReason> {
         match self.tunn.decapsulate(None, datagram, dst) {
             TunnResult::Done => Ok(match kind {
                 Kind::CookieReply { .. } => Opened::Cookie,
@@ -156,7 +157,7 @@ impl Core {
 
     /// Does what is due. Must run at least once a second while packets flow: nothing else looks
     /// at the age of a session.
-    pub(crate) fn tick(&mut self, dst: &mut [u8]) -> Tick {
+    fn tick(&mut self, dst: &mut [u8]) -> Tick {
         let length = match self.tunn.update_timers(dst) {
             TunnResult::WriteToNetwork(message) => message.len(),
             TunnResult::Err(WireGuardError::ConnectionExpired) => return Tick::Expired,
@@ -167,7 +168,7 @@ impl Core {
     }
 
     /// Starts a handshake; `None` when one is under way and `force` does not ask for another.
-    pub(crate) fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<usize> {
+    fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<usize> {
         let length = match self.tunn.format_handshake_initiation(dst, force) {
             TunnResult::WriteToNetwork(message) => message.len(),
             _ => return None,
@@ -181,7 +182,7 @@ impl Core {
     /// Sessions live in eight slots, by index. Eight handshakes that came to nothing would let the
     /// next, unconfirmed session overwrite the one in use; its index is spent on an initiation
     /// that is thrown away instead.
-    pub(crate) fn keep_confirmed(&mut self, dst: &mut [u8]) {
+    fn keep_confirmed(&mut self, dst: &mut [u8]) {
         let next = self.last_index.wrapping_add(1);
         if self
             .confirmed
@@ -192,12 +193,12 @@ impl Core {
     }
 
     /// Notes that the session `index` answers an initiation of ours.
-    pub(crate) fn answered(&mut self, index: u32) {
+    fn answered(&mut self, index: u32) {
         self.confirmed = Some(index);
     }
 
     /// Notes that the peer uses the session `index`; true when it is a newer one than before.
-    pub(crate) fn confirm(&mut self, index: u32) -> bool {
+    fn confirm(&mut self, index: u32) -> bool {
         let age = |index: u32| self.last_index.wrapping_sub(index) & 0xff;
         let newer = self
             .confirmed
@@ -209,22 +210,22 @@ impl Core {
     }
 
     /// Forgets which session both ends had: there is none.
-    pub(crate) fn forget_confirmed(&mut self) {
+    fn forget_confirmed(&mut self) {
         self.confirmed = None;
     }
 
     /// Whether `index` is the newest session both ends have.
-    pub(crate) fn is_newest(&self, index: u32) -> bool {
+    fn is_newest(&self, index: u32) -> bool {
         self.confirmed == Some(index)
     }
 
     /// Whether there is a session to send with.
-    pub(crate) fn has_session(&self) -> bool {
+    fn has_session(&self) -> bool {
         self.tunn.time_since_last_handshake().is_some()
     }
 
     /// Whether handshakes were given up.
-    pub(crate) fn is_expired(&self) -> bool {
+    fn is_expired(&self) -> bool {
         self.tunn.is_expired()
     }
 

@@ -31,10 +31,25 @@ impl Peer {
         self.core.set_preshared_key(key.map(PresharedKey::bytes))
     }
 
+    /// Takes all handshakes to another core from here on. The index of the core that goes on with the
+    /// session, if there is one.
+    pub(crate) fn succeed(&mut self, core: NoiseCore) -> Option<u32> {
+        let before = std::mem::replace(&mut self.core, core);
+        let former = self.core.succeed(before);
+        if former.is_none() {
+            self.begin_anew();
+        }
+        former
+    }
+
     /// Goes on with a core that has no session, and asks for one if there was one.
     pub(crate) fn replace_core(&mut self, core: NoiseCore) {
-        let in_use = self.state != State::Idle;
         self.core = core;
+        self.begin_anew();
+    }
+
+    fn begin_anew(&mut self) {
+        let in_use = self.state != State::Idle;
         self.heard = None;
         self.session = None;
         self.rearm_at = None;

@@ -10,6 +10,7 @@ use crate::{
     directory::PeerId,
     keys::{PresharedKey, PrivateKey},
     noise::{FrontDoor, Noise, NoiseCore},
+    peer::Peer,
 };
 
 impl Shard {
@@ -22,7 +23,10 @@ impl Shard {
             .map(|(number, _)| PeerId(number))
             .collect();
         for id in ids {
-            self.replace_core(now, id);
+            self.change_core(now, id, |peer, core| {
+                peer.replace_core(core);
+                None
+            });
         }
     }
 
@@ -54,8 +58,7 @@ impl Shard {
         }
     }
 
-    /// Shares another key with a peer. The session stays where the core can do that, else the peer
-    /// needs a new one.
+    /// Shares another key with a peer. The session stays, and the next handshake mixes the key in.
     pub(super) fn share(&mut self, now: Instant, id: PeerId, key: Option<PresharedKey>) {
         let Some(slot) = slot(&mut self.peers, id) else {
             return;
@@ -63,26 +66,35 @@ impl Shard {
         let changed = slot.peer.set_preshared_key(key.as_ref());
         slot.preshared_key = key;
         if !changed {
-            self.replace_core(now, id);
+            self.change_core(now, id, |peer, core| peer.succeed(core));
         }
     }
 
-    /// Gives a peer a core without sessions, and an index of its own.
-    fn replace_core(&mut self, now: Instant, id: PeerId) {
+    /// Gives a peer a core, and an index of its own. `change` answers with the index that a former
+    /// core goes on with.
+    fn change_core(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        change: impl FnOnce(&mut Peer, NoiseCore) -> Option<u32>,
+    ) {
         let index = self.free_index(now);
         let Some(slot) = self.peers.get_mut(position(id)).and_then(Option::as_mut) else {
             return;
         };
         let psk = slot.preshared_key.as_ref().map(PresharedKey::bytes);
-        let mut core: NoiseCore = self.door.core(&slot.key, psk, index);
+        let mut core = self.door.core(&slot.key, psk, index);
         if let Some(stamps) = slot.peer.stamps() {
             core.raise_stamps(stamps);
         }
-        slot.peer.replace_core(core);
+        let former = change(&mut slot.peer, core);
         slot.due = now;
-        let old = std::mem::replace(&mut slot.index, index);
+        let old = [Some(slot.index), slot.former];
+        (slot.index, slot.former) = (index, former);
         self.by_index.insert(index, id);
-        self.retire(now, old);
+        for old in old.into_iter().flatten().filter(|old| Some(*old) != former) {
+            self.retire(now, old);
+        }
         self.timers.push(Reverse((now, id)));
         self.settle(id);
     }

@@ -68,6 +68,7 @@ impl Shard {
                 preshared_key: spec.preshared_key,
                 index,
                 called_at: None,
+                former: None,
                 due: now,
                 is_ready: false,
             });
@@ -85,7 +86,9 @@ impl Shard {
                 self.keep_stamps(slot.key, stamps);
             }
             self.by_key.remove(&slot.key);
-            self.retire(now, slot.index);
+            for index in [Some(slot.index), slot.former].into_iter().flatten() {
+                self.retire(now, index);
+            }
         }
     }
 

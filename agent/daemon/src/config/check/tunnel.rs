@@ -65,6 +65,7 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
         interface: interface.unwrap_or_else(|| "kedge0".to_owned()),
         mtu: file.mtu.map(|mtu| mtu.get()),
         noise_core: file.noise_core.unwrap_or_default(),
+        wg_socket: file.wg_socket.unwrap_or_default(),
         addresses: file.addresses.clone().unwrap_or_default(),
         peers,
         allowed: file

@@ -41,13 +41,23 @@ fn a_session_of_one_preshared_key_is_followed_by_one_of_another() {
 
     net.ends[0].apply(net.now, vec![shared(8, far())]);
     net.ends[1].apply(net.now, vec![shared(9, spec(1, None))]);
-    if [1, 2].map(super::core) == [CoreName::Own; 2] {
-        assert!(net.works(0) && net.works(1), "the session is untouched");
-    }
+    assert!(net.works(0) && net.works(1), "the session is untouched");
     assert!(!shakes_hands(&mut net), "two that differ");
+    assert!(net.works(0) && net.works(1), "and still is");
+    // Once more before there was a session of the last one.
+    net.ends[1].apply(net.now, vec![shared(7, spec(1, None))]);
+    assert!(net.works(0) && net.works(1));
+    let late = net.ends[1].seal(net.now, &packet("10.0.0.2", "10.0.0.1", 50, 5));
     net.ends[1].apply(net.now, vec![shared(8, spec(1, None))]);
     assert!(shakes_hands(&mut net));
     assert!(net.works(0) && net.works(1));
+    net.ends[0].delivered.clear();
+    net.carry(late, |_| true);
+    assert_eq!(
+        net.ends[0].delivered.len(),
+        1,
+        "sealed before, opened after"
+    );
 
     net.ends[0].apply(net.now, vec![far()]);
     net.ends[1].apply(net.now, vec![spec(1, None)]);
@@ -146,4 +156,24 @@ fn another_private_key_is_another_device_to_its_peers() {
     net.carry([initiation], |_| true);
     assert!(net.works(0) && net.works(1));
     assert_eq!(net.ends[1].reading(3).state, State::Connected);
+}
+
+#[test]
+fn a_peer_that_asks_with_the_new_key_gets_a_session_of_it_beside_the_one_in_use() {
+    let mut net = Net::pair();
+    assert!(shakes_hands(&mut net));
+    net.ends[1].apply(net.now, vec![shared(5, spec(1, None))]);
+    net.ends[0].apply(net.now, vec![shared(5, far())]);
+    // The end that was called asks: it knows by now where the other one is.
+    net.pass(400);
+    let now = net.now;
+    net.ends[1].force(now, 1);
+    let asked = net.ends[1].due(now);
+    assert_eq!(asked.iter().filter(|one| one.kind() == 1).count(), 1);
+    assert!(net.works(0) && net.works(1), "while it asks");
+    net.carry(asked, |_| true);
+    assert!(net.works(0) && net.works(1), "once it was answered");
+    net.ends[1].apply(net.now, vec![]);
+    net.ends[0].apply(net.now, vec![]);
+    assert!(!net.works(0) && !net.works(1));
 }

@@ -2,7 +2,7 @@
 //! `mock-clock`.
 
 use super::harness::*;
-use crate::{counters::State, directory::PeerSpec, noise::CoreName};
+use crate::{counters::State, directory::PeerSpec, keys::PresharedKey, noise::CoreName};
 
 /// What a network did while time passed.
 #[derive(Default)]
@@ -210,4 +210,34 @@ fn packets_that_waited_for_ninety_seconds_are_thrown_away() {
     net.send(0, &packet("10.0.0.1", "10.0.0.2", 100, 2));
     assert_eq!(net.ends[1].delivered.len(), 1);
     assert_eq!(net.ends[1].delivered[0][99], 2);
+}
+
+#[test]
+fn a_changed_preshared_key_is_mixed_in_by_the_next_session_without_a_gap() {
+    let mut net = Net::connected();
+    let shared = |peer| PeerSpec {
+        preshared_key: PresharedKey::from_bytes([7; 32]),
+        ..peer
+    };
+    net.ends[0].apply(net.now, vec![shared(spec(2, Some("192.0.2.2:2000")))]);
+    net.ends[1].apply(net.now, vec![shared(spec(1, None))]);
+    let before = net.ends[0].reading(2).last_handshake;
+    let (there, back) = (
+        packet("10.0.0.1", "10.0.0.2", 100, 1),
+        packet("10.0.0.2", "10.0.0.1", 100, 2),
+    );
+    for step in 0..4_000 {
+        net.pass(100);
+        net.tick();
+        for (from, inner) in [(0, &there), (1, &back)] {
+            net.ends[1 - from].delivered.clear();
+            net.send(from, inner);
+            assert_eq!(
+                net.ends[1 - from].delivered.len(),
+                1,
+                "step {step} from {from}"
+            );
+        }
+    }
+    assert!(net.ends[0].reading(2).last_handshake > before);
 }
