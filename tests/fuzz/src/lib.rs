@@ -4,6 +4,7 @@
 //! worth keeping, in every run of the tests.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
     reason = "a target's panic is its result"
@@ -11,11 +12,13 @@
 
 mod codecs;
 mod noise;
+mod packets;
 mod router;
 mod session;
 
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
+pub use packets::{coalesce, split};
 pub use router::router;
 pub use session::session;
 
@@ -23,7 +26,7 @@ pub use session::session;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -31,4 +34,6 @@ pub const TARGETS: [Target; 7] = [
     ("router", router),
     ("session", session),
     ("noise", noise),
+    ("split", split),
+    ("coalesce", coalesce),
 ];
