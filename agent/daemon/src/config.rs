@@ -15,6 +15,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::enrol::ManagerUrl;
+use kedge_tunnel_device::offload::Allowed;
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 use kedge_vip_speaker::{
@@ -279,6 +280,8 @@ pub struct TunnelConfig {
     pub mtu: Option<u16>,
     /// Whose handshakes and sessions peers have.
     pub noise_core: CoreName,
+    /// What may be left to the kernel.
+    pub offload: Allowed,
     /// Addresses of this end that do not come from the manager.
     pub addresses: Vec<IpNet>,
     /// Peers that do not come from the manager.

@@ -9,6 +9,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::{enrol::ManagerUrl, layers::Auto, section};
+use kedge_tunnel_device::offload::Switch;
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -269,6 +270,13 @@ section! {
         mtu: Mtu,
         /// Whose handshakes and sessions peers have: `boringtun`, or Kedge's `own`.
         noise_core: CoreName,
+        /// Whether the kernel is given and gives many packets in one piece: `auto`, as far as it goes
+        /// along, or `off`.
+        offload: Switch,
+        /// The same for what this host sends.
+        offload_send: Switch,
+        /// The same for what this host receives.
+        offload_receive: Switch,
         /// Addresses of this end, beside those the manager gives.
         #[schemars(with = "Option<Vec<String>>")]
         addresses: Vec<IpNet>,

@@ -7,6 +7,7 @@ mod virtual_mac;
 
 use kedge_core::{Code, Problem};
 use kedge_host::layers::{RoleFile, Sources, load_from};
+use kedge_tunnel_device::offload::Allowed;
 
 use super::*;
 
@@ -61,6 +62,7 @@ fn a_vip_alone_is_a_configuration() {
     assert_eq!(config.manager, None);
     assert_eq!(config.tunnel.interface, "kedge0");
     assert_eq!(config.tunnel.noise_core, CoreName::Boringtun);
+    assert_eq!(config.tunnel.offload, Allowed::ALL);
     assert_eq!(config.tunnel.allowed, DEFAULT_OVERLAY);
 }
 
@@ -99,6 +101,9 @@ tunnel:
   interface: kedge1
   mtu: 1400
   noise_core: own
+  offload: auto
+  offload_send: off
+  offload_receive: auto
   addresses: ['10.9.0.2/32']
   allowed: ['10.9.0.0/16']
   peers:
@@ -141,6 +146,12 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
     assert_eq!(peer.keepalive, Some(Duration::from_secs(25)));
     assert_eq!(config.tunnel.mtu, Some(1400));
     assert_eq!(config.tunnel.noise_core, CoreName::Own);
+    let inward = Allowed {
+        gro: true,
+        coalesce: true,
+        ..Allowed::NONE
+    };
+    assert_eq!(config.tunnel.offload, inward);
     assert_eq!(config.report.exclude_interfaces, ["docker0"]);
 }
 

@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use kedge_control::agent;
 use kedge_core::{Code, Fix, Problem};
-use kedge_tunnel_device::mtu;
+use kedge_tunnel_device::{mtu, offload::Allowed};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
 use super::Source;
@@ -22,6 +22,8 @@ pub(crate) struct TunnelWish {
     pub mtu: u16,
     /// Whose handshakes and sessions its peers have.
     pub noise_core: CoreName,
+    /// What may be left to the kernel.
+    pub offload: Allowed,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
     /// Its peers.
@@ -94,6 +96,7 @@ pub(super) fn plan(
         interface: config.interface.clone(),
         mtu,
         noise_core: config.noise_core,
+        offload: config.offload,
         addresses,
         peers,
     })

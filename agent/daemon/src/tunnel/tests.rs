@@ -1,4 +1,5 @@
 use kedge_tunnel_device::State;
+use kedge_tunnel_device::offload::Allowed;
 use kedge_tunnel_proto::noise::CoreName;
 
 use super::*;
@@ -131,6 +132,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         listen_port: 0,
         mtu: 1_420,
         noise_core: CoreName::default(),
+        offload: Allowed::default(),
         addresses: Vec::new(),
         peers: vec![peer(true, Some(25))],
     }));
