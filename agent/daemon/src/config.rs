@@ -15,6 +15,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::enrol::ManagerUrl;
+use kedge_tunnel_device::offload::Allowed;
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 use kedge_vip_speaker::{
@@ -281,6 +282,8 @@ pub struct TunnelConfig {
     pub noise_core: CoreName,
     /// Whether WireGuard's tools may read the device.
     pub wg_socket: bool,
+    /// What may be left to the kernel.
+    pub offload: Allowed,
     /// Addresses of this end that do not come from the manager.
     pub addresses: Vec<IpNet>,
     /// Peers that do not come from the manager.

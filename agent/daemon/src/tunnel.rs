@@ -13,7 +13,7 @@ use std::{
 };
 
 use kedge_control::{
-    local::{TunnelList, TunnelState},
+    local::{OffloadPart, TunnelList, TunnelState},
     report::ReportedTunnel,
 };
 use kedge_core::{Code, Coded as _, Fix, Instant, Problem};
@@ -121,7 +121,14 @@ impl Tunnel {
             &stats.unwrap_or_default(),
             &self.peers,
         );
+        let offload = self.keeper.device().map(|device| {
+            let parts = device.device_stats().offload.parts();
+            let named = parts
+                .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
+            named.into()
+        });
         TunnelList {
+            offload: offload.unwrap_or_default(),
             problems: self.device_problem().cloned().into_iter().collect(),
             ..list
         }
@@ -188,6 +195,7 @@ impl Tunnel {
             listen_port: wish.listen_port,
             mtu: wish.mtu,
             noise_core: wish.noise_core,
+            offload: wish.offload,
             addresses: wish.addresses.clone(),
             peers: wish.peers.iter().map(|peer| self.spec(peer)).collect(),
         });

@@ -46,6 +46,7 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
                 .mtu
                 .unwrap_or_else(|| mtu::wished(tunnel.mtu, &mut problems)),
             noise_core: CoreName::Boringtun,
+            offload: config.offload,
             addresses: tunnel.addresses.clone(),
             peers,
         }
@@ -163,6 +164,8 @@ fn accept(
 mod tests {
     use kedge_control::{agent::TunnelConfig as Tunnel, balance::Member};
 
+    use kedge_tunnel_device::offload::Allowed;
+
     use super::*;
 
     const KEYS: [&str; 2] = [
@@ -211,6 +214,7 @@ mod tests {
             listen_port: 51820,
             interface: "kedge0".to_owned(),
             mtu: None,
+            offload: Allowed::ALL,
         }
     }
 

@@ -9,6 +9,7 @@ use kedge_host::{
     layers::{Origins, RoleFile},
     section,
 };
+use kedge_tunnel_device::offload::{Allowed, Switch};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,13 @@ section! {
         interface: InterfaceName,
         /// The device's MTU: 1280 to 9000. Left out it is the manager's, else 1420.
         mtu: Number<1280, 9000>,
+        /// Whether the kernel is given and gives many packets in one piece: `auto`, as far as it goes
+        /// along, or `off`.
+        offload: Switch,
+        /// The same for what this gateway sends.
+        offload_send: Switch,
+        /// The same for what this gateway receives.
+        offload_receive: Switch,
     }
 }
 
@@ -77,6 +85,8 @@ pub struct TunnelConfig {
     pub interface: String,
     /// The device's MTU.
     pub mtu: Option<u16>,
+    /// What may be left to the kernel.
+    pub offload: Allowed,
 }
 
 impl RoleFile for GatewayFile {
@@ -90,6 +100,9 @@ impl RoleFile for GatewayFile {
         tunnel
             .interface
             .get_or_insert_with(|| InterfaceName(INTERFACE.to_owned()));
+        tunnel.offload.get_or_insert_default();
+        tunnel.offload_send.get_or_insert_default();
+        tunnel.offload_receive.get_or_insert_default();
         self
     }
 
@@ -120,6 +133,11 @@ impl RoleFile for GatewayFile {
                     .interface
                     .map_or_else(|| INTERFACE.to_owned(), |name| name.0),
                 mtu: tunnel.mtu.map(|mtu| mtu.0),
+                offload: Allowed::switched(
+                    tunnel.offload.unwrap_or_default(),
+                    tunnel.offload_send.unwrap_or_default(),
+                    tunnel.offload_receive.unwrap_or_default(),
+                ),
             },
         })
     }

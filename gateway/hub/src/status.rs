@@ -1,8 +1,8 @@
 //! The gateway as people see it.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, time::SystemTime};
 
-use kedge_control::local::{GatewayStatus, RoleInfo, Tunnel, TunnelList, TunnelState};
+use kedge_control::local::{GatewayStatus, OffloadPart, RoleInfo, Tunnel, TunnelList, TunnelState};
 use kedge_host::wall;
 use kedge_net::clock;
 use kedge_tunnel_device::PeerStats;
@@ -51,6 +51,10 @@ impl Hub {
         }
         if let Some(device) = device {
             list.listen_port = device.local_port();
+            let parts = device.device_stats().offload.parts();
+            let named = parts
+                .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
+            list.offload = named.into();
             let stats = device.stats();
             list.items = stats.into_iter().map(|peer| self.tunnel(peer)).collect();
         }
@@ -105,6 +109,7 @@ impl Hub {
                 .iter()
                 .map(|(reason, count)| (reason.label().to_owned(), *count))
                 .collect(),
+            offload: BTreeMap::new(),
             echo: None,
         }
     }

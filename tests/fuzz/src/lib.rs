@@ -4,6 +4,7 @@
 //! worth keeping, in every run of the tests.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
     reason = "a target's panic is its result"
@@ -11,12 +12,14 @@
 
 mod codecs;
 mod noise;
+mod packets;
 mod router;
 mod session;
 mod uapi;
 
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
+pub use packets::{coalesce, split};
 pub use router::router;
 pub use session::session;
 pub use uapi::uapi_text;
@@ -25,7 +28,7 @@ pub use uapi::uapi_text;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 10] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -34,4 +37,6 @@ pub const TARGETS: [Target; 8] = [
     ("session", session),
     ("noise", noise),
     ("uapi_text", uapi_text),
+    ("split", split),
+    ("coalesce", coalesce),
 ];

@@ -22,6 +22,7 @@ use kedge_core::{Code, Coded as _};
 use kedge_tunnel_device::{
     ApplyError, Device, DropReason, PeerSpec,
     keeper::{self, Keeper, Wish},
+    offload::Allowed,
 };
 use tunnel::*;
 
@@ -275,6 +276,7 @@ fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
         listen_port: PORT,
         mtu: 1_420,
         noise_core: noise_core(),
+        offload: Allowed::ALL,
         addresses: vec![HOST.parse::<std::net::IpAddr>().unwrap().into()],
         peers: vec![gateway_peer()],
     };

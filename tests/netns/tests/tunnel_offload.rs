@@ -45,6 +45,11 @@ fn with_everything_each_direction_goes_in_pieces_as_large_as_can_be() {
     let offload = end.device.device_stats().offload;
     println!("{offload:?}");
     assert_eq!((offload.gso, offload.gro), (Part::On, Part::On));
+    let link = run(&end.site.host, "ip", &["-d", "link", "show", "kedge0"]);
+    assert!(
+        link.contains("gso_max_size 60732"),
+        "45 segments of 1348 bytes and their headers: {link}"
+    );
     assert_eq!(offload.coalesce_tcp, Part::On);
     let carried = end.carry();
     assert!(carried.out > 3.0, "no super packets: {carried:?}");

@@ -21,6 +21,8 @@ pub struct Wish {
     pub mtu: u16,
     /// Whose handshakes and sessions its peers have.
     pub noise_core: CoreName,
+    /// What may be left to the kernel.
+    pub offload: Allowed,
     /// The addresses on it.
     pub addresses: Vec<IpNet>,
     /// The peers.
@@ -132,12 +134,12 @@ impl Keeper {
 
     fn satisfy(&mut self, wish: Wish) {
         let same_device = self.applied.as_ref().is_some_and(|applied| {
-            let fixed = |wish: &Wish| (wish.listen_port, wish.mtu, wish.noise_core);
+            let fixed = |wish: &Wish| (wish.listen_port, wish.mtu, wish.noise_core, wish.offload);
             applied.ifname == wish.ifname && fixed(applied) == fixed(&wish)
         });
         if self.device.is_some() && self.applied.is_some() && !same_device {
             info!(
-                because = "its name, port, MTU or Noise core changed",
+                because = "its name, port, MTU, Noise core or offload changed",
                 "tunnel device closes"
             );
             self.close();
@@ -171,7 +173,7 @@ impl Keeper {
                     addresses: wish.addresses.clone(),
                     mtu: wish.mtu,
                     noise_core: wish.noise_core,
-                    offload: Allowed::ALL,
+                    offload: wish.offload,
                 };
                 let device = Device::open(config).map_err(|error| error.problem())?;
                 self.lost = None;

@@ -7,7 +7,7 @@
 //! ```
 
 use std::{
-    io,
+    fmt, io,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -16,6 +16,19 @@ use kedge_net::{
     udp::Sockets,
 };
 use kedge_tunnel_proto::packet::{coalesce, vnet::Gso};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A switch of the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Switch {
+    /// As far as the kernel goes along.
+    #[default]
+    Auto,
+    /// Not at all.
+    Off,
+}
 
 /// What a device may leave to the kernel. What the kernel does not know it does itself, and what
 /// fails on the way it does itself from then on.
@@ -88,6 +101,21 @@ impl Allowed {
     };
 }
 
+impl Allowed {
+    /// What the configuration allows: in both directions, out, and in.
+    #[must_use]
+    pub fn switched(both: Switch, send: Switch, receive: Switch) -> Self {
+        let on = |one| both == Switch::Auto && one == Switch::Auto;
+        let (out, inward) = (on(send), on(receive));
+        Self {
+            tun: if out { Rung::Uso } else { Rung::Plain },
+            gso: out,
+            gro: inward,
+            coalesce: inward,
+        }
+    }
+}
+
 impl Default for Allowed {
     fn default() -> Self {
         Self::ALL
@@ -95,6 +123,27 @@ impl Default for Allowed {
 }
 
 impl Offload {
+    /// Each part: its name, how it stands, and why it is not all it could be.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, String, Option<String>); 5] {
+        let part = |name, part: Part| match part {
+            Part::On => (name, "on".to_owned(), None),
+            Part::OnBut(many) => {
+                let because = format!("the kernel refused it for {many} destinations, tried again");
+                (name, "on".to_owned(), Some(because))
+            }
+            Part::Off(because) => (name, "off".to_owned(), Some(because.to_string())),
+        };
+        let because = self.tun_because.map(|because| because.to_string());
+        [
+            ("tun", self.tun.to_string(), because),
+            part("udp_gso", self.gso),
+            part("udp_gro", self.gro),
+            part("coalesce_tcp", self.coalesce_tcp),
+            part("coalesce_udp", self.coalesce_udp),
+        ]
+    }
+
     /// What may be given to the host in one piece.
     pub(crate) const fn coalesced(&self) -> coalesce::Allowed {
         coalesce::Allowed {
@@ -116,6 +165,20 @@ impl Offload {
 impl Because {
     pub(crate) fn unknown(error: &io::Error) -> Self {
         Self::Unknown(error.raw_os_error().unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Configured => f.write_str("switched off by the configuration"),
+            Self::Unknown(0) => f.write_str("the kernel does not know it"),
+            Self::Unknown(number) => {
+                let error = io::Error::from_raw_os_error(*number);
+                write!(f, "the kernel does not know it: {error}")
+            }
+            Self::Refused => f.write_str("the kernel refused a packet in that form"),
+        }
     }
 }
 
@@ -204,5 +267,68 @@ impl Standing {
 
     fn lock(&self) -> MutexGuard<'_, Offload> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_switch_turns_off_its_direction_and_the_first_one_both() {
+        use Switch::{Auto, Off};
+        let out = Allowed {
+            tun: Rung::Uso,
+            gso: true,
+            ..Allowed::NONE
+        };
+        let inward = Allowed {
+            gro: true,
+            coalesce: true,
+            ..Allowed::NONE
+        };
+        for (both, send, receive, allowed) in [
+            (Auto, Auto, Auto, Allowed::ALL),
+            (Auto, Auto, Off, out),
+            (Auto, Off, Auto, inward),
+            (Auto, Off, Off, Allowed::NONE),
+            (Off, Auto, Auto, Allowed::NONE),
+        ] {
+            assert_eq!(Allowed::switched(both, send, receive), allowed);
+        }
+    }
+
+    #[test]
+    fn every_part_is_told_with_its_reason() {
+        let mut offload = Offload {
+            tun: Rung::Tso,
+            tun_because: Some(Because::Unknown(22)),
+            gso: Part::OnBut(3),
+            gro: Part::Off(Because::Configured),
+            coalesce_tcp: Part::On,
+            coalesce_udp: Part::On,
+        };
+        offload.refuse(Gso::Udp);
+        let told = offload.parts().map(|(name, state, because)| {
+            let because = because.unwrap_or_default();
+            format!("{name} {state} {because}")
+        });
+        assert_eq!(
+            told,
+            [
+                "tun tun+tso the kernel does not know it: Invalid argument (os error 22)",
+                "udp_gso on the kernel refused it for 3 destinations, tried again",
+                "udp_gro off switched off by the configuration",
+                "coalesce_tcp on ",
+                "coalesce_udp off the kernel refused a packet in that form",
+            ]
+        );
+        assert_eq!(
+            offload.coalesced(),
+            coalesce::Allowed {
+                tcp: true,
+                udp: false
+            }
+        );
     }
 }

@@ -9,7 +9,7 @@ use kedge_control::{
     local::{
         ActivePeer, AgentStatus, EchoStatus, FleetCondition, FleetEndpoint, FleetEndpointList,
         FleetHost, FleetHostList, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink,
-        ManagerStatus, MemberStatus, PeerLink, RejectedInterface, RoleInfo, TokenList,
+        ManagerStatus, MemberStatus, OffloadPart, PeerLink, RejectedInterface, RoleInfo, TokenList,
         TokenSummary, TrackStatus, Transition, Tunnel, TunnelList, TunnelState, Vip,
         VipExplanation,
     },
@@ -144,6 +144,7 @@ pub(super) fn tunnel(name: &str, state: TunnelState) -> Tunnel {
         rx_bytes: 1_234_567,
         tx_bytes: 999,
         drops: BTreeMap::from([("no_peer".into(), 3)]),
+        offload: BTreeMap::new(),
         echo: Some(EchoStatus {
             rtt_seconds: up.then_some(0.018),
             sent: 1000,
@@ -154,6 +155,13 @@ pub(super) fn tunnel(name: &str, state: TunnelState) -> Tunnel {
     }
 }
 
+fn part(state: &str, because: Option<&str>) -> OffloadPart {
+    OffloadPart {
+        state: state.into(),
+        because: because.map(Into::into),
+    }
+}
+
 pub(super) fn tunnels() -> TunnelList {
     TunnelList {
         device: "kedge0".into(),
@@ -161,6 +169,13 @@ pub(super) fn tunnels() -> TunnelList {
         addresses: vec!["fd6b:6564:6765::a/128".into()],
         listen_port: 51820,
         mtu: 1420,
+        offload: BTreeMap::from([
+            ("tun".into(), part("tun+uso", None)),
+            (
+                "udp_gro".into(),
+                part("off", Some("switched off by the configuration")),
+            ),
+        ]),
         items: vec![
             tunnel("gw-0", TunnelState::Up),
             tunnel("gw-1", TunnelState::Down),
@@ -177,6 +192,7 @@ pub(super) fn closed_tunnels() -> TunnelList {
     (peer.rx_bytes, peer.tx_bytes) = (0, 0);
     TunnelList {
         items: vec![peer],
+        offload: BTreeMap::new(),
         problems: vec![Problem::new(
             Code::TunDeviceMissing,
             "the TUN device /dev/net/tun cannot be opened",

@@ -31,6 +31,16 @@ impl Show for TunnelList {
             self.listen_port,
             clean(&self.public_key)
         );
+        for (name, part) in &self.offload {
+            if let Some(because) = &part.because {
+                let (name, state, because) = (clean(name), clean(&part.state), clean(because));
+                let line = format!(
+                    "  {} offload {name} {state} because {because}\n",
+                    view.style.hook()
+                );
+                text.push_str(&line);
+            }
+        }
         for problem in &self.problems {
             text.push_str(&hook(problem, view));
         }
@@ -101,6 +111,11 @@ impl Show for Tunnel {
             .iter()
             .map(|(reason, count)| format!("{reason} {count}"))
             .collect();
+        let offload: Vec<String> = self
+            .offload
+            .iter()
+            .map(|(name, part)| format!("{name} {}", part.state))
+            .collect();
         text.push_str(&pairs(&[
             (
                 "state",
@@ -122,6 +137,7 @@ impl Show for Tunnel {
                 format!("in {}, out {}", bytes(self.rx_bytes), bytes(self.tx_bytes)),
             ),
             ("drops", drops.join(", ")),
+            ("offload", offload.join(", ")),
             ("source", self.source.clone()),
         ]));
         text + &view.next(&["kedge status".to_owned()])

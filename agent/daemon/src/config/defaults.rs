@@ -27,6 +27,9 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
     tunnel.listen_port.get_or_insert(0);
     tunnel.noise_core.get_or_insert_default();
     tunnel.wg_socket.get_or_insert_default();
+    tunnel.offload.get_or_insert_default();
+    tunnel.offload_send.get_or_insert_default();
+    tunnel.offload_receive.get_or_insert_default();
     if tunnel.interface.is_none() {
         tunnel.interface = "kedge0".parse().ok();
     }

@@ -9,6 +9,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::{enrol::ManagerUrl, layers::Auto, section};
+use kedge_tunnel_device::offload::Switch;
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -272,6 +273,13 @@ section! {
         /// Whether `wg show` and other tools may read the device, without its keys, at
         /// /var/run/wireguard/INTERFACE.sock. What it is they cannot change.
         wg_socket: bool,
+        /// Whether the kernel is given and gives many packets in one piece: `auto`, as far as it goes
+        /// along, or `off`.
+        offload: Switch,
+        /// The same for what this host sends.
+        offload_send: Switch,
+        /// The same for what this host receives.
+        offload_receive: Switch,
         /// Addresses of this end, beside those the manager gives.
         #[schemars(with = "Option<Vec<String>>")]
         addresses: Vec<IpNet>,

@@ -7,6 +7,7 @@ mod virtual_mac;
 
 use kedge_core::{Code, Problem};
 use kedge_host::layers::{RoleFile, Sources, load_from};
+use kedge_tunnel_device::offload::Allowed;
 
 use super::*;
 
@@ -62,6 +63,7 @@ fn a_vip_alone_is_a_configuration() {
     assert_eq!(config.tunnel.interface, "kedge0");
     assert_eq!(config.tunnel.noise_core, CoreName::Boringtun);
     assert!(!config.tunnel.wg_socket);
+    assert_eq!(config.tunnel.offload, Allowed::ALL);
     assert_eq!(config.tunnel.allowed, DEFAULT_OVERLAY);
 }
 
@@ -101,6 +103,9 @@ tunnel:
   mtu: 1400
   noise_core: own
   wg_socket: true
+  offload: auto
+  offload_send: off
+  offload_receive: auto
   addresses: ['10.9.0.2/32']
   allowed: ['10.9.0.0/16']
   peers:
@@ -144,6 +149,12 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
     assert_eq!(config.tunnel.mtu, Some(1400));
     assert_eq!(config.tunnel.noise_core, CoreName::Own);
     assert!(config.tunnel.wg_socket);
+    let inward = Allowed {
+        gro: true,
+        coalesce: true,
+        ..Allowed::NONE
+    };
+    assert_eq!(config.tunnel.offload, inward);
     assert_eq!(config.report.exclude_interfaces, ["docker0"]);
 }
 

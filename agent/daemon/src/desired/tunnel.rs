@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use kedge_control::agent;
 use kedge_core::{Code, Fix, Problem};
-use kedge_tunnel_device::mtu;
+use kedge_tunnel_device::{mtu, offload::Allowed};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
 use super::Source;
@@ -24,6 +24,8 @@ pub(crate) struct TunnelWish {
     pub noise_core: CoreName,
     /// Whether WireGuard's tools may read it.
     pub wg_socket: bool,
+    /// What may be left to the kernel.
+    pub offload: Allowed,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
     /// Its peers.
@@ -97,6 +99,7 @@ pub(super) fn plan(
         mtu,
         noise_core: config.noise_core,
         wg_socket: config.wg_socket,
+        offload: config.offload,
         addresses,
         peers,
     })

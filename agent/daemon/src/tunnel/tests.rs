@@ -1,4 +1,5 @@
 use kedge_tunnel_device::State;
+use kedge_tunnel_device::offload::Allowed;
 use kedge_tunnel_proto::noise::CoreName;
 
 use super::*;
@@ -132,6 +133,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         mtu: 1_420,
         noise_core: CoreName::default(),
         wg_socket: false,
+        offload: Allowed::default(),
         addresses: Vec::new(),
         peers: vec![peer(true, Some(25))],
     }));

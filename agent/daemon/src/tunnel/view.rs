@@ -55,6 +55,7 @@ pub(super) fn list(
                 .flat_map(|stats| &stats.drops)
                 .map(|(reason, count)| (reason.label().to_owned(), *count))
                 .collect(),
+            offload: BTreeMap::new(),
             echo: life.and_then(|life| life.report.as_ref()).map(echo),
         });
     }

@@ -1,5 +1,7 @@
 //! Tunnel peers as an agent or a gateway sees them.
 
+use std::collections::BTreeMap;
+
 use kedge_core::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,11 +20,27 @@ pub struct TunnelList {
     pub listen_port: u16,
     /// The device's MTU in bytes.
     pub mtu: u16,
+    /// What is left to the kernel, part by part; empty while the device is not open.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub offload: BTreeMap<String, OffloadPart>,
     /// The peers, by name.
     pub items: Vec<Tunnel>,
     /// What is wrong with the device itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
+}
+
+/// One part of what is left to the kernel: `tun` (super packets of this host), `udp_gso` and
+/// `udp_gro` (datagrams sent and received in runs), `coalesce_tcp` and `coalesce_udp` (packets given to
+/// this host in one piece).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OffloadPart {
+    /// `tun+uso`, `tun+tso` or `plain` of `tun`, otherwise `on` or `off`.
+    pub state: String,
+    /// Why it is not all it could be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
 }
 
 /// What can be said of a peer. `Up` means an answered probe or authenticated data within the
@@ -75,7 +93,11 @@ pub struct Tunnel {
     pub tx_bytes: u64,
     /// Packets dropped, by reason.
     #[serde(default)]
-    pub drops: std::collections::BTreeMap<String, u64>,
+    pub drops: BTreeMap<String, u64>,
+    /// What is left to the kernel, part by part: of the device, so it is told where one peer is asked
+    /// for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub offload: BTreeMap<String, OffloadPart>,
     /// The in-tunnel probe, where this end probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub echo: Option<EchoStatus>,

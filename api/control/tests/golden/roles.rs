@@ -1,14 +1,16 @@
 //! Agent and gateway at their sockets.
 
+use std::collections::BTreeMap;
+
 use kedge_control::{
     Document,
     local::{
         ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DrainOrder,
         EchoStatus, GatewayStatus, HealthStatus, History, HistoryItem, ListenerStatus, ManagerLink,
-        MemberStatus, Order, OrderOutcome, OrderRequest, Origin, PeerLink, RejectedInterface,
-        Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem,
-        TrackStatus, Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation, VipList,
-        VipOrder, VridScan, VridUse,
+        MemberStatus, OffloadPart, Order, OrderOutcome, OrderRequest, Origin, PeerLink,
+        RejectedInterface, Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp,
+        Timeline, TimelineItem, TrackStatus, Transition, Tunnel, TunnelList, TunnelState, Vip,
+        VipExplanation, VipList, VipOrder, VridScan, VridUse,
     },
 };
 use kedge_core::{
@@ -116,11 +118,16 @@ fn the_agent() {
         addresses: vec![text("fd6b:6564:6765::a/128")],
         listen_port: 51820,
         mtu: 1420,
+        offload: offload(),
         items: vec![tunnel()],
         problems: Vec::new(),
     };
     golden("tunnel-list", &Document::new(list));
-    golden("tunnel", &Document::new(tunnel()));
+    let asked = Tunnel {
+        offload: offload(),
+        ..tunnel()
+    };
+    golden("tunnel", &Document::new(asked));
     golden(
         "config",
         &Document::new(ConfigInForce {
@@ -342,6 +349,19 @@ fn vip() -> Vip {
     }
 }
 
+fn offload() -> BTreeMap<String, OffloadPart> {
+    let part = |state, because: Option<&str>| OffloadPart {
+        state: text(state),
+        because: because.map(text),
+    };
+    let off = Some("switched off by the configuration");
+    [
+        (text("tun"), part("tun+uso", None)),
+        (text("udp_gro"), part("off", off)),
+    ]
+    .into()
+}
+
 fn tunnel() -> Tunnel {
     Tunnel {
         name: text("gw-0"),
@@ -358,6 +378,7 @@ fn tunnel() -> Tunnel {
         rx_bytes: 1,
         tx_bytes: 2,
         drops: [(text("unknown_peer"), 3)].into(),
+        offload: BTreeMap::new(),
         echo: Some(EchoStatus {
             rtt_seconds: Some(0.018),
             sent: 10,

@@ -34,10 +34,10 @@ async fn tunnel<T: Answers>(
     State(asks): Loop<T>,
     Path(name): Path<String>,
 ) -> Result<Answer<Tunnel>, Failure> {
-    let list = asks.look(T::tunnels).await?;
-    let found = list.items.into_iter().find(|tunnel| tunnel.name == name);
+    let TunnelList { items, offload, .. } = asks.look(T::tunnels).await?;
+    let found = items.into_iter().find(|tunnel| tunnel.name == name);
     found
-        .map(Answer)
+        .map(|tunnel| Answer(Tunnel { offload, ..tunnel }))
         .ok_or_else(|| unknown(Code::TunUnknown, "tunnel peer", &name, "kedge tunnel list"))
 }
 

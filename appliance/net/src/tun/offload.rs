@@ -3,7 +3,7 @@
 //!
 //! Kernels differ in what they know, so there is a ladder, and every step down is always possible.
 
-use std::{io, os::fd::AsFd as _};
+use std::{fmt, io, os::fd::AsFd as _};
 
 use super::Tun;
 use crate::sys;
@@ -39,6 +39,16 @@ impl Rung {
             Self::Tso => TSO,
             Self::Uso => TSO | libc::TUN_F_USO4 | libc::TUN_F_USO6,
         }
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Tso => "tun+tso",
+            Self::Uso => "tun+uso",
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kedge_core::{Fix, Name, Problem};
+use kedge_tunnel_device::offload::Allowed;
 
 use super::{DEFAULT_OVERLAY, keep, range, rule};
 use crate::config::{PeerConfig, PeerFile, TunnelConfig, TunnelFile};
@@ -66,6 +67,11 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
         mtu: file.mtu.map(|mtu| mtu.get()),
         noise_core: file.noise_core.unwrap_or_default(),
         wg_socket: file.wg_socket.unwrap_or_default(),
+        offload: Allowed::switched(
+            file.offload.unwrap_or_default(),
+            file.offload_send.unwrap_or_default(),
+            file.offload_receive.unwrap_or_default(),
+        ),
         addresses: file.addresses.clone().unwrap_or_default(),
         peers,
         allowed: file
