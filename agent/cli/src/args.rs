@@ -1,6 +1,7 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
 mod vip;
+mod wg;
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -14,6 +15,7 @@ pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,
 };
+pub use self::wg::{NoiseCore, WgArgs};
 use crate::{exit::Exit, migrate::MigrateCommand, style::ColorChoice};
 
 /// One address for your control plane, and a way to it: VIPs, tunnels and endpoints for edge
@@ -150,6 +152,13 @@ pub enum Command {
     /// Look at tunnels
     #[command(subcommand)]
     Tunnel(TunnelCommand),
+    /// Make a plain WireGuard device, which wg and wg-quick configure
+    ///
+    /// For hosts whose kernel has no WireGuard, and in place of wireguard-go: called `kedge-wg` it
+    /// does for wg-quick what that does (WG_QUICK_USERSPACE_IMPLEMENTATION=kedge-wg). Returns when the
+    /// device is there; deleting the interface or its socket ends it. It heeds LOG_LEVEL (verbose,
+    /// error or silent), WG_TUN_FD, WG_UAPI_FD and WG_PROCESS_FOREGROUND.
+    Wg(WgArgs),
     /// Look at the whole fleet, at a manager
     #[command(subcommand)]
     Fleet(FleetCommand),

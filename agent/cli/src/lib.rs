@@ -38,6 +38,7 @@ pub mod show;
 pub mod style;
 pub mod table;
 mod usage;
+mod wg;
 
 use std::{io, process::ExitCode};
 
@@ -82,7 +83,7 @@ pub fn main() -> ExitCode {
     {
         return guardian();
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(wg::by_name(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => {
             return usage::tell(&error, std::env::args_os().skip(1)).into();
@@ -93,7 +94,11 @@ pub fn main() -> ExitCode {
         _ => logs::Kind::Command,
     };
     let verbosity = i8::try_from(cli.global.verbose).unwrap_or(i8::MAX);
-    logs::start(kind, if cli.global.quiet { -1 } else { verbosity });
+    let verbosity = if cli.global.quiet { -1 } else { verbosity };
+    match &cli.command {
+        Command::Wg(_) => logs::start_at(wg::log_level(), verbosity),
+        _ => logs::start(kind, verbosity),
+    }
     logs::log_panics();
     // One provider, chosen once; whoever was first is the same one.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -156,6 +161,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Restart(args) => ask::restart(app, &args)?,
         Command::Bfd(command) => ask::bfd(app, command)?,
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
+        Command::Wg(args) => return wg::run(&args),
         Command::Fleet(command) => ask::fleet(app, &command)?,
         Command::Token(command) => ask::token(app, &command)?,
         Command::Config(command) => configuration::run(app, &command)?,

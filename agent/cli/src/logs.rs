@@ -22,7 +22,22 @@ pub enum Kind {
 
 /// Starts logging for this process. `verbosity` is below zero for `-q` and counts `-v`.
 pub fn start(kind: Kind, verbosity: i8) {
-    let filter = filter(kind, verbosity, env::var(VARIABLE).ok().as_deref());
+    start_with(filter(kind, verbosity, env::var(VARIABLE).ok().as_deref()));
+}
+
+/// Starts logging at a level that was named, else as for a command.
+pub fn start_at(level: Option<&str>, verbosity: i8) {
+    let variable = env::var(VARIABLE).ok();
+    let named = [level, variable.as_deref()];
+    let directives: Vec<&str> = named.into_iter().flatten().collect();
+    start_with(filter(
+        Kind::Command,
+        verbosity,
+        Some(&directives.join(",")),
+    ));
+}
+
+fn start_with(filter: EnvFilter) {
     let registry = tracing_subscriber::registry();
     if in_journal() {
         match Journal::connect() {

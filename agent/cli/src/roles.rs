@@ -83,7 +83,7 @@ pub(crate) fn until_told(
 
 /// One thread, for the agent: its VIPs and its tunnel have threads of their own, and what is left is
 /// little and in no hurry.
-fn calm_runtime() -> Result<Runtime, Failure> {
+pub(crate) fn calm_runtime() -> Result<Runtime, Failure> {
     Builder::new_current_thread()
         .enable_all()
         .build()

@@ -203,6 +203,7 @@ impl Tunnel {
         PeerSpec {
             name: peer.name.clone(),
             public_key: peer.public_key,
+            preshared_key: None,
             endpoint: peer
                 .endpoint
                 .as_ref()

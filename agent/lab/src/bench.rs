@@ -1,8 +1,10 @@
 //! One frame for measurements, beside the goals: Kedge and a peer interleaved in the same run, or
 //! Kedge against the real thing it works on.
 
+mod cost;
 mod manager;
 mod stats;
+mod tunnel;
 mod vip;
 
 use std::fmt::Write as _;
@@ -21,7 +23,8 @@ pub use self::stats::Samples;
 pub struct BenchArgs {
     /// What to measure
     pub name: BenchName,
-    /// How often each fault is repeated (vip: 30, a killed agent ten times as often), or a blank endpoint filled (manager: 50)
+    /// How often each fault is repeated (vip: 30, a killed agent ten times as often), a blank endpoint
+    /// filled (manager: 50), or everything measured (tunnel: 5)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// How many hosts the manager's fleet has
@@ -53,6 +56,8 @@ pub struct BenchArgs {
 pub enum BenchName {
     /// A floating address under every fault, and what its daemon costs, beside keepalived
     Vip,
+    /// What the tunnel carries and costs, beside the WireGuard engines that are installed
+    Tunnel,
     /// The manager with a fleet, against a real API server: start, memory, rates, enrolment
     Manager,
 }
@@ -130,6 +135,7 @@ impl BenchArgs {
         self.runs.unwrap_or(match self.name {
             BenchName::Vip => 30,
             BenchName::Manager => 50,
+            BenchName::Tunnel => 5,
         })
     }
 }
@@ -141,6 +147,10 @@ pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Probl
         BenchName::Vip => {
             preflight::check(&preflight::BENCH_VIP)?;
             vip::run(args, &stage()?).map_err(|err| err.problem())
+        }
+        BenchName::Tunnel => {
+            preflight::check(&preflight::BENCH_TUNNEL)?;
+            tunnel::run(args, &stage()?).map_err(|err| err.problem())
         }
         BenchName::Manager => {
             preflight::check(&preflight::BENCH_MANAGER)?;

@@ -1,5 +1,7 @@
 //! A lab that stands: its namespaces, its threads in them, its processes.
 
+mod configure;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -9,9 +11,9 @@ use std::{
 use kedge_net::{
     link::{LinkError, Links, sysctl},
     netns::{self, Collected, Lease, Namespace, Signal, Worker},
-    nft,
 };
 
+use self::configure::configure;
 use crate::{
     error::LabError,
     process::{Process, Stdin, copy_logs},
@@ -466,25 +468,6 @@ fn forget_addresses(plan: &NodePlan) -> Result<(), LinkError> {
                 links.delete_address(leg.link, address)?;
             }
         }
-    }
-    Ok(())
-}
-
-fn configure(plan: &NodePlan) -> Result<(), LabError> {
-    let mut links = Links::open()?;
-    links.up("lo")?;
-    for leg in &plan.legs {
-        links.add_address(leg.link, leg.address)?;
-        links.up(leg.link)?;
-    }
-    for (destination, gateway) in &plan.routes {
-        links.add_route(*destination, *gateway)?;
-    }
-    if plan.forwards {
-        sysctl("ipv4/ip_forward", "1")?;
-    }
-    if let Some(link) = plan.masquerade {
-        nft::masquerade(link)?;
     }
     Ok(())
 }

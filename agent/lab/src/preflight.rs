@@ -27,6 +27,14 @@ pub(crate) const DEMO: [Need; 2] = [
 /// What the VIP bench needs.
 pub(crate) const BENCH_VIP: [Need; 1] = [Need::Program("keepalived", "keepalived")];
 
+/// What the tunnel's bench needs.
+pub(crate) const BENCH_TUNNEL: [Need; 4] = [
+    Need::Program("wg", "wireguard-tools"),
+    Need::Program("wireguard-go", "wireguard-go"),
+    Need::Program("iperf3", "iperf3"),
+    Need::Device("/dev/net/tun", "tun"),
+];
+
 /// What the manager's bench needs, beside an API server.
 pub(crate) const BENCH_MANAGER: [Need; 1] = [Need::Program("setpriv", "util-linux")];
 

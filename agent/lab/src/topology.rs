@@ -62,6 +62,16 @@ pub const MANAGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 /// The first address of the edge's pool.
 pub const VIP: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 10);
 
+/// The two hosts of [`Topology::pair`].
+pub const ENDS: [&str; 2] = ["one", "two"];
+
+/// The address of the host at a place in [`ENDS`].
+#[must_use]
+pub fn end_address(at: usize) -> Ipv4Addr {
+    let last = u8::try_from(at).unwrap_or(u8::MAX).saturating_add(1);
+    Ipv4Addr::new(192, 0, 2, last)
+}
+
 /// A host's address on its LAN.
 #[must_use]
 pub fn host_address(host: &str) -> Option<Ipv4Addr> {
@@ -159,6 +169,29 @@ impl Topology {
         edge
     }
 
+    /// Two hosts on a segment of their own: what a tunnel is measured on.
+    #[must_use]
+    pub fn pair() -> Self {
+        let end = |(at, name): (usize, &'static str)| NodePlan {
+            name,
+            legs: vec![leg("eth0", "wire", end_address(at))],
+            ..NodePlan::default()
+        };
+        let bridge = NodePlan {
+            name: "wire",
+            ..NodePlan::default()
+        };
+        let ends = ENDS.into_iter().enumerate().map(end);
+        Self {
+            segments: vec![Segment {
+                name: "wire",
+                home: "wire",
+                address: None,
+            }],
+            nodes: std::iter::once(bridge).chain(ends).collect(),
+        }
+    }
+
     /// The node's plan.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&NodePlan> {
@@ -210,7 +243,7 @@ mod tests {
 
     #[test]
     fn every_leg_has_its_segment_and_every_address_is_unique() {
-        for topology in [Topology::edge(), Topology::lan()] {
+        for topology in [Topology::edge(), Topology::lan(), Topology::pair()] {
             let mut seen = BTreeSet::new();
             for node in &topology.nodes {
                 assert!(

@@ -123,6 +123,18 @@ impl Links {
         )
     }
 
+    /// Sets a link's MTU, in bytes.
+    ///
+    /// # Errors
+    /// When it does not exist, or cannot carry that much.
+    pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), LinkError> {
+        self.change(
+            name,
+            |link| link.mtu(mtu),
+            &format!("given an MTU of {mtu}"),
+        )
+    }
+
     /// Sets a link up.
     ///
     /// # Errors
@@ -288,6 +300,13 @@ impl Links {
         };
         self.socket.change(message, flags).map_err(refused)
     }
+}
+
+/// The kernel's number for the interface `name` of this thread's network namespace, which may be
+/// written as that number.
+#[must_use]
+pub fn number_of(name: &str) -> Option<u32> {
+    name.parse().ok().or_else(|| crate::tun::index(name).ok())
 }
 
 /// Writes a key below `/proc/sys/net`, such as `ipv4/ip_forward`, in the calling thread's

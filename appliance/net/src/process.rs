@@ -4,11 +4,21 @@
 use std::{
     ffi::{CStr, OsStr},
     fs, io,
-    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    os::{
+        fd::{OwnedFd, RawFd},
+        unix::{
+            ffi::OsStrExt as _,
+            net::{SocketAddr, UnixListener},
+        },
+    },
     path::Path,
 };
 
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::{
+    fs::Mode,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
+    process::{Pid, PidfdFlags, getpid, pidfd_open},
+};
 use tokio::io::unix::AsyncFd;
 
 use crate::sys;
@@ -40,6 +50,55 @@ pub fn ignore_signals_to_the_group() -> io::Result<()> {
 /// The kernel's answer; it has no reason to give one.
 pub fn call_itself(name: &CStr) -> io::Result<()> {
     Ok(rustix::thread::set_name(name)?)
+}
+
+/// A descriptor that was left open for this process, by its number. The original stays open.
+///
+/// # Errors
+///
+/// No descriptor has that number.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    sys::descriptor::inherited(number)
+}
+
+/// Leaves the terminal and the group of processes this one was started in.
+///
+/// # Errors
+///
+/// The kernel's answer: it leads a group already.
+pub fn leave_the_terminal() -> io::Result<()> {
+    Ok(rustix::process::setsid().map(drop)?)
+}
+
+/// Lets go of what stdout leads to, and of what stderr leads to if nobody reads it: what is written
+/// from here on is lost, and whoever waits at the other end sees its end.
+///
+/// # Errors
+///
+/// There is no `/dev/null`.
+pub fn let_go_of_output(stderr: bool) -> io::Result<()> {
+    let nowhere = fs::OpenOptions::new().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    if stderr {
+        rustix::stdio::dup2_stderr(&nowhere)?;
+    }
+    Ok(())
+}
+
+/// Listens on a socket that its owner alone may use, whatever the mask of the process.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub fn listen_privately(address: &SocketAddr) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file is made with the mode of the socket.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    let path = address.as_pathname().ok_or(io::ErrorKind::InvalidInput)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(socket.into())
 }
 
 /// Asks the kernel to kill every other process first when memory runs out.

@@ -15,6 +15,7 @@ use std::{
 use kedge_core::{Code, Coded, Fix, Problem};
 use rustix::io::Errno;
 
+pub(crate) use self::interface::index;
 pub use self::{
     interface::{Interface, InterfaceError, clear_leftovers},
     offload::{Climbed, Rung},
@@ -26,6 +27,8 @@ use crate::{privilege, sys};
 pub struct Tun {
     fd: OwnedFd,
     name: String,
+    /// It was made by somebody else, without headers: the kernel knows packets alone.
+    bare: bool,
 }
 
 /// A TUN device could not be opened.
@@ -93,7 +96,32 @@ impl Tun {
         Ok(Self {
             fd,
             name: name.to_owned(),
+            bare: false,
         })
+    }
+
+    /// Takes over a TUN device that somebody else opened, made without packet information; with
+    /// headers for offloads or without.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is no such device's.
+    pub fn adopt(fd: OwnedFd) -> Result<Self, TunError> {
+        let refused = |source| TunError::Refused {
+            name: "that was handed over".to_owned(),
+            source,
+        };
+        let (name, flags) = sys::tun::attached(fd.as_fd()).map_err(refused)?;
+        let flags = i32::from(flags);
+        let kind = libc::IFF_TUN | libc::IFF_NO_PI;
+        if flags & (kind | libc::IFF_TAP) != kind {
+            return Err(refused(Errno::INVAL.into()));
+        }
+        let set = rustix::fs::fcntl_getfl(&fd)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK));
+        set.map_err(|error| refused(error.into()))?;
+        let bare = flags & libc::IFF_VNET_HDR == 0;
+        Ok(Self { fd, name, bare })
     }
 
     /// The interface's name.
@@ -109,7 +137,12 @@ impl Tun {
     ///
     /// `WouldBlock` when there is none; see [`is_gone`](Self::is_gone).
     pub fn read(&self, frame: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.fd, frame)?)
+        if !self.bare {
+            return Ok(rustix::io::read(&self.fd, frame)?);
+        }
+        let (header, packet) = frame.split_at_mut_checked(HEADER).unwrap_or_default();
+        header.fill(0);
+        Ok(rustix::io::read(&self.fd, packet)? + header.len())
     }
 
     /// Gives one packet or super packet to the kernel, as if it had arrived: `parts` are a
@@ -119,8 +152,18 @@ impl Tun {
     ///
     /// The kernel's answer, such as `EIO` while the interface is down.
     pub fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let parts = match parts {
+            [_, packet @ ..] if self.bare => packet,
+            parts => parts,
+        };
         rustix::io::writev(&self.fd, parts)?;
         Ok(())
+    }
+
+    /// Whether the kernel takes and gives single packets alone.
+    #[must_use]
+    pub const fn is_bare(&self) -> bool {
+        self.bare
     }
 
     /// Whether an error of [`read`](Self::read) means that somebody deleted the interface.
@@ -185,6 +228,9 @@ fn is_name(name: &str) -> bool {
         && name != ".."
         && name.bytes().all(printable)
 }
+
+/// The length of a `virtio_net_hdr`, in bytes.
+const HEADER: usize = 10;
 
 const DEVICE: &str = "/dev/net/tun";
 

@@ -6,6 +6,8 @@
 mod inbox;
 mod run;
 
+mod live;
+
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},

@@ -151,6 +151,7 @@ fn accept(
     Ok(PeerSpec {
         name: wish.name.clone(),
         public_key: key,
+        preshared_key: None,
         // Hosts call; where they are is learned from authenticated packets.
         endpoint: wish.endpoint.as_ref().and_then(|at| at.parse().ok()),
         allowed_ips: wish.allowed_ips.clone(),

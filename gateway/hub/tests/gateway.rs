@@ -297,6 +297,7 @@ impl Site {
             let peer = PeerSpec {
                 name: "gw-0".to_owned(),
                 public_key: gateway,
+                preshared_key: None,
                 endpoint: Some(format!("{PUBLIC}:51820").parse().unwrap()),
                 allowed_ips: vec![format!("{GATEWAY}/128").parse().unwrap()],
                 keepalive: Some(Duration::from_secs(25)),

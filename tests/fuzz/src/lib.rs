@@ -15,18 +15,20 @@ mod noise;
 mod packets;
 mod router;
 mod session;
+mod uapi;
 
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
 pub use packets::{coalesce, split};
 pub use router::router;
 pub use session::session;
+pub use uapi::uapi_text;
 
 /// A target by its name.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -36,4 +38,5 @@ pub const TARGETS: [Target; 9] = [
     ("noise", noise),
     ("split", split),
     ("coalesce", coalesce),
+    ("uapi_text", uapi_text),
 ];

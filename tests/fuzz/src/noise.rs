@@ -107,11 +107,10 @@ impl Net {
     fn open(&mut self, flying: &Flying) {
         let mut dst = vec![0; flying.bytes.len().max(148)];
         let to = 1 - flying.from;
-        let outcome =
-            self.ends[to]
-                .shard
-                .receive(self.now, place(flying.from), &flying.bytes, &mut dst);
-        match outcome {
+        let shard = &mut self.ends[to].shard;
+        let received = shard.receive(self.now, place(flying.from), &flying.bytes, &mut dst);
+        let handshake = shard.poll_handshake(self.now, &mut dst);
+        match handshake.unwrap_or(received) {
             Outcome::Nothing => {}
             Outcome::Send(transmit) => self.fly(to, &dst[..transmit.length]),
             Outcome::Cookie { length, .. } => self.fly(to, &dst[..length]),
@@ -196,6 +195,7 @@ impl End {
         let spec = PeerSpec {
             name: "peer".to_owned(),
             public_key: key(other).public(),
+            preshared_key: None,
             endpoint: Some(place(usize::from(other - 1))),
             allowed_ips: vec![format!("10.0.0.{other}/32").parse().unwrap()],
             keepalive: None,

@@ -40,14 +40,17 @@ fn the_prober_measures_a_cut_as_long_as_it_was() {
 
         let begun = Instant::now();
         lab.cut("edge-a").unwrap();
+        let certain = Instant::now();
         thread::sleep(millis(300));
+        // A busy machine returns from either call a while after the port has moved.
+        let at_least = certain.elapsed().as_secs_f64();
         lab.heal("edge-a").unwrap();
-        let cut = begun.elapsed().as_secs_f64();
+        let at_most = begun.elapsed().as_secs_f64();
         // The train goes on until the host has answered again for a while.
         thread::sleep(millis(700));
         let report = prober.finish().unwrap();
         println!(
-            "cut {cut:.4} s, measured {:.4} s, {report:?}",
+            "cut {at_least:.4} to {at_most:.4} s, measured {:.4} s, {report:?}",
             report.outage_seconds
         );
 
@@ -59,7 +62,7 @@ fn the_prober_measures_a_cut_as_long_as_it_was() {
         assert!(!longest.open, "it did not answer again");
         // Carrier comes back a moment after the port.
         assert!(
-            report.outage_seconds > cut - 0.02 && report.outage_seen_seconds() < cut + 0.3,
+            report.outage_seconds > at_least - 0.02 && report.outage_seen_seconds() < at_most + 0.3,
             "{}",
             report.outage_seconds
         );

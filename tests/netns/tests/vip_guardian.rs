@@ -175,7 +175,8 @@ fn a_guardian_that_is_killed_is_replaced_and_the_next_one_does_its_work() {
             next != first
         });
         eventually("it knows the VIPs", secs(2), || {
-            agent.log().matches("a guardian stands by").count() == 2
+            let log = agent.log();
+            log.matches("the guardian was told of the VIPs").count() == 2
         });
         let killed = Instant::now();
         agent.kill();

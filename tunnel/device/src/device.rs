@@ -1,11 +1,9 @@
 //! One WireGuard interface: opened, given peers, read, closed.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
     thread::JoinHandle,
@@ -13,9 +11,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use kedge_core::Instant;
 use kedge_net::{
-    clock,
     tun::{Interface, Tun},
     udp::Sockets,
     wait::Doorbell,
@@ -26,11 +22,13 @@ use kedge_tunnel_proto::{
     drops::Drops,
     keys::PublicKey,
 };
+use tokio::sync::watch;
 use tracing::info;
 
 use crate::{
     config::DeviceConfig,
     error::{ApplyError, OpenError, RehandshakeError},
+    handshakes::Handshakes,
     offload::Standing,
     stats::{DeviceStats, PeerStats},
     worker::{self, Command},
@@ -54,7 +52,7 @@ struct Inner {
     control: Mutex<Control>,
     commands: SyncSender<Command>,
     bell: Arc<Doorbell>,
-    running: Arc<AtomicBool>,
+    running: watch::Receiver<bool>,
     drops: Arc<Drops>,
     offload: Arc<Standing>,
     public_key: PublicKey,
@@ -64,8 +62,7 @@ struct Inner {
 struct Control {
     directory: Directory,
     interface: Interface,
-    /// When each handshake was first seen, so that its wall-clock time does not move.
-    handshakes: BTreeMap<PublicKey, (Instant, SystemTime)>,
+    handshakes: Handshakes,
 }
 
 impl Device {
@@ -82,23 +79,24 @@ impl Device {
         interface.set_addresses(&config.addresses)?;
         let offload = Arc::new(Standing::settle(&tun, &sockets, config.offload));
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
-        let running = Arc::new(AtomicBool::new(true));
+        let (ended, running) = watch::channel(true);
         let drops = Arc::new(Drops::default());
         let public_key = config.private_key.public();
         let port = sockets.port();
         let (commands, received) = sync_channel(COMMANDS);
         let engine = worker::Engine {
             tun,
-            sockets,
+            sockets: Arc::new(sockets),
             bell: Arc::clone(&bell),
             commands: received,
             private_key: config.private_key,
             mtu: config.mtu,
             noise_core: config.noise_core,
             drops: Arc::clone(&drops),
+            ends_with_interface: false,
             offload: Arc::clone(&offload),
         };
-        let worker = worker::spawn(engine, 0, Arc::clone(&running)).map_err(OpenError::Worker)?;
+        let worker = worker::spawn(engine, 0, ended).map_err(OpenError::Worker)?;
         info!(
             ifname = config.ifname, listen_port = port, public_key = %public_key,
             because = "configured", "tunnel device open"
@@ -107,7 +105,7 @@ impl Device {
         let control = Mutex::new(Control {
             directory,
             interface,
-            handshakes: BTreeMap::new(),
+            handshakes: Handshakes::default(),
         });
         let inner = Inner {
             control,
@@ -258,11 +256,11 @@ impl Handle {
             .entries()
             .map(|entry| {
                 let reading = entry.counters.read();
-                stats(entry, &reading, wall(handshakes, entry, &reading))
+                let at = handshakes.wall(&entry.spec.public_key, reading.last_handshake);
+                stats(entry, &reading, at)
             })
             .collect();
-        let known: Vec<PublicKey> = stats.iter().map(|peer| peer.public_key).collect();
-        handshakes.retain(|key, _| known.binary_search(key).is_ok());
+        handshakes.forget_others(stats.iter().map(|peer| peer.public_key));
         stats.sort_by(|a, b| a.name.cmp(&b.name));
         stats
     }
@@ -273,7 +271,7 @@ impl Handle {
         DeviceStats {
             public_key: self.0.public_key,
             listen_port: self.0.port,
-            running: self.0.running.load(Ordering::Acquire),
+            running: *self.0.running.borrow(),
             offload: self.0.offload.read(),
             drops: self.0.drops.nonzero(),
         }
@@ -311,23 +309,5 @@ fn stats(entry: &Entry, reading: &Reading, last_handshake: Option<SystemTime>) -
     }
 }
 
-/// The wall-clock time of the last handshake, the same each time one asks.
-fn wall(
-    seen: &mut BTreeMap<PublicKey, (Instant, SystemTime)>,
-    entry: &Entry,
-    reading: &Reading,
-) -> Option<SystemTime> {
-    let at = reading.last_handshake?;
-    let key = entry.spec.public_key;
-    if let Some((known, wall)) = seen.get(&key)
-        && *known == at
-    {
-        return Some(*wall);
-    }
-    let wall = SystemTime::now().checked_sub(clock::now().since(at))?;
-    seen.insert(key, (at, wall));
-    Some(wall)
-}
-
 /// Commands that wait for the worker. Each is taken within a turn of its loop.
-const COMMANDS: usize = 64;
+pub(crate) const COMMANDS: usize = 64;

@@ -8,12 +8,14 @@
 //!
 //! [`Device`] is one WireGuard interface. It blocks on nothing but netlink, so it can be used from
 //! async code; the worker knows no runtime. [`echo`] asks and answers through the tunnel, on tokio.
+//! [`uapi`] is a device that WireGuard's own tools configure.
 
 mod config;
 mod device;
 pub mod echo;
 mod error;
 mod from_host;
+mod handshakes;
 pub mod keeper;
 pub mod mtu;
 mod network;
@@ -23,6 +25,7 @@ mod outbox;
 mod seed;
 mod stats;
 mod to_host;
+pub mod uapi;
 mod worker;
 
 pub use kedge_tunnel_proto::{

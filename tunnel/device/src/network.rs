@@ -4,6 +4,7 @@
 use std::{
     io::{self, IoSlice},
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,7 +21,7 @@ use crate::{
 /// The sockets, and what is known of the way to others.
 #[derive(Debug)]
 pub(crate) struct Network {
-    sockets: Sockets,
+    sockets: Arc<Sockets>,
     /// Whether datagrams are sent in runs, as it was told last.
     gso: Part,
     refusals: Vec<Refusal>,
@@ -34,12 +35,16 @@ struct Refusal {
 }
 
 impl Network {
-    pub(crate) fn new(sockets: Sockets, gso: Part) -> Self {
+    pub(crate) fn new(sockets: Arc<Sockets>, gso: Part) -> Self {
         Self {
             sockets,
             gso,
             refusals: Vec::with_capacity(REFUSALS),
         }
+    }
+
+    pub(crate) fn sockets(&self) -> &Sockets {
+        &self.sockets
     }
 
     /// Whether datagrams are sent in runs, if that changed since the last call.

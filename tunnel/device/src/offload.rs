@@ -190,13 +190,26 @@ impl Part {
     }
 }
 
+/// How something stands that is allowed or not, and that the kernel knows or not.
+fn part(allowed: bool, known: io::Result<()>) -> Part {
+    match known {
+        _ if !allowed => Part::Off(Because::Configured),
+        Ok(()) => Part::On,
+        Err(error) => Part::Off(Because::unknown(&error)),
+    }
+}
+
 /// How it stands, written by the worker and read by whoever asks.
 #[derive(Debug)]
-pub(crate) struct Standing(Mutex<Offload>);
+pub(crate) struct Standing {
+    allowed: Allowed,
+    now: Mutex<Offload>,
+}
 
 impl Standing {
     /// Takes the highest step that is allowed and that the kernel knows, in each direction.
     pub(crate) fn settle(tun: &Tun, sockets: &Sockets, allowed: Allowed) -> Self {
+        let coalesce = allowed.coalesce && !tun.is_bare();
         // What the host takes in one piece is what it could give.
         let known = tun.climb(Rung::Uso);
         let (known, unknown) = match known {
@@ -212,23 +225,36 @@ impl Standing {
             Ok(Climbed { rung, .. }) => (rung, Some(unknown)),
             Err(error) => (Rung::Plain, Some(Because::unknown(&error))),
         };
-        let part = |allowed: bool, known: io::Result<()>| match known {
-            _ if !allowed => Part::Off(Because::Configured),
-            Ok(()) => Part::On,
-            Err(error) => Part::Off(Because::unknown(&error)),
-        };
-        let coalesce_udp = match part(allowed.coalesce, Ok(())) {
+        let coalesce_udp = match part(coalesce, Ok(())) {
             Part::On if known < Rung::Uso => Part::Off(unknown),
             other => other,
         };
-        Self(Mutex::new(Offload {
-            tun,
-            tun_because,
-            gso: part(allowed.gso, sockets.knows_segments()),
-            gro: part(allowed.gro, sockets.set_gro(allowed.gro)),
-            coalesce_tcp: part(allowed.coalesce, Ok(())),
-            coalesce_udp,
-        }))
+        let standing = Self {
+            allowed,
+            now: Mutex::new(Offload {
+                tun,
+                tun_because,
+                gso: part(allowed.gso, Ok(())),
+                gro: part(allowed.gro, Ok(())),
+                coalesce_tcp: part(coalesce, Ok(())),
+                coalesce_udp,
+            }),
+        };
+        standing.meet(sockets);
+        standing
+    }
+
+    /// Has other sockets, of which as much is asked as of those before.
+    pub(crate) fn meet(&self, sockets: &Sockets) {
+        if !sockets.are_open() {
+            return;
+        }
+        let Allowed { gso, gro, .. } = self.allowed;
+        let (gso, gro) = (
+            part(gso, sockets.knows_segments()),
+            part(gro, sockets.set_gro(gro)),
+        );
+        self.change(|offload| (offload.gso, offload.gro) = (gso, gro));
     }
 
     pub(crate) fn read(&self) -> Offload {
@@ -240,7 +266,7 @@ impl Standing {
     }
 
     fn lock(&self) -> MutexGuard<'_, Offload> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,13 +3,14 @@
 //! It waits in one call for the TUN, both sockets, the bell and the next deadline, and then
 //! takes a bounded number from each, so that none starves another.
 
+mod live;
+
 use std::{
     collections::BTreeMap,
     io,
     ops::ControlFlow,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, TryRecvError},
     },
     thread::{self, JoinHandle},
@@ -30,8 +31,10 @@ use kedge_tunnel_proto::{
     noise::CoreName,
     shard::{Event, EventKind, Outcome, Shard},
 };
+use tokio::sync::watch;
 use tracing::{debug, error, field::display, info, trace, warn};
 
+pub(crate) use self::live::Reconfiguration;
 use crate::{
     from_host::FromHost,
     network::Network,
@@ -49,6 +52,8 @@ pub(crate) enum Command {
     Change(Box<Change>),
     /// A peer's session is dead.
     Rehandshake(PeerId),
+    /// Whoever owns the device has it otherwise.
+    Reconfigure(Box<Reconfiguration>),
     /// End.
     Stop,
 }
@@ -56,13 +61,15 @@ pub(crate) enum Command {
 /// What the worker works with.
 pub(crate) struct Engine {
     pub(crate) tun: Tun,
-    pub(crate) sockets: Sockets,
+    pub(crate) sockets: Arc<Sockets>,
     pub(crate) bell: Arc<Doorbell>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) private_key: PrivateKey,
     pub(crate) mtu: u16,
     pub(crate) noise_core: CoreName,
     pub(crate) drops: Arc<Drops>,
+    /// Whether the device is meant to end with its interface.
+    pub(crate) ends_with_interface: bool,
     pub(crate) offload: Arc<Standing>,
 }
 
@@ -70,18 +77,24 @@ pub(crate) struct Engine {
 pub(crate) fn spawn(
     engine: Engine,
     number: u8,
-    running: Arc<AtomicBool>,
+    running: watch::Sender<bool>,
 ) -> io::Result<JoinHandle<()>> {
+    let expected = engine.ends_with_interface;
     let mut worker = Worker::new(engine, number)?;
     let name = format!("kedge-tunnel-{number}");
     thread::Builder::new().name(name).spawn(move || {
         if let Err(err) = worker.run() {
-            running.store(false, Ordering::Release);
-            let error = &err as &dyn std::error::Error;
-            error!(
-                ifname = worker.tun.name(),
-                error, "the tunnel's worker has ended"
-            );
+            running.send_replace(false);
+            let (ifname, error) = (worker.tun.name(), &err as &dyn std::error::Error);
+            if expected && Tun::is_gone(&err) {
+                info!(
+                    ifname,
+                    because = "the interface was deleted",
+                    "tunnel device ends"
+                );
+            } else {
+                error!(ifname, error, "the tunnel's worker has ended");
+            }
         }
     })
 }
@@ -110,6 +123,7 @@ struct Worker {
     alarm: Alarm,
     waiter: Waiter,
     commands: Receiver<Command>,
+    under_load: bool,
     names: BTreeMap<PeerId, String>,
 }
 
@@ -124,6 +138,7 @@ impl Worker {
             mtu,
             noise_core,
             drops,
+            ends_with_interface: _,
             offload,
         } = engine;
         let standing = offload.read();
@@ -138,8 +153,12 @@ impl Worker {
                 waiter.add(&fd, key)?;
             }
         }
+        let mut shard = Shard::new(&private_key, number, mtu, seed(), drops, noise);
+        if !sockets.are_open() {
+            shard.rest();
+        }
         Ok(Self {
-            shard: Shard::new(&private_key, number, mtu, seed(), drops, noise),
+            shard,
             wall_set_at: clock::now(),
             tun,
             network: Network::new(sockets, standing.gso),
@@ -152,6 +171,7 @@ impl Worker {
             alarm,
             waiter,
             commands,
+            under_load: false,
             names: BTreeMap::new(),
         })
     }
@@ -179,6 +199,8 @@ impl Worker {
             if ready.v6 {
                 self.drain_network(Family::V6);
             }
+            self.shake_hands();
+            self.watch_load();
         }
     }
 
@@ -211,6 +233,7 @@ impl Worker {
                     debug!(peer = self.name(peer), "handshake forced");
                     self.shard.force_handshake(clock::now(), peer);
                 }
+                Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     return ControlFlow::Break(());
@@ -254,6 +277,41 @@ impl Worker {
         deliver(&mut self.to_host, &self.tun, &mut self.shard, &self.offload);
         // With an answer packets may go that waited for it.
         self.transmit_due();
+    }
+
+    /// Carries out a few of the handshakes that wait. Packets are looked after in between: what
+    /// peers send to each other never waits for those who want to be peers.
+    fn shake_hands(&mut self) {
+        for _ in 0..HANDSHAKES {
+            let begun = clock::now();
+            if self.outbox.is_full() {
+                self.network.send(begun, &mut self.outbox, &mut self.shard);
+            }
+            let Some(outcome) = self.shard.poll_handshake(begun, self.outbox.slot()) else {
+                return;
+            };
+            if let Outcome::Send(transmit) = outcome {
+                self.outbox.push(transmit);
+            }
+            self.shard.handshake_took(clock::now().since(begun));
+        }
+    }
+
+    fn watch_load(&mut self) {
+        let under_load = self.shard.is_under_load(clock::now());
+        if under_load == self.under_load {
+            return;
+        }
+        self.under_load = under_load;
+        let because = "handshakes asked for, in processor time";
+        if under_load {
+            warn!(
+                because,
+                "strangers have to prove where they are before a handshake"
+            );
+        } else {
+            info!(because, "strangers get a handshake without a proof again");
+        }
     }
 
     /// Sends what is due, and what has become possible.
@@ -340,3 +398,6 @@ const UDP_V4: u64 = 1;
 const UDP_V6: u64 = 2;
 const BELL: u64 = 3;
 const ALARM: u64 = 4;
+
+/// How many handshakes are carried out before packets have their turn: a millisecond's worth.
+const HANDSHAKES: usize = 8;

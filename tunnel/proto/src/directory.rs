@@ -10,7 +10,11 @@ use std::{
 use ipnet::IpNet;
 use kedge_core::{Code, Coded, Fix, Problem};
 
-use crate::{allowed::Table, counters::Counters, keys::PublicKey};
+use crate::{
+    allowed::Table,
+    counters::Counters,
+    keys::{PresharedKey, PublicKey},
+};
 
 /// One peer as it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct PeerSpec {
     pub name: String,
     /// The peer's key, which is its identity: another key is another peer.
     pub public_key: PublicKey,
+    /// The key both ends were given beside their pairs.
+    pub preshared_key: Option<PresharedKey>,
     /// Where to reach it; `None` when only the peer can come to us.
     pub endpoint: Option<SocketAddr>,
     /// The inner addresses that are the peer's.
@@ -51,7 +57,7 @@ pub struct Change {
     pub remove: Vec<PeerId>,
     /// Peers that come.
     pub add: Vec<Entry>,
-    /// Peers whose keepalive, endpoint, name or prefixes are new; their sessions stay.
+    /// Peers whose keepalive, endpoint, name, prefixes or preshared key are new; their sessions stay.
     pub update: Vec<Update>,
     /// The new prefix table, when it differs.
     pub table: Option<Arc<Table<PeerId>>>,
@@ -65,6 +71,8 @@ pub struct Update {
     /// Whether the wanted endpoint is another one than before; else the peer keeps the address it
     /// was last heard from.
     pub endpoint_changed: bool,
+    /// Whether the preshared key is another one than before.
+    pub preshared_key_changed: bool,
 }
 
 /// Peers that cannot be had together.
@@ -112,7 +120,8 @@ pub enum PlanError {
 /// The peers of one device.
 #[derive(Debug)]
 pub struct Directory {
-    own: PublicKey,
+    /// Whose peers they are; without it the rules between them are somebody else's.
+    own: Option<PublicKey>,
     peers: BTreeMap<PublicKey, Entry>,
 }
 
@@ -121,7 +130,17 @@ impl Directory {
     #[must_use]
     pub const fn new(own: PublicKey) -> Self {
         Self {
-            own,
+            own: Some(own),
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// An empty directory for peers that go together already, such as those of a
+    /// [configuration](crate::uapi::Configuration), and whose routes are not ours.
+    #[must_use]
+    pub const fn unruled() -> Self {
+        Self {
+            own: None,
             peers: BTreeMap::new(),
         }
     }
@@ -132,7 +151,10 @@ impl Directory {
     ///
     /// The peers do not go together; nothing changes.
     pub fn plan(&self, specs: Vec<PeerSpec>) -> Result<Change, PlanError> {
-        let prefixes = check(&self.own, &specs)?;
+        let prefixes = match &self.own {
+            Some(own) => check(own, &specs)?,
+            None => prefixes(&specs),
+        };
         let wanted: BTreeSet<PublicKey> = specs.iter().map(|spec| spec.public_key).collect();
         let mut change = Change::default();
         let mut used = BTreeSet::new();
@@ -151,6 +173,7 @@ impl Directory {
                 Some(old) => {
                     if old.spec != spec {
                         let endpoint_changed = old.spec.endpoint != spec.endpoint;
+                        let preshared_key_changed = old.spec.preshared_key != spec.preshared_key;
                         let entry = Entry {
                             spec,
                             ..old.clone()
@@ -158,6 +181,7 @@ impl Directory {
                         change.update.push(Update {
                             entry,
                             endpoint_changed,
+                            preshared_key_changed,
                         });
                     }
                     old.id
@@ -187,15 +211,43 @@ impl Directory {
     pub fn commit(&mut self, change: &Change) {
         self.peers
             .retain(|_, entry| !change.remove.contains(&entry.id));
+        for update in change
+            .update
+            .iter()
+            .filter(|update| update.endpoint_changed)
+        {
+            // Whoever asks next is told so, also before the worker has taken the change.
+            update
+                .entry
+                .counters
+                .set_endpoint(update.entry.spec.endpoint);
+        }
+        for entry in &change.add {
+            entry.counters.set_endpoint(entry.spec.endpoint);
+        }
         let updated = change.update.iter().map(|update| &update.entry);
         for entry in change.add.iter().chain(updated) {
             self.peers.insert(entry.spec.public_key, entry.clone());
         }
     }
 
+    /// Takes where each peer is for where it is wanted: what comes next changes an endpoint only if
+    /// it names another one.
+    pub fn settle_endpoints(&mut self) {
+        for entry in self.peers.values_mut() {
+            entry.spec.endpoint = entry.counters.read().endpoint;
+        }
+    }
+
     /// The peers, in the order of their keys.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.peers.values()
+    }
+
+    /// The peer with that key.
+    #[must_use]
+    pub fn get(&self, key: &PublicKey) -> Option<&Entry> {
+        self.peers.get(key)
     }
 
     /// The peer of that name.
@@ -284,6 +336,16 @@ fn check(own: &PublicKey, specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>,
         .into_iter()
         .map(|(prefix, spec)| (prefix, spec.public_key))
         .collect())
+}
+
+/// Every prefix with its owner's key.
+fn prefixes(specs: &[PeerSpec]) -> Vec<(IpNet, PublicKey)> {
+    let of = |spec: &PeerSpec| {
+        let key = spec.public_key;
+        let prefixes = spec.allowed_ips.iter();
+        prefixes.map(|prefix| (*prefix, key)).collect::<Vec<_>>()
+    };
+    specs.iter().flat_map(of).collect()
 }
 
 #[cfg(test)]

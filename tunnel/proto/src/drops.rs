@@ -30,6 +30,10 @@ reasons! {
     Oversized = "oversized";
     /// A handshake message whose mac1 is not for our key.
     BadMac = "bad_mac";
+    /// Too many handshakes asked for from there, or by that peer, came to nothing or came at once.
+    RateLimited = "rate_limited";
+    /// Too many others wait for a handshake.
+    HandshakeQueueFull = "handshake_queue_full";
     /// A handshake from a key that is no peer of ours.
     UnknownPeer = "unknown_peer";
     /// A message for a session or handshake we do not have.

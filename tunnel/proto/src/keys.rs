@@ -1,5 +1,7 @@
 //! WireGuard keys: base64 as text, zeroized when dropped, never printed.
 
+mod hex;
+
 use std::{fmt, str::FromStr};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -16,6 +18,11 @@ pub const LENGTH: usize = 32;
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct PrivateKey([u8; LENGTH]);
 
+/// A key that both ends of a tunnel were given beside their pairs, mixed into each handshake. It prints
+/// as `***` and is wiped from memory when dropped.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct PresharedKey([u8; LENGTH]);
+
 /// A WireGuard public key; text is base64, as `wg` prints it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -30,6 +37,9 @@ pub enum KeyError {
     /// The key has the wrong length.
     #[error("a WireGuard key has 32 bytes, this one has {0}")]
     Length(usize),
+    /// The text is not hexadecimal.
+    #[error("a WireGuard key has 64 hexadecimal digits here")]
+    NotHex,
     /// Every byte of the key is zero, which stands for "no key".
     #[error("a WireGuard key of zeros is no key")]
     Zero,
@@ -40,7 +50,26 @@ impl PrivateKey {
     ///
     /// The bytes are clamped as X25519 asks, so that the text of the key is the one `wg` prints.
     #[must_use]
-    pub fn from_random(mut random: [u8; LENGTH]) -> Self {
+    pub fn from_random(random: [u8; LENGTH]) -> Self {
+        Self::clamped(random)
+    }
+
+    /// The key of 64 hexadecimal digits, clamped. Zeros are `None`: no key.
+    ///
+    /// # Errors
+    ///
+    /// The text is something else.
+    pub fn from_hex(text: &[u8]) -> Result<Option<Self>, KeyError> {
+        let bytes = hex::decode(text).ok_or(KeyError::NotHex)?;
+        Ok((*bytes != [0; LENGTH]).then(|| Self::clamped(*bytes)))
+    }
+
+    /// Appends the key as hexadecimal text, for the interface's owner and nobody else.
+    pub fn write_hex(&self, text: &mut String) {
+        hex::encode(&self.0, text);
+    }
+
+    fn clamped(mut random: [u8; LENGTH]) -> Self {
         let [first, .., last] = &mut random;
         *first &= 0b1111_1000;
         *last = (*last & 0b0111_1111) | 0b0100_0000;
@@ -85,6 +114,40 @@ impl PrivateKey {
     }
 }
 
+impl PresharedKey {
+    /// A key from its bytes. Zeros are `None`: no key.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; LENGTH]) -> Option<Self> {
+        (bytes != [0; LENGTH]).then_some(Self(bytes))
+    }
+
+    /// The key of 64 hexadecimal digits. Zeros are `None`: no key.
+    ///
+    /// # Errors
+    ///
+    /// The text is something else.
+    pub fn from_hex(text: &[u8]) -> Result<Option<Self>, KeyError> {
+        let bytes = hex::decode(text).ok_or(KeyError::NotHex)?;
+        Ok(Self::from_bytes(*bytes))
+    }
+
+    /// Appends the key as hexadecimal text, for the interface's owner and nobody else.
+    pub fn write_hex(&self, text: &mut String) {
+        hex::encode(&self.0, text);
+    }
+
+    /// The bytes of the key.
+    pub(crate) fn bytes(&self) -> Zeroizing<[u8; LENGTH]> {
+        Zeroizing::new(self.0)
+    }
+}
+
+impl fmt::Debug for PresharedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
 impl FromStr for PrivateKey {
     type Err = KeyError;
 
@@ -120,6 +183,20 @@ impl PublicKey {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; LENGTH] {
         &self.0
+    }
+
+    /// The key of 64 hexadecimal digits.
+    ///
+    /// # Errors
+    ///
+    /// The text is something else, or zeros.
+    pub fn from_hex(text: &[u8]) -> Result<Self, KeyError> {
+        Self::from_bytes(*hex::decode(text).ok_or(KeyError::NotHex)?)
+    }
+
+    /// Appends the key as hexadecimal text.
+    pub fn write_hex(&self, text: &mut String) {
+        hex::encode(&self.0, text);
     }
 
     /// The key as boringtun takes it.

@@ -2,9 +2,11 @@
 //!
 //! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
-//! handshakes and sessions, [`echo`] proves that a session is alive, [`keys`] holds keys,
-//! [`packet`] splits and joins inner packets by the batch.
+//! handshakes and sessions, `admission` decides who gets a handshake first, [`echo`] proves that a
+//! session is alive, [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch,
+//! [`uapi`] is what WireGuard's tools say.
 
+mod admission;
 pub mod allowed;
 mod backlog;
 pub mod counters;
@@ -17,4 +19,5 @@ pub mod noise;
 pub mod packet;
 mod peer;
 pub mod shard;
+pub mod uapi;
 pub mod wire;

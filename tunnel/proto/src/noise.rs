@@ -48,7 +48,7 @@ pub enum Noise {
 
 /// What every peer of a device shares: our key, and the check that a handshake message is for it.
 pub(crate) enum FrontDoor {
-    Boringtun(boringtun::FrontDoor),
+    Boringtun(Box<boringtun::FrontDoor>),
     Own(Box<own::FrontDoor>),
 }
 
@@ -90,12 +90,46 @@ pub(crate) enum Tick {
 impl FrontDoor {
     pub(crate) fn new(key: &PrivateKey, noise: Noise) -> Self {
         match noise {
-            Noise::Boringtun => Self::Boringtun(boringtun::FrontDoor::new(key)),
+            Noise::Boringtun => Self::Boringtun(Box::new(boringtun::FrontDoor::new(key))),
             Noise::Own { seed, wall } => Self::Own(Box::new(own::FrontDoor::new(key, &seed, wall))),
         }
     }
 
-    /// Who sent an initiation.
+    /// Whether the sender of an initiation knows our public key.
+    pub(crate) fn check(&self, datagram: &[u8]) -> Result<(), DropReason> {
+        match self {
+            Self::Boringtun(door) => door.check(datagram),
+            Self::Own(door) => door.check(datagram),
+        }
+    }
+
+    /// Whether a cookie in an initiation proves that its sender receives what is sent to `from`.
+    pub(crate) fn proves(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> bool {
+        // Without a cookie mac2 is zero, and there is nothing to work out.
+        if datagram.ends_with(&[0; 16]) {
+            return false;
+        }
+        match self {
+            Self::Boringtun(door) => door.proves(from, datagram),
+            Self::Own(door) => door.proves(now, from, datagram),
+        }
+    }
+
+    /// Writes the cookie for whoever sent an initiation to `dst`, and says how long it is.
+    pub(crate) fn cookie(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, DropReason> {
+        match self {
+            Self::Boringtun(door) => door.cookie(from, datagram, dst),
+            Self::Own(door) => door.cookie(now, from, datagram, dst),
+        }
+    }
+
+    /// Who sent an initiation that was checked.
     pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<Caller, DropReason> {
         match self {
             Self::Boringtun(door) => {
@@ -103,21 +137,6 @@ impl FrontDoor {
                 Ok(Caller { key, call: None })
             }
             Self::Own(door) => door.initiator(datagram),
-        }
-    }
-
-    /// Lets an initiation pass that proves where it comes from; `Some` is the length of the cookie
-    /// to send there instead. boringtun's lets every one pass.
-    pub(crate) fn demand(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        datagram: &[u8],
-        dst: &mut [u8],
-    ) -> Result<Option<usize>, DropReason> {
-        match self {
-            Self::Boringtun(_) => Ok(None),
-            Self::Own(door) => door.demand(now, from, datagram, dst),
         }
     }
 
@@ -243,6 +262,18 @@ impl NoiseCore {
         match self {
             Self::Boringtun(core) => core.initiate(force, dst),
             Self::Own(core) => core.initiate(now, force, dst),
+        }
+    }
+
+    /// Mixes another preshared key into every handshake from here on; sessions stay. False when the
+    /// core cannot: boringtun's is made anew instead.
+    pub(crate) fn set_preshared_key(&mut self, key: Option<Zeroizing<[u8; 32]>>) -> bool {
+        match self {
+            Self::Boringtun(_) => false,
+            Self::Own(core) => {
+                core.set_preshared_key(key);
+                true
+            }
         }
     }
 

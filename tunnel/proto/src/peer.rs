@@ -103,17 +103,6 @@ impl Peer {
         }
     }
 
-    /// Takes over new wishes; the session stays.
-    pub(crate) fn update(&mut self, spec: &PeerSpec, endpoint_changed: bool) {
-        self.keepalive = spec.keepalive;
-        self.always_up = spec.always_up;
-        if let Some(endpoint) = spec.endpoint.filter(|_| endpoint_changed) {
-            self.set_endpoint(endpoint);
-            // The peer learns where we are from the first authenticated data.
-            self.owe(Owed::Keepalive);
-        }
-    }
-
     /// The session to send with, of a core that shares it.
     pub(crate) fn session(&self, now: Instant) -> Option<Arc<Keys>> {
         self.core.session(now)
@@ -474,6 +463,8 @@ const REKEY: Duration = Duration::from_secs(120);
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
 /// A handshake is forced at most once in this time.
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
+
+mod live;
 
 #[cfg(test)]
 mod tests {

@@ -9,19 +9,19 @@ use std::{
     collections::{BTreeMap, BinaryHeap, VecDeque},
     net::SocketAddr,
     sync::Arc,
-    time::Duration,
 };
 
 use kedge_core::Instant;
 
 use crate::{
+    admission::Admission,
     allowed::{Table, addresses},
     backlog::Budget,
     counters::State,
-    directory::{Change, Entry, PeerId},
+    directory::PeerId,
     drops::{DropReason, Drops},
     jitter::Jitter,
-    keys::{PrivateKey, PublicKey},
+    keys::{PresharedKey, PrivateKey, PublicKey},
     noise::{Caller, FrontDoor, HEAD, Noise, Stamps, TAIL},
     packet::LARGEST,
     peer::{Message, Peer, Received},
@@ -46,10 +46,13 @@ pub struct Shard {
     jitter: Jitter,
     drops: Arc<Drops>,
     events: VecDeque<Event>,
-    /// Whether initiations have to prove where they come from.
-    demands_cookies: bool,
+    admission: Admission,
+    /// Where peers are, and how many: initiations from there come first.
+    homes: BTreeMap<SocketAddr, u32>,
     /// Of peers that were removed or are still to come.
     stamps: BTreeMap<PublicKey, Stamps>,
+    /// Nothing can be sent: packets wait, and nothing falls due.
+    rests: bool,
     /// For a core that cannot seal in place.
     scratch: Box<[u8]>,
 }
@@ -60,7 +63,10 @@ struct Slot {
     state: State,
     endpoint: Option<SocketAddr>,
     key: PublicKey,
+    preshared_key: Option<PresharedKey>,
     index: u32,
+    /// When it was last given a session it asked for.
+    called_at: Option<Instant>,
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,
@@ -156,33 +162,11 @@ impl Shard {
             jitter: Jitter::new(seed),
             drops,
             events: VecDeque::with_capacity(EVENTS),
-            demands_cookies: false,
+            admission: Admission::default(),
+            homes: BTreeMap::new(),
             stamps: BTreeMap::new(),
+            rests: false,
             scratch: vec![0; LARGEST].into_boxed_slice(),
-        }
-    }
-
-    /// Takes over a change of peers. Sessions of peers that stay are kept; the prefix table is
-    /// replaced as a whole.
-    pub fn apply(&mut self, now: Instant, change: Change) {
-        for id in change.remove {
-            self.remove(now, id);
-        }
-        for entry in change.add {
-            self.add(now, entry);
-        }
-        for update in change.update {
-            let id = update.entry.id;
-            if let Some(slot) = slot(&mut self.peers, id) {
-                slot.peer
-                    .update(&update.entry.spec, update.endpoint_changed);
-                slot.due = now;
-                self.timers.push(Reverse((now, id)));
-                self.settle(id);
-            }
-        }
-        if let Some(table) = change.table {
-            self.table = table;
         }
     }
 
@@ -205,7 +189,11 @@ impl Shard {
             return None;
         };
         let (budget, scratch) = (&mut self.budget, &mut self.scratch);
-        let sent = peer.send(now, (slot, length), self.mtu, budget, scratch);
+        let sent = if self.rests {
+            peer.hold((slot, length), self.mtu, budget).map(|()| None)
+        } else {
+            peer.send(now, (slot, length), self.mtu, budget, scratch)
+        };
         let message = sent.unwrap_or_else(|reason| {
             peer.counters().drops.count(reason);
             None
@@ -214,7 +202,8 @@ impl Shard {
         message.map(|message| transmit(id, message))
     }
 
-    /// Opens a datagram. `dst` must be at least as long as it, and 148 bytes.
+    /// Opens a datagram. `dst` must be at least as long as it, and 148 bytes. An initiation waits
+    /// for its turn in [`poll_handshake`](Self::poll_handshake).
     pub fn receive(
         &mut self,
         now: Instant,
@@ -231,9 +220,12 @@ impl Shard {
         }
     }
 
-    /// Whatever is due or waits, one datagram at a time, until `None`. After that
-    /// [`poll_timeout`](Self::poll_timeout) is in the future.
+    /// Whatever is due or waits, one datagram at a time, until `None`. After that, and when nobody
+    /// waits for a handshake, [`poll_timeout`](Self::poll_timeout) is in the future.
     pub fn poll_transmit(&mut self, now: Instant, dst: &mut [u8]) -> Option<Transmit> {
+        if self.rests {
+            return None;
+        }
         loop {
             if let Some(transmit) = self.flush_ready(now, dst) {
                 return Some(transmit);
@@ -256,10 +248,13 @@ impl Shard {
         }
     }
 
-    /// When [`poll_transmit`](Self::poll_transmit) must be called next.
+    /// When [`poll_transmit`](Self::poll_transmit) and [`poll_handshake`](Self::poll_handshake)
+    /// must be called next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.ready.is_empty() {
+        if self.rests {
+            None
+        } else if self.ready.is_empty() && !self.has_handshakes() {
             self.timers.peek().map(|Reverse((due, _))| *due)
         } else {
             Some(Instant::ZERO)
@@ -308,20 +303,28 @@ impl Shard {
         dst: &mut [u8],
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let kind = wire::classify(datagram).map_err(|reason| (reason, None))?;
-        if kind == Kind::Initiation && self.demands_cookies {
-            let cookie = self.door.demand(now, from, datagram, dst);
-            if let Some(length) = cookie.map_err(|reason| (reason, None))? {
-                return Ok(Outcome::Cookie { to: from, length });
-            }
+        if kind == Kind::Initiation {
+            let admitted = self.admit(now, from, datagram, dst);
+            return admitted.map_err(|reason| (reason, None));
         }
-        let (id, caller) = self
-            .recipient(kind, datagram)
-            .map_err(|reason| (reason, None))?;
+        let id = self.recipient(kind).map_err(|reason| (reason, None))?;
+        self.receive_from(now, id, from, (kind, None), datagram, dst)
+    }
+
+    fn receive_from(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        from: SocketAddr,
+        kind: (Kind, Option<Caller>),
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let unknown = (DropReason::UnknownSession, None);
         let slot = slot(&mut self.peers, id).ok_or(unknown)?;
-        let received =
-            slot.peer
-                .receive(now, from, (kind, caller), datagram, &mut self.budget, dst);
+        let received = slot
+            .peer
+            .receive(now, from, kind, datagram, &mut self.budget, dst);
         let outcome = match received {
             Ok(Received::Packet(length)) => {
                 let source = dst.get(..length).and_then(addresses).map(|(from, _)| from);
@@ -340,94 +343,17 @@ impl Shard {
         outcome
     }
 
-    /// Who is meant: an initiation names its sender under our key, everything else our index.
-    fn recipient(
-        &self,
-        kind: Kind,
-        datagram: &[u8],
-    ) -> Result<(PeerId, Option<Caller>), DropReason> {
-        match kind {
-            Kind::Initiation => {
-                let caller = self.door.initiator(datagram)?;
-                match self.by_key.get(&caller.key) {
-                    Some(id) => Ok((*id, Some(caller))),
-                    None => Err(DropReason::UnknownPeer),
-                }
-            }
+    /// Who is meant, by our index.
+    fn recipient(&self, kind: Kind) -> Result<PeerId, DropReason> {
+        let receiver = match kind {
+            Kind::Initiation => None,
             Kind::Response { receiver }
             | Kind::CookieReply { receiver }
-            | Kind::Data { receiver, .. } => self
-                .by_index
-                .get(&(receiver >> 8))
-                .map(|id| (*id, None))
-                .ok_or(DropReason::UnknownSession),
-        }
-    }
-
-    fn add(&mut self, now: Instant, entry: Entry) {
-        let Entry { id, spec, counters } = entry;
-        let index = self.free_index(now);
-        let key = spec.public_key;
-        let mut core = self.door.core(&key, None, index);
-        if let Some(stamps) = self.stamps.remove(&key) {
-            core.raise_stamps(stamps);
-        }
-        let peer = Peer::new(core, &spec, counters, now);
-        self.by_key.insert(key, id);
-        self.by_index.insert(index, id);
-        let at = position(id);
-        if at >= self.peers.len() {
-            self.peers.resize_with(at + 1, || None);
-        }
-        if let Some(place) = self.peers.get_mut(at) {
-            let (state, endpoint) = (peer.state(), peer.endpoint());
-            *place = Some(Slot {
-                peer,
-                state,
-                endpoint,
-                key,
-                index,
-                due: now,
-                is_ready: false,
-            });
-        }
-        self.timers.push(Reverse((now, id)));
-    }
-
-    fn remove(&mut self, now: Instant, id: PeerId) {
-        let removed = self.peers.get_mut(position(id)).and_then(Option::take);
-        if let Some(mut slot) = removed {
-            slot.peer.discard(&mut self.budget);
-            if let Some(stamps) = slot.peer.stamps() {
-                self.keep_stamps(slot.key, stamps);
-            }
-            self.by_key.remove(&slot.key);
-            self.by_index.remove(&slot.index);
-            self.retired.push_back((now, slot.index));
-        }
-    }
-
-    /// An index that no peer has, or had a short while ago: the shard's number below 16 random
-    /// bits.
-    fn free_index(&mut self, now: Instant) -> u32 {
-        while self
-            .retired
-            .front()
-            .is_some_and(|(at, _)| now.since(*at) >= RETIREMENT)
-        {
-            self.retired.pop_front();
-        }
-        let mut random = self.jitter.bits();
-        for _ in 0..=u16::MAX {
-            let index = u32::from(random) << 8 | u32::from(self.number);
-            let retired = self.retired.iter().any(|(_, old)| *old == index);
-            if !retired && !self.by_index.contains_key(&index) {
-                return index;
-            }
-            random = random.wrapping_add(1);
-        }
-        // All 65 536 are taken: a late datagram for a removed peer fails to decrypt, no more.
-        u32::from(random) << 8 | u32::from(self.number)
+            | Kind::Data { receiver, .. } => Some(receiver),
+        };
+        receiver
+            .and_then(|receiver| self.by_index.get(&(receiver >> 8)).copied())
+            .ok_or(DropReason::UnknownSession)
     }
 
     /// Notes what a call to the peer left behind: something to send, something to tell.
@@ -446,6 +372,7 @@ impl Shard {
         }
         if endpoint != slot.endpoint {
             let from = std::mem::replace(&mut slot.endpoint, endpoint);
+            self.moved(from, endpoint);
             tell(
                 &mut self.events,
                 id,
@@ -481,9 +408,9 @@ pub const ROOM: usize = 15 + TAIL;
 /// Events that may wait for the caller.
 const EVENTS: usize = 64;
 
-/// Twice REJECT_AFTER_TIME: nothing sealed for the old peer is still valid.
-const RETIREMENT: Duration = Duration::from_secs(360);
-
+mod handshakes;
+mod live;
+mod members;
 mod outlive;
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ fn end(own: u8, other: u8, endpoint: Option<SocketAddr>, noise: Noise) -> Shard 
     let spec = PeerSpec {
         name: "peer".into(),
         public_key: key(other).public(),
+        preshared_key: None,
         endpoint,
         allowed_ips: vec![format!("10.0.0.{other}/32").parse().unwrap()],
         keepalive: Some(Duration::from_millis(500)),
@@ -66,7 +67,9 @@ fn carry(
     let mut delivered = false;
     while let Some(bytes) = length {
         let datagram = &wire.made[..bytes];
-        let outcome = ends[to].receive(now, wire.from[1 - to], datagram, &mut wire.opened);
+        let received = ends[to].receive(now, wire.from[1 - to], datagram, &mut wire.opened);
+        let handshake = ends[to].poll_handshake(now, &mut wire.opened);
+        let outcome = handshake.unwrap_or(received);
         length = match outcome {
             Outcome::Send(transmit) => {
                 std::mem::swap(&mut wire.made, &mut wire.opened);

@@ -33,6 +33,24 @@ pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     }
 }
 
+/// The name of the interface that `fd` is attached to, and the flags it was made with.
+pub(crate) fn attached(fd: BorrowedFd<'_>) -> io::Result<(String, libc::c_short)> {
+    let mut request = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: 0 },
+    };
+    // SAFETY: TUNGETIFF writes one `ifreq` through the pointer, which is valid and exclusively
+    // borrowed for the call; the descriptor is open while `fd` is borrowed.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF, &raw mut request) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let name = request.ifr_name.iter().take_while(|byte| **byte != 0);
+    let name = name.map(|byte| char::from(byte.cast_unsigned())).collect();
+    // SAFETY: the kernel wrote the flags, and zero before that is valid, too.
+    Ok((name, unsafe { request.ifr_ifru.ifru_flags }))
+}
+
 /// Says which kinds of super packets may be read (`TUN_F_*`), in place of what was said before.
 ///
 /// # Errors

@@ -55,6 +55,25 @@ impl Interface {
     ///
     /// The kernel refused.
     pub fn set_up(tun: &Tun, mtu: u16) -> Result<Self, InterfaceError> {
+        Self::configure(tun, mtu, LinkFlags::Up)
+    }
+
+    /// The same without setting it up, for whoever does that later.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn prepare(tun: &Tun, mtu: u16) -> Result<Self, InterfaceError> {
+        Self::configure(tun, mtu, LinkFlags::empty())
+    }
+
+    /// The kernel's number for it.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.index
+    }
+
+    fn configure(tun: &Tun, mtu: u16, up: LinkFlags) -> Result<Self, InterfaceError> {
         let name = tun.name().to_owned();
         let failed = |source| InterfaceError {
             what: format!("set up {name}"),
@@ -71,8 +90,8 @@ impl Interface {
             .push(LinkAttribute::AfSpecUnspec(vec![quiet]));
         let _ = requests.change(Message::SetLink(message), 0);
         let mut message = link(index);
-        message.header.flags = LinkFlags::Up;
-        message.header.change_mask = LinkFlags::Up;
+        message.header.flags = up;
+        message.header.change_mask = up;
         message.attributes.push(LinkAttribute::Mtu(u32::from(mtu)));
         message.attributes.push(LinkAttribute::TxQueueLen(QUEUE));
         requests
@@ -358,7 +377,7 @@ const fn family(net: IpNet) -> AddressFamily {
     }
 }
 
-fn index(name: &str) -> io::Result<u32> {
+pub(crate) fn index(name: &str) -> io::Result<u32> {
     let any = rustix::net::socket(
         rustix::net::AddressFamily::UNIX,
         rustix::net::SocketType::DGRAM,

@@ -236,6 +236,7 @@ pub fn gateway_peer() -> PeerSpec {
     PeerSpec {
         name: "gw-0".into(),
         public_key: key(2).public(),
+        preshared_key: None,
         endpoint: Some(SocketAddr::new(GATEWAY_WAN.parse().unwrap(), PORT)),
         allowed_ips: [GATEWAY, GATEWAY_V4]
             .map(|text| text.parse::<IpAddr>().unwrap().into())
@@ -250,6 +251,7 @@ pub fn host_peer() -> PeerSpec {
     PeerSpec {
         name: "host-1".into(),
         public_key: key(1).public(),
+        preshared_key: None,
         endpoint: None,
         allowed_ips: [HOST, HOST_V4]
             .map(|text| text.parse::<IpAddr>().unwrap().into())

@@ -14,6 +14,7 @@ static IDS: LazyLock<Vec<PeerId>> = LazyLock::new(|| {
         name: format!("peer-{number}"),
         public_key: key(number),
         endpoint: None,
+        preshared_key: None,
         allowed_ips: Vec::new(),
         keepalive: None,
         always_up: false,

@@ -10,6 +10,7 @@ fn peer(number: u8) -> PeerSpec {
     PeerSpec {
         name: format!("peer-{number}"),
         public_key: key(number),
+        preshared_key: None,
         endpoint: None,
         allowed_ips: vec![format!("10.0.0.{number}/32").parse().unwrap()],
         keepalive: None,
@@ -126,6 +127,48 @@ fn a_tunnel_that_would_swallow_its_own_datagrams_is_refused() {
     };
     let error = directory.plan(vec![inside, peer(2)]).unwrap_err();
     assert!(error.to_string().contains("10.0.0.2/32"), "{error}");
+}
+
+#[test]
+fn another_preshared_key_is_a_change_of_the_peer_that_stays() {
+    let directory = directory(vec![peer(1), peer(2)]);
+    let shared = PeerSpec {
+        preshared_key: PresharedKey::from_bytes([1; 32]),
+        ..peer(1)
+    };
+    let change = directory.plan(vec![shared, peer(2)]).unwrap();
+    assert!(change.add.is_empty() && change.remove.is_empty());
+    let [update] = change.update.as_slice() else {
+        panic!("{change:?}")
+    };
+    assert!(update.preshared_key_changed && !update.endpoint_changed);
+}
+
+#[test]
+fn without_rules_peers_may_have_everything_and_lie_anywhere() {
+    let mut directory = Directory::unruled();
+    let all = PeerSpec {
+        endpoint: Some("10.0.0.2:1".parse().unwrap()),
+        allowed_ips: vec!["0.0.0.0/0".parse().unwrap()],
+        ..peer(1)
+    };
+    let change = directory.plan(vec![all.clone()]).unwrap();
+    directory.commit(&change);
+    let id = directory.find("peer-1").unwrap().id;
+    let owner = change.table.unwrap().owner("192.0.2.1".parse().unwrap());
+    assert_eq!(owner, Some(id));
+    assert!(directory.plan(vec![all.clone()]).unwrap().is_empty());
+    // It was heard from elsewhere since; only naming another place moves it.
+    let elsewhere = "192.0.2.7:7".parse().ok();
+    let entry = directory.find("peer-1").unwrap();
+    entry.counters.set_endpoint(elsewhere);
+    directory.settle_endpoints();
+    let there = PeerSpec {
+        endpoint: elsewhere,
+        ..all.clone()
+    };
+    assert!(directory.plan(vec![there]).unwrap().is_empty());
+    assert!(directory.plan(vec![all]).unwrap().update[0].endpoint_changed);
 }
 
 proptest! {

@@ -5,7 +5,7 @@
 //! enough before it is handed over, no limiter counts, no keepalive timer runs inside, and an
 //! unconfirmed session never takes the slot of the confirmed one.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use boringtun::{
     noise::{
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 use crate::{
     drops::DropReason,
     keys::{PrivateKey, PublicKey},
-    noise::{Opened, Tick},
+    noise::{Opened, Tick, own::name},
     wire::{self, Kind},
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct FrontDoor {
     public: Point,
     /// Never demands cookies: with a limit, copies of one packet would put every peer under load.
     limiter: Arc<RateLimiter>,
+    /// Demands one from everybody: for the initiations that have to prove where they come from.
+    demanding: RateLimiter,
 }
 
 /// One peer's handshakes and sessions.
@@ -45,13 +47,46 @@ impl FrontDoor {
         let (secret, public) = (key.secret(), key.public().point());
         Self {
             limiter: Arc::new(RateLimiter::new(&public, u64::MAX)),
+            demanding: RateLimiter::new(&public, 0),
             secret,
             public,
         }
     }
 
-    /// Who sent an initiation. Costs two hashes for a stranger without our public key, one
-    /// Diffie-Hellman for everybody else.
+    /// Whether the sender of a handshake message knows our public key.
+    pub(crate) fn check(&self, datagram: &[u8]) -> Result<(), DropReason> {
+        let mut cookie = [0; wire::COOKIE_REPLY];
+        let verified = self.limiter.verify_packet(None, datagram, &mut cookie);
+        verified.map(|_| ()).map_err(|_| DropReason::BadMac)
+    }
+
+    /// Whether a cookie in a handshake message proves that the sender receives what is sent to
+    /// `from`.
+    pub(crate) fn proves(&self, from: SocketAddr, datagram: &[u8]) -> bool {
+        let mut cookie = [0; wire::COOKIE_REPLY];
+        let verified = self
+            .demanding
+            .verify_packet(Some(name(from)), datagram, &mut cookie);
+        verified.is_ok()
+    }
+
+    /// Writes the cookie for whoever sent `datagram` to `dst`, and says how long it is.
+    pub(crate) fn cookie(
+        &self,
+        from: SocketAddr,
+        datagram: &[u8],
+        dst: &mut [u8],
+    ) -> Result<usize, DropReason> {
+        let verified = self
+            .demanding
+            .verify_packet(Some(name(from)), datagram, dst);
+        match verified {
+            Err(TunnResult::WriteToNetwork(cookie)) => Ok(cookie.len()),
+            _ => Err(DropReason::BadMac),
+        }
+    }
+
+    /// Who sent an initiation. Costs one Diffie-Hellman.
     pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<PublicKey, DropReason> {
         let mut cookie = [0; wire::COOKIE_REPLY];
         let packet = self.limiter.verify_packet(None, datagram, &mut cookie);

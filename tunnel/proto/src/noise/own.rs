@@ -19,6 +19,7 @@ use std::{fmt, sync::Arc};
 use kedge_core::Instant;
 use zeroize::Zeroizing;
 
+pub(super) use self::macs::name;
 pub(crate) use self::{door::FrontDoor, handshake::Call};
 use self::{
     door::Identity,
@@ -123,6 +124,12 @@ impl Core {
     pub(crate) fn raise_stamps(&mut self, stamps: Stamps) {
         self.stamps.seen = self.stamps.seen.max(stamps.seen);
         self.stamps.sent = self.stamps.sent.max(stamps.sent);
+    }
+
+    /// Mixes another preshared key into every handshake that ends from here on. An initiation under
+    /// way does not hold one yet.
+    pub(crate) fn set_preshared_key(&mut self, key: Option<Zeroizing<[u8; 32]>>) {
+        self.remote.psk = key.unwrap_or_default();
     }
 
     /// The session to send with.

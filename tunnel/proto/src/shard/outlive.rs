@@ -1,4 +1,4 @@
-//! What reaches beyond a shard: clocks, load, stamps that outlive it, and sessions that other
+//! What reaches beyond a shard: clocks, stamps that outlive it, and sessions that other
 //! threads use.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -17,13 +17,6 @@ impl Shard {
     /// reads it by itself.
     pub fn set_wall(&self, now: Instant, unix: Duration) {
         self.door.set_wall(now, unix);
-    }
-
-    /// Demands from now on, or no longer, that initiations prove where they come from: an
-    /// initiation without a cookie is answered with one, which costs three hashes. boringtun's
-    /// core never demands.
-    pub fn demand_cookies(&mut self, demand: bool) {
-        self.demands_cookies = demand;
     }
 
     /// The highest stamps seen from and sent to each peer, those of removed ones included: what

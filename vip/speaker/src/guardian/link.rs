@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, io, os::fd::BorrowedFd, sync::Arc};
 use arc_swap::ArcSwapOption;
 use kedge_core::Instant;
 use kedge_net::channel::Channel;
+use tracing::info;
 
 use super::{
     mastership::{Mastership, Slot},
@@ -16,8 +17,10 @@ use super::{
 pub(crate) struct Link {
     page: Arc<Mastership>,
     connection: Arc<ArcSwapOption<Connection>>,
-    /// The guardian that was told.
+    /// The guardian that is told.
     number: u64,
+    /// The guardian that was told everything.
+    informed: u64,
     interfaces: BTreeMap<u32, Vec<Opened>>,
     wards: BTreeMap<Slot, Ward>,
 }
@@ -46,6 +49,7 @@ impl Link {
             page,
             connection,
             number: 0,
+            informed: 0,
             interfaces: BTreeMap::new(),
             wards: BTreeMap::new(),
         }
@@ -79,8 +83,15 @@ impl Link {
             self.interfaces.clear();
             self.wards.clear();
         }
+        let vips = wards.len();
         match self.tell_all(&connection.channel, interfaces, wards) {
-            Ok(()) => true,
+            Ok(()) => {
+                if self.informed != self.number {
+                    self.informed = self.number;
+                    info!(vips, "the guardian was told of the VIPs");
+                }
+                true
+            }
             // One that is gone is replaced, and the next is told everything.
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
         }

@@ -52,10 +52,14 @@ impl FrontDoor {
         self.identity.wall.set(now, unix);
     }
 
-    /// Who sent an initiation. Costs one hash for a stranger without our public key, one
-    /// Diffie-Hellman for everybody else, and what was worked out is used for the answer.
+    /// Whether the sender of a handshake message knows our public key. Costs one hash.
+    pub(crate) fn check(&self, datagram: &[u8]) -> Result<(), DropReason> {
+        self.identity.labels.check(datagram)
+    }
+
+    /// Who sent an initiation that was checked. Costs one Diffie-Hellman, and what was worked out
+    /// is used for the answer.
     pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<Caller, DropReason> {
-        self.identity.labels.check(datagram)?;
         let call = Call::read(&self.identity.pair, datagram)?;
         let key = PublicKey::from_bytes(call.public).map_err(|_| DropReason::UnknownPeer)?;
         Ok(Caller {
@@ -64,26 +68,25 @@ impl FrontDoor {
         })
     }
 
-    /// Lets an initiation pass that proves where it comes from, while we are under load. `Some`
-    /// is the length of the cookie to send there instead.
-    pub(crate) fn demand(
+    /// Whether a cookie in a handshake message proves that the sender receives what is sent to
+    /// `from`.
+    pub(crate) fn proves(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) -> bool {
+        self.cookies.prove(now, &mut self.random, from, datagram)
+    }
+
+    /// Writes the cookie for whoever sent `datagram` to `dst`, and says how long it is.
+    pub(crate) fn cookie(
         &mut self,
         now: Instant,
         from: SocketAddr,
         datagram: &[u8],
         dst: &mut [u8],
-    ) -> Result<Option<usize>, DropReason> {
+    ) -> Result<usize, DropReason> {
         let Self {
             identity,
             random,
             cookies,
         } = self;
-        identity.labels.check(datagram)?;
-        if cookies.prove(now, random, from, datagram) {
-            return Ok(None);
-        }
-        cookies
-            .reply(now, random, &identity.labels, (from, datagram), dst)
-            .map(Some)
+        cookies.reply(now, random, &identity.labels, (from, datagram), dst)
     }
 }

@@ -166,6 +166,16 @@ impl Cookies {
     }
 }
 
+/// An address and its port in 16 bytes, for those that can tell apart addresses alone.
+pub(in crate::noise) fn name(from: SocketAddr) -> IpAddr {
+    let port = from.port().to_le_bytes();
+    let name = match from.ip().to_canonical() {
+        IpAddr::V4(address) => mac(&[0; 32], [&address.octets(), &port]),
+        IpAddr::V6(address) => mac(&[0; 32], [&address.octets(), &port]),
+    };
+    IpAddr::from(name)
+}
+
 type Mac = [u8; 16];
 
 /// A handshake message as its body, mac1 and mac2.

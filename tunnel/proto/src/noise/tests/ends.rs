@@ -86,6 +86,7 @@ impl End {
         let caller = match kind {
             Kind::Initiation => {
                 self.look_at_the_clock();
+                self.door.check(datagram)?;
                 let caller = self.door.initiator(datagram)?;
                 if caller.key != self.peer {
                     return Err(DropReason::UnknownPeer);

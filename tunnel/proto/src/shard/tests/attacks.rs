@@ -6,7 +6,7 @@ use boringtun::noise::{TunnResult, rate_limiter::RateLimiter};
 use proptest::prelude::*;
 
 use super::harness::*;
-use crate::{drops::DropReason, noise::HEAD};
+use crate::{drops::DropReason, noise::HEAD, shard::Outcome};
 
 #[test]
 fn every_bit_of_an_initiation_matters() {
@@ -60,10 +60,25 @@ fn a_replayed_initiation_is_refused() {
         .seal(net.now, &packet("10.0.0.1", "10.0.0.2", 64, 1))
         .unwrap();
     net.carry([initiation.clone()], |_| true);
+    net.pass(20);
     let mut replayed = initiation;
     replayed.from = address("203.0.113.66:6666");
     assert!(net.ends[1].open(net.now, &replayed).is_empty());
     assert_eq!(net.ends[1].dropped(1, DropReason::StaleHandshake), 1);
+    assert!(net.works(0) && net.works(1));
+}
+
+#[test]
+fn a_peer_gets_no_two_sessions_within_twenty_milliseconds() {
+    let mut net = Net::connected();
+    let first = net.initiation(0, 2);
+    let second = net.initiation(0, 2);
+    assert_eq!(net.ends[1].open(net.now, &first).len(), 1);
+    net.pass(19);
+    assert!(net.ends[1].open(net.now, &second).is_empty());
+    assert_eq!(net.ends[1].dropped(1, DropReason::RateLimited), 1);
+    net.pass(1);
+    assert_eq!(net.ends[1].open(net.now, &second).len(), 1);
     assert!(net.works(0) && net.works(1));
 }
 
@@ -123,6 +138,7 @@ fn every_bit_of_a_data_message_matters() {
 #[test]
 fn a_buffer_that_is_too_small_is_a_counted_drop() {
     let mut net = Net::connected();
+    net.pass(20);
     let now = net.now;
     let data = net.ends[0]
         .seal(now, &packet("10.0.0.1", "10.0.0.2", 400, 1))
@@ -134,6 +150,7 @@ fn a_buffer_that_is_too_small_is_a_counted_drop() {
         shard.receive(now, data.from, &data.bytes, &mut dst);
         if room < 148 {
             shard.receive(now, initiation.from, &initiation.bytes, &mut dst);
+            assert_eq!(shard.poll_handshake(now, &mut dst), Some(Outcome::Nothing));
         }
         let mut slot = vec![0; HEAD];
         slot.extend(packet("10.0.0.2", "10.0.0.1", 400, 1));

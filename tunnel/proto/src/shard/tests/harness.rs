@@ -81,6 +81,7 @@ pub(super) fn spec(number: u8, endpoint: Option<&str>) -> PeerSpec {
     PeerSpec {
         name: format!("peer-{number}"),
         public_key: key(number).public(),
+        preshared_key: None,
         endpoint: endpoint.map(address),
         allowed_ips: vec![format!("10.0.0.{number}/32").parse::<IpNet>().unwrap()],
         keepalive: None,
@@ -166,18 +167,24 @@ impl End {
     pub(super) fn open(&mut self, now: Instant, datagram: &Datagram) -> Vec<Datagram> {
         let mut dst = [0; 2_048];
         let mut answers = Vec::new();
-        match self
+        let mut outcome = self
             .shard
-            .receive(now, datagram.from, &datagram.bytes, &mut dst)
-        {
-            Outcome::Nothing => {}
-            Outcome::Send(transmit) => answers.push(self.datagram(transmit, &dst)),
-            Outcome::Cookie { to, length } => answers.push(Datagram {
-                from: self.at,
-                to,
-                bytes: dst[..length].to_vec(),
-            }),
-            Outcome::Deliver { length, .. } => self.delivered.push(dst[..length].to_vec()),
+            .receive(now, datagram.from, &datagram.bytes, &mut dst);
+        loop {
+            match outcome {
+                Outcome::Nothing => {}
+                Outcome::Send(transmit) => answers.push(self.datagram(transmit, &dst)),
+                Outcome::Cookie { to, length } => answers.push(Datagram {
+                    from: self.at,
+                    to,
+                    bytes: dst[..length].to_vec(),
+                }),
+                Outcome::Deliver { length, .. } => self.delivered.push(dst[..length].to_vec()),
+            }
+            let Some(next) = self.shard.poll_handshake(now, &mut dst) else {
+                break;
+            };
+            outcome = next;
         }
         answers.extend(self.due(now));
         answers

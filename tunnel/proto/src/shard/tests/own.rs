@@ -8,6 +8,8 @@ mod attacks;
 mod cured;
 #[path = "harness.rs"]
 mod harness;
+#[path = "live.rs"]
+mod live;
 #[path = "roaming.rs"]
 mod roaming;
 #[path = "sessions.rs"]

@@ -1,0 +1,193 @@
+//! Two hosts with a tunnel between them.
+
+use std::{
+    fs,
+    io::Write,
+    net::Ipv4Addr,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use ipnet::{IpNet, Ipv4Net};
+use kedge_net::link::Links;
+
+use super::{engine::Engine, load::exchange};
+use crate::{
+    error::LabError,
+    lab::Lab,
+    process::copy_logs,
+    stage::Stage,
+    topology::{ENDS, Topology, end_address},
+};
+
+/// Two hosts with a tunnel between them.
+#[derive(Debug)]
+pub(super) struct Site {
+    lab: Lab,
+}
+
+impl Site {
+    /// Starts an engine on both hosts and waits until a packet passes.
+    pub(super) fn start(engine: &Engine, stage: &Stage) -> Result<Self, LabError> {
+        let kedge = crate::lab::executable(None)?;
+        let (lab, _) = Lab::build(Topology::pair(), kedge)?;
+        let mut site = Self { lab };
+        for end in ENDS {
+            let ifname = site.ifname(end);
+            site.lab.start(end, DAEMON, engine.command(&ifname))?;
+        }
+        let [one, two] = [Keys::new()?, Keys::new()?];
+        for (at, (ours, theirs)) in [(&one, &two), (&two, &one)].into_iter().enumerate() {
+            site.configure(at, ours, theirs, stage)?;
+        }
+        stage.eventually("the first packet through the tunnel", START, || {
+            let answer = exchange(&site.lab, [inner(0), inner(1)], 1);
+            answer.map(|_| ()).map_err(|error| error.to_string())
+        })?;
+        Ok(site)
+    }
+
+    pub(super) const fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
+    pub(super) const fn lab_mut(&mut self) -> &mut Lab {
+        &mut self.lab
+    }
+
+    /// The processes of the engine on both hosts.
+    pub(super) fn daemons(&mut self) -> Result<[u32; 2], LabError> {
+        let [one, two] = ENDS;
+        Ok([
+            self.lab.process(one, DAEMON)?.pid(),
+            self.lab.process(two, DAEMON)?.pid(),
+        ])
+    }
+
+    pub(super) fn keep(&self, to: &Path) -> Result<(), LabError> {
+        for end in ENDS {
+            let logs = self.lab.root(end).join("log");
+            let to = to.join(end);
+            copy_logs(&logs, &to).map_err(LabError::file(to))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_down(self) -> Vec<String> {
+        self.lab.take_down()
+    }
+
+    /// The interface of a host; unique on the machine, since the sockets of `wg` are in one
+    /// directory for all namespaces.
+    fn ifname(&self, end: &str) -> String {
+        format!("kb{}{end}", self.lab.id())
+    }
+
+    fn wait_for_socket(&mut self, end: &str, stage: &Stage) -> Result<(), LabError> {
+        let socket = format!("/var/run/wireguard/{}.sock", self.ifname(end));
+        let process = self.lab.process(end, DAEMON)?;
+        stage.eventually("the socket of the device", START, || {
+            if process.ended().is_none() && Path::new(&socket).exists() {
+                return Ok(());
+            }
+            Err(process.last_words())
+        })
+    }
+
+    fn configure(
+        &mut self,
+        at: usize,
+        ours: &Keys,
+        theirs: &Keys,
+        stage: &Stage,
+    ) -> Result<(), LabError> {
+        let Some(end) = ENDS.get(at) else {
+            return Ok(());
+        };
+        self.wait_for_socket(end, stage)?;
+        let other = 1 - at;
+        let text = format!(
+            "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\n[Peer]\nPublicKey = {}\n\
+             AllowedIPs = {}/32\nEndpoint = {}:{PORT}\n",
+            ours.private,
+            theirs.public,
+            inner(other),
+            end_address(other),
+        );
+        let file = self.lab.root(end).join("wg.conf");
+        fs::write(&file, text).map_err(LabError::file(&file))?;
+        let ifname = self.ifname(end);
+        self.lab.worker(end)?.run(move || {
+            let mut command = Command::new("wg");
+            command.arg("setconf").arg(&ifname).arg(&file);
+            said(command, "")?;
+            let mut links = Links::open()?;
+            links.set_mtu(&ifname, MTU)?;
+            links.add_address(&ifname, IpNet::V4(Ipv4Net::new_assert(inner(at), 24)))?;
+            links.up(&ifname)?;
+            Ok(())
+        })?
+    }
+}
+
+/// A key pair, in base64.
+struct Keys {
+    private: String,
+    public: String,
+}
+
+impl Keys {
+    fn new() -> Result<Self, LabError> {
+        let wg = |word| {
+            let mut command = Command::new("wg");
+            command.arg(word);
+            command
+        };
+        let private = said(wg("genkey"), "")?;
+        let public = said(wg("pubkey"), &private)?;
+        Ok(Self { private, public })
+    }
+}
+
+/// What a program answers to `input`, without the end of the line.
+pub(super) fn said(mut command: Command, input: &str) -> Result<String, LabError> {
+    let who = command.get_program().to_string_lossy().into_owned();
+    let failed = |said: String| LabError::Unexpected {
+        who: who.clone(),
+        said,
+    };
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Whoever does not read it has an error to tell.
+        _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child
+        .wait_with_output()
+        .map_err(|error| failed(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned())
+}
+
+/// The address of a host inside the tunnel.
+pub(super) fn inner(at: usize) -> Ipv4Addr {
+    let last = u8::try_from(at).unwrap_or(u8::MAX).saturating_add(1);
+    Ipv4Addr::new(10, 99, 0, last)
+}
+
+pub(super) const DAEMON: &str = "wireguard";
+const PORT: u16 = 51_820;
+
+/// What an underlay of 1500 bytes leaves, whatever its family.
+const MTU: u32 = 1420;
+
+const START: Duration = Duration::from_secs(10);

@@ -1,0 +1,76 @@
+//! What changes about a running device at once: between two packets.
+
+use std::sync::Arc;
+
+use kedge_net::{
+    clock,
+    udp::{Family, Sockets},
+};
+use kedge_tunnel_proto::{directory::Change, keys::PrivateKey, noise::Noise};
+use tracing::warn;
+
+use super::{UDP_V4, UDP_V6, Worker};
+use crate::network::Network;
+
+/// What changes; the rest stays.
+#[derive(Debug, Default)]
+pub(crate) struct Reconfiguration {
+    /// Another private key, with what its handshakes need.
+    pub(crate) private_key: Option<(PrivateKey, Noise)>,
+    /// Other sockets, which may be none.
+    pub(crate) sockets: Option<Arc<Sockets>>,
+    /// Another MTU.
+    pub(crate) mtu: Option<u16>,
+    /// Other peers.
+    pub(crate) change: Change,
+}
+
+impl Worker {
+    pub(super) fn reconfigure(&mut self, reconfiguration: Reconfiguration) {
+        let Reconfiguration {
+            private_key,
+            sockets,
+            mtu,
+            change,
+        } = reconfiguration;
+        if let Some(sockets) = sockets {
+            self.move_to(sockets);
+        }
+        if let Some(mtu) = mtu {
+            self.shard.set_mtu(mtu);
+        }
+        if let Some((key, noise)) = private_key {
+            self.shard.set_private_key(clock::now(), &key, noise);
+        }
+        self.rename(&change);
+        self.shard.apply(clock::now(), change);
+    }
+
+    /// Goes on with other sockets. What waits in the old ones is not lost.
+    fn move_to(&mut self, sockets: Arc<Sockets>) {
+        for family in [Family::V4, Family::V6] {
+            self.drain_network(family);
+            if let Some(fd) = self.network.sockets().fd(family) {
+                self.waiter.remove(&fd);
+            }
+        }
+        for (family, key) in [(Family::V4, UDP_V4), (Family::V6, UDP_V6)] {
+            if let Some(fd) = sockets.fd(family)
+                && let Err(err) = self.waiter.add(&fd, key)
+            {
+                let error = &err as &dyn std::error::Error;
+                warn!(
+                    ?family,
+                    error, "a socket of the tunnel cannot be waited for"
+                );
+            }
+        }
+        self.offload.meet(&sockets);
+        if sockets.are_open() {
+            self.shard.wake(clock::now());
+        } else {
+            self.shard.rest();
+        }
+        self.network = Network::new(sockets, self.offload.read().gso);
+    }
+}

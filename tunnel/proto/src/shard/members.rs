@@ -1,0 +1,123 @@
+//! Who is a peer of the shard, and by which index.
+
+use std::{cmp::Reverse, time::Duration};
+
+use kedge_core::Instant;
+
+use super::{Shard, Slot, position, slot};
+use crate::{
+    directory::{Change, Entry, PeerId},
+    keys::PresharedKey,
+    peer::Peer,
+};
+
+impl Shard {
+    /// Takes over a change of peers. Sessions of peers that stay are kept; the prefix table is
+    /// replaced as a whole.
+    pub fn apply(&mut self, now: Instant, change: Change) {
+        for id in change.remove {
+            self.remove(now, id);
+        }
+        for entry in change.add {
+            self.add(now, entry);
+        }
+        for update in change.update {
+            let id = update.entry.id;
+            if let Some(slot) = slot(&mut self.peers, id) {
+                let spec = update.entry.spec;
+                slot.peer.update(&spec, update.endpoint_changed);
+                if update.preshared_key_changed {
+                    self.share(now, id, spec.preshared_key);
+                }
+            }
+            if let Some(slot) = slot(&mut self.peers, id) {
+                slot.due = now;
+                self.timers.push(Reverse((now, id)));
+                self.settle(id);
+            }
+        }
+        if let Some(table) = change.table {
+            self.table = table;
+        }
+    }
+
+    fn add(&mut self, now: Instant, entry: Entry) {
+        let Entry { id, spec, counters } = entry;
+        let index = self.free_index(now);
+        let key = spec.public_key;
+        let psk = spec.preshared_key.as_ref().map(PresharedKey::bytes);
+        let mut core = self.door.core(&key, psk, index);
+        if let Some(stamps) = self.stamps.remove(&key) {
+            core.raise_stamps(stamps);
+        }
+        let peer = Peer::new(core, &spec, counters, now);
+        let endpoint = peer.endpoint();
+        self.by_key.insert(key, id);
+        self.by_index.insert(index, id);
+        let at = position(id);
+        if at >= self.peers.len() {
+            self.peers.resize_with(at + 1, || None);
+        }
+        if let Some(place) = self.peers.get_mut(at) {
+            let state = peer.state();
+            *place = Some(Slot {
+                peer,
+                state,
+                endpoint,
+                key,
+                preshared_key: spec.preshared_key,
+                index,
+                called_at: None,
+                due: now,
+                is_ready: false,
+            });
+        }
+        self.timers.push(Reverse((now, id)));
+        self.moved(None, endpoint);
+    }
+
+    fn remove(&mut self, now: Instant, id: PeerId) {
+        let removed = self.peers.get_mut(position(id)).and_then(Option::take);
+        if let Some(mut slot) = removed {
+            slot.peer.discard(&mut self.budget);
+            self.moved(slot.endpoint, None);
+            if let Some(stamps) = slot.peer.stamps() {
+                self.keep_stamps(slot.key, stamps);
+            }
+            self.by_key.remove(&slot.key);
+            self.retire(now, slot.index);
+        }
+    }
+
+    /// Takes an index out of use.
+    pub(super) fn retire(&mut self, now: Instant, index: u32) {
+        self.by_index.remove(&index);
+        self.retired.push_back((now, index));
+    }
+
+    /// An index that no peer has, or had a short while ago: the shard's number below 16 random
+    /// bits.
+    pub(super) fn free_index(&mut self, now: Instant) -> u32 {
+        while self
+            .retired
+            .front()
+            .is_some_and(|(at, _)| now.since(*at) >= RETIREMENT)
+        {
+            self.retired.pop_front();
+        }
+        let mut random = self.jitter.bits();
+        for _ in 0..=u16::MAX {
+            let index = u32::from(random) << 8 | u32::from(self.number);
+            let retired = self.retired.iter().any(|(_, old)| *old == index);
+            if !retired && !self.by_index.contains_key(&index) {
+                return index;
+            }
+            random = random.wrapping_add(1);
+        }
+        // All 65 536 are taken: a late datagram for a removed peer fails to decrypt, no more.
+        u32::from(random) << 8 | u32::from(self.number)
+    }
+}
+
+/// Twice REJECT_AFTER_TIME: nothing sealed for the old peer is still valid.
+const RETIREMENT: Duration = Duration::from_secs(360);

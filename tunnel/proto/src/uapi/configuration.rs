@@ -1,0 +1,177 @@
+//! What a device is told to be, and how a `set` changes it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
+
+use ipnet::IpNet;
+
+use super::{PeerSet, Set};
+use crate::{
+    directory::PeerSpec,
+    keys::{PresharedKey, PrivateKey, PublicKey},
+};
+
+/// What a device is told to be.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    private_key: Option<PrivateKey>,
+    public_key: Option<PublicKey>,
+    listen_port: u16,
+    fwmark: u32,
+    peers: BTreeMap<PublicKey, PeerConfiguration>,
+    /// Each prefix has one owner; whoever is given it takes it over.
+    owners: BTreeMap<IpNet, PublicKey>,
+}
+
+/// What a peer is told to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerConfiguration {
+    /// The key that was shared before.
+    pub preshared_key: Option<PresharedKey>,
+    /// Where it was said to be, or was last heard from.
+    pub endpoint: Option<SocketAddr>,
+    /// Seconds between keepalives; 0 sends none.
+    pub keepalive: u16,
+    /// The inner addresses that are its.
+    pub allowed_ips: BTreeSet<IpNet>,
+}
+
+impl Configuration {
+    /// Makes the changes, in the order they are listed.
+    pub fn apply(&mut self, set: Set) {
+        if let Some(key) = set.private_key {
+            self.public_key = key.as_ref().map(PrivateKey::public);
+            self.private_key = key;
+            if let Some(own) = self.public_key {
+                self.remove(&own);
+            }
+        }
+        self.listen_port = set.listen_port.unwrap_or(self.listen_port);
+        self.fwmark = set.fwmark.unwrap_or(self.fwmark);
+        if set.replace_peers {
+            self.peers.clear();
+            self.owners.clear();
+        }
+        for peer in set.peers {
+            self.apply_to_peer(peer);
+        }
+    }
+
+    /// The device's key.
+    #[must_use]
+    pub const fn private_key(&self) -> Option<&PrivateKey> {
+        self.private_key.as_ref()
+    }
+
+    /// The key that belongs to it.
+    #[must_use]
+    pub const fn public_key(&self) -> Option<PublicKey> {
+        self.public_key
+    }
+
+    /// The UDP port it was told to have; 0 lets the kernel choose.
+    #[must_use]
+    pub const fn listen_port(&self) -> u16 {
+        self.listen_port
+    }
+
+    /// The mark of the device's own datagrams; 0 is none.
+    #[must_use]
+    pub const fn fwmark(&self) -> u32 {
+        self.fwmark
+    }
+
+    /// The peers, in the order of their keys.
+    pub fn peers(&self) -> impl Iterator<Item = (&PublicKey, &PeerConfiguration)> {
+        self.peers.iter()
+    }
+
+    /// Takes over where a peer was heard from.
+    pub fn note_endpoint(&mut self, key: &PublicKey, endpoint: Option<SocketAddr>) {
+        if let Some(peer) = self.peers.get_mut(key) {
+            peer.endpoint = endpoint;
+        }
+    }
+
+    /// The peers as a directory takes them: none as long as the device has no key, with which there
+    /// is no handshake.
+    #[must_use]
+    pub fn specs(&self) -> Vec<PeerSpec> {
+        if self.private_key.is_none() {
+            return Vec::new();
+        }
+        let spec = |(key, peer): (&PublicKey, &PeerConfiguration)| PeerSpec {
+            name: key.to_string(),
+            public_key: *key,
+            preshared_key: peer.preshared_key.clone(),
+            endpoint: peer.endpoint,
+            allowed_ips: peer.allowed_ips.iter().copied().collect(),
+            keepalive: (peer.keepalive > 0).then(|| Duration::from_secs(peer.keepalive.into())),
+            always_up: false,
+        };
+        self.peers.iter().map(spec).collect()
+    }
+
+    fn apply_to_peer(&mut self, set: PeerSet) {
+        let key = set.public_key;
+        // A configuration that is shared by all hosts lists us among our peers.
+        if self.public_key == Some(key) {
+            return;
+        }
+        if set.remove {
+            self.remove(&key);
+            return;
+        }
+        if set.update_only && !self.peers.contains_key(&key) {
+            return;
+        }
+        let peer = self.peers.entry(key).or_default();
+        if let Some(preshared_key) = set.preshared_key {
+            peer.preshared_key = preshared_key;
+        }
+        peer.endpoint = set.endpoint.or(peer.endpoint);
+        peer.keepalive = set.keepalive.unwrap_or(peer.keepalive);
+        if set.replace_allowed_ips {
+            for prefix in std::mem::take(&mut peer.allowed_ips) {
+                self.owners.remove(&prefix);
+            }
+        }
+        for allowed in set.allowed_ips {
+            if allowed.remove {
+                self.take_away(&key, allowed.prefix);
+            } else {
+                self.give(key, allowed.prefix);
+            }
+        }
+    }
+
+    fn give(&mut self, key: PublicKey, prefix: IpNet) {
+        if let Some(before) = self.owners.insert(prefix, key)
+            && let Some(peer) = self.peers.get_mut(&before)
+        {
+            peer.allowed_ips.remove(&prefix);
+        }
+        if let Some(peer) = self.peers.get_mut(&key) {
+            peer.allowed_ips.insert(prefix);
+        }
+    }
+
+    fn take_away(&mut self, key: &PublicKey, prefix: IpNet) {
+        if let Some(peer) = self.peers.get_mut(key)
+            && peer.allowed_ips.remove(&prefix)
+        {
+            self.owners.remove(&prefix);
+        }
+    }
+
+    fn remove(&mut self, key: &PublicKey) {
+        if let Some(peer) = self.peers.remove(key) {
+            for prefix in peer.allowed_ips {
+                self.owners.remove(&prefix);
+            }
+        }
+    }
+}
