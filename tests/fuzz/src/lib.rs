@@ -39,4 +39,5 @@ pub const TARGETS: [Target; 10] = [
     ("uapi_text", uapi_text),
     ("split", split),
     ("coalesce", coalesce),
+    ("uapi_text", uapi_text),
 ];

@@ -7,6 +7,7 @@ use kedge_tunnel_proto::packet::{
     checksum::Sum,
     coalesce::{Allowed, Coalescer, LONGEST_RUN},
     split::Split,
+    view::{Transport, View},
     vnet::{Gso, Header},
 };
 
@@ -41,7 +42,7 @@ pub fn split(bytes: &[u8]) {
 /// Reads four bytes for each packet: its flow and kind, its size, how it differs from what would come
 /// next in its flow, and where a bit is turned. What is left over is a packet of its own.
 pub fn coalesce(bytes: &[u8]) {
-    let mut sequences = [0_u32; 4];
+    let mut flows = [(0_u32, 0_u16); 4];
     let mut packets: Vec<Vec<u8>> = Vec::new();
     let mut rest = bytes;
     while let Some((&[kind, size, odd, bent], left)) = rest.split_first_chunk() {
@@ -49,10 +50,11 @@ pub fn coalesce(bytes: &[u8]) {
             break;
         }
         rest = left;
-        let sequence = &mut sequences[usize::from(kind & 3)];
-        let mut packet = made(kind, usize::from(size) * 4, odd, *sequence);
+        let (sequence, id) = &mut flows[usize::from(kind & 3)];
+        let mut packet = made(kind, usize::from(size) * 4, odd, (*sequence, *id));
         if odd & 7 != 7 {
             *sequence = sequence.wrapping_add(u32::from(size) * 4);
+            *id = id.wrapping_add(1);
         }
         if odd & 0x40 != 0 {
             let at = usize::from(bent) % packet.len();
@@ -99,8 +101,8 @@ fn written(allowed: Allowed, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// The packets of each flow, in order.
-fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<&Vec<u8>>> {
-    let mut flows: BTreeMap<Vec<u8>, Vec<&Vec<u8>>> = BTreeMap::new();
+fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
+    let mut flows: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
     for packet in packets {
         // Protocol, addresses and ports; of anything else as much as there is.
         let key = |range| packet.get(range).unwrap_or_default();
@@ -109,17 +111,33 @@ fn by_flow(packets: &[Vec<u8>]) -> BTreeMap<Vec<u8>, Vec<&Vec<u8>>> {
             Some(0x60..0x70) => [key(6..7), key(8..44)].concat(),
             _ => packet.clone(),
         };
-        flows.entry(flow).or_default().push(packet);
+        flows.entry(flow).or_default().push(summed(packet));
     }
     flows
 }
 
+/// The packet with a checksum, where it is UDP and had none: put together it gets one.
+fn summed(packet: &[u8]) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    let Some(view) = View::of(&packet).filter(|view| view.transport == Transport::Udp) else {
+        return packet;
+    };
+    let at = view.transport_at;
+    if packet[at + 6..at + 8] == [0, 0] {
+        let message = &packet[at..];
+        let addresses = view.version.addresses(&packet).unwrap();
+        let pseudo = Sum::pseudo(addresses, view.transport.number(), message.len());
+        let sum = pseudo.plus(Sum::of(message)).udp_checksum();
+        packet[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
+    }
+    packet
+}
+
 /// A packet of TCP or UDP in either IP with right checksums.
-fn made(kind: u8, size: usize, odd: u8, sequence: u32) -> Vec<u8> {
+fn made(kind: u8, size: usize, odd: u8, (sequence, id): (u32, u16)) -> Vec<u8> {
     let (is_v6, is_udp) = (kind & 0x10 != 0, kind & 0x20 != 0);
     let port = u16::from(kind & 3);
     let mut message = [port.to_be_bytes(), [0x12, 0xb5]].concat();
-    let id = u16::try_from(sequence & 0xffff).unwrap() / 4;
     if is_udp {
         let length = u16::try_from(8 + size).unwrap();
         message.extend([length.to_be_bytes(), [0, 0]].concat());

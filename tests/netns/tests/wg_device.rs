@@ -12,7 +12,12 @@ mod wg;
 
 use std::{
     fs,
-    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    io::Write as _,
+    net::Shutdown,
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixListener, UnixStream},
+    },
     process::Stdio,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -378,4 +383,43 @@ fn wg_reads_a_role_s_device_without_its_keys_and_changes_nothing() {
     drop(declared);
     drop(runtime);
     assert!(!device.socket().exists());
+}
+
+#[test]
+fn a_connection_carries_many_requests_and_nonsense_ends_it_alone() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let device = Wg::make(&site.host, Maker::Kedge);
+    let converse = |said: &[u8]| -> String {
+        let mut stream = UnixStream::connect(device.socket()).unwrap();
+        stream.write_all(said).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        std::io::read_to_string(stream).unwrap()
+    };
+    let peer = "02".repeat(32);
+    let many = format!(
+        "set=1\nlisten_port=99999\n\nset=1\nfwmark=7\n\nget=1\n\n\
+         set=1\npublic_key={peer}\n\nget=1\n\n"
+    );
+    let device_part = "listen_port=0\nfwmark=7\n";
+    let peer_part = format!(
+        "public_key={peer}\nprotocol_version=1\nlast_handshake_time_sec=0\n\
+         last_handshake_time_nsec=0\ntx_bytes=0\nrx_bytes=0\npersistent_keepalive_interval=0\n"
+    );
+    let fine = "errno=0\n\n";
+    assert_eq!(
+        converse(many.as_bytes()),
+        format!("errno=-22\n\n{fine}{device_part}{fine}{fine}{device_part}{peer_part}{fine}")
+    );
+    let http = b"GET / HTTP/1.1\r\n\r\n".as_slice();
+    for nonsense in [http, &[0; 1_000], &[b'a'; 1_000]] {
+        assert_eq!(converse(nonsense), "errno=-71\n\n");
+    }
+    let silent: Vec<UnixStream> = (0..20)
+        .map(|_| UnixStream::connect(device.socket()).unwrap())
+        .collect();
+    assert_eq!(device.show("peers").lines().count(), 1);
+    drop(silent);
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, IoSlice};
 
-use kedge_net::tun::Tun;
 use kedge_tunnel_proto::{
     directory::PeerId,
     drops::DropReason,
@@ -26,6 +25,9 @@ pub(crate) struct ToHost {
     peers: Vec<PeerId>,
     allowed: Allowed,
 }
+
+/// A `virtio_net_hdr` and the parts of a packet.
+type Parts<'a> = &'a [IoSlice<'a>];
 
 impl ToHost {
     pub(crate) fn new(allowed: Allowed) -> Self {
@@ -56,15 +58,19 @@ impl ToHost {
         }
     }
 
-    /// Writes all of it. What the kernel refuses is counted. What it does not take in one piece it
+    /// Gives all of it to `write`, which takes a `virtio_net_hdr` and a packet. What the kernel refuses is counted. What it does not take in one piece it
     /// gets one by one, is not given in one piece again, and is returned.
-    pub(crate) fn flush(&mut self, tun: &Tun, shard: &mut Shard) -> Option<Gso> {
+    pub(crate) fn flush(
+        &mut self,
+        to: impl Fn(Parts<'_>) -> io::Result<()>,
+        shard: &mut Shard,
+    ) -> Option<Gso> {
         let mut refused = None;
         while let Some(write) = self.coalescer.next_run(&mut self.arena) {
             let mut taken = 0;
-            let mut outcome = put(tun, &self.arena, &write);
+            let mut outcome = put(&to, &self.arena, &write);
             if write.gso != Gso::None && outcome.as_ref().is_err_and(may_be_the_form) {
-                (taken, outcome) = put_each(tun, &self.arena, &write);
+                (taken, outcome) = put_each(&to, &self.arena, &write);
                 refused = (taken > 0).then_some(write.gso).or(refused);
             }
             if let Err(error) = outcome {
@@ -90,7 +96,11 @@ impl ToHost {
 }
 
 /// Writes a run in one piece.
-fn put(tun: &Tun, arena: &[u8], write: &Write<'_>) -> io::Result<()> {
+fn put(
+    to: impl Fn(Parts<'_>) -> io::Result<()>,
+    arena: &[u8],
+    write: &Write<'_>,
+) -> io::Result<()> {
     let mut parts = [IoSlice::new(&[]); 1 + LONGEST_RUN];
     let header: &[u8] = &write.header;
     let bytes = write
@@ -102,12 +112,16 @@ fn put(tun: &Tun, arena: &[u8], write: &Write<'_>) -> io::Result<()> {
         *part = IoSlice::new(bytes);
         count += 1;
     }
-    tun.write(parts.get(..count).unwrap_or_default())
+    to(parts.get(..count).unwrap_or_default())
 }
 
 /// Writes the packets of a run one by one, and says how many the kernel took. Rare: whoever needs
 /// it makes no runs any more.
-fn put_each(tun: &Tun, arena: &[u8], write: &Write<'_>) -> (usize, io::Result<()>) {
+fn put_each(
+    to: impl Fn(Parts<'_>) -> io::Result<()>,
+    arena: &[u8],
+    write: &Write<'_>,
+) -> (usize, io::Result<()>) {
     let pieces = write
         .pieces
         .iter()
@@ -124,7 +138,7 @@ fn put_each(tun: &Tun, arena: &[u8], write: &Write<'_>) -> (usize, io::Result<()
     while let Some(length) = split.next_into(&mut packet) {
         let header = Header::default().emit();
         let packet = packet.get(..length).unwrap_or_default();
-        match tun.write(&[IoSlice::new(&header), IoSlice::new(packet)]) {
+        match to(&[IoSlice::new(&header), IoSlice::new(packet)]) {
             Ok(()) => taken += 1,
             Err(error) => outcome = Err(error),
         }
@@ -140,3 +154,6 @@ fn may_be_the_form(error: &io::Error) -> bool {
 
 /// With so much there is no sense in waiting for more.
 const ENOUGH_BYTES: usize = 8 * 65_536;
+
+#[cfg(test)]
+mod tests;

@@ -376,7 +376,7 @@ impl Worker {
 
 /// Gives the host what was opened, and stops to give it runs that it does not take.
 fn deliver(to_host: &mut ToHost, tun: &Tun, shard: &mut Shard, offload: &Standing) {
-    if let Some(kind) = to_host.flush(tun, shard) {
+    if let Some(kind) = to_host.flush(|parts| tun.write(parts), shard) {
         let ifname = tun.name();
         warn!(
             ifname,

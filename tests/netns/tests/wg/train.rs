@@ -2,9 +2,10 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     net::{IpAddr, SocketAddr, UdpSocket},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -12,11 +13,39 @@ use std::{
 };
 
 use kedge_net::netns::Namespace;
+use rustix::net::sockopt;
 
 use crate::tunnel::eventually;
 
-/// Packets on their way.
+/// Runs a body that ends with a train of which nothing may be lost. Where the kernel itself threw
+/// packets away meanwhile, because a processor had no time for what had arrived, it says nothing
+/// about a tunnel: the body runs again, three times in all.
+pub fn lossless(body: impl Fn() -> Arrived) {
+    for left in (0..RUNS).rev() {
+        let before = overflows();
+        let arrived = body();
+        let overflowed = overflows() - before;
+        if arrived.lost() == 0 {
+            return;
+        }
+        assert!(left > 0 && overflowed > 0, "{arrived:?}");
+        println!("the kernel's own queues overflowed by {overflowed} packets: again");
+    }
+}
+
+/// Packets that the kernel took and had no time for, in all namespaces.
+fn overflows() -> u64 {
+    let all = fs::read_to_string("/proc/net/softnet_stat").unwrap();
+    let dropped = |line: &str| {
+        let column = line.split_whitespace().nth(1);
+        column.and_then(|text| u64::from_str_radix(text, 16).ok())
+    };
+    all.lines().filter_map(dropped).sum()
+}
+
+/// Packets on their way. One train at a time: they have the processors to themselves.
 pub struct Train {
+    _alone: MutexGuard<'static, ()>,
     over: Arc<AtomicBool>,
     sent: Arc<AtomicU64>,
     sender: JoinHandle<()>,
@@ -40,8 +69,11 @@ impl Train {
             let socket = namespace.run(|| UdpSocket::bind((address, port)));
             let socket = socket.unwrap().unwrap();
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            // A listener that does not run for a while loses nothing here.
+            sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).unwrap();
             socket
         };
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let (near, far) = (bind(from, at, 0), bind(to, there, PORT));
         let target = SocketAddr::new(there.parse().unwrap(), PORT);
         let over = Arc::new(AtomicBool::new(false));
@@ -70,6 +102,7 @@ impl Train {
             }
         });
         Self {
+            _alone,
             over,
             sent,
             sender,
@@ -109,10 +142,9 @@ impl Train {
 }
 
 impl Arrived {
-    /// Fails if one is missing at either end.
-    pub fn all(&self) {
-        let none = Vec::<u64>::new();
-        assert_eq!((&self.lost_there, &self.lost_back), (&none, &none));
+    /// How many are missing at either end.
+    pub fn lost(&self) -> usize {
+        self.lost_there.len() + self.lost_back.len()
     }
 }
 
@@ -137,7 +169,11 @@ fn listen(
     })
 }
 
+static ALONE: Mutex<()> = Mutex::new(());
+
+const RUNS: u32 = 3;
 const PORT: u16 = 7_007;
+const BUFFER: usize = 8 * 1024 * 1024;
 const FIRST: u64 = u64::MAX;
 
 /// Nothing is under way for longer.
