@@ -36,7 +36,6 @@ pub const TARGETS: [Target; 10] = [
     ("router", router),
     ("session", session),
     ("noise", noise),
-    ("uapi_text", uapi_text),
     ("split", split),
     ("coalesce", coalesce),
     ("uapi_text", uapi_text),
