@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Only what fails is held against a source, and what somebody does in its name is not held against
-//! a source that proves where it is.
+//! a source that proves where it is (docs/adr/0029).
 
 mod failures;
 mod lanes;
