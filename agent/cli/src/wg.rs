@@ -122,9 +122,14 @@ fn detach() -> Result<ExitCode, Failure> {
     if let Some(name) = arguments.next() {
         command.arg0(name);
     }
+    // Behind `--` there are names alone.
+    let arguments: Vec<OsString> = arguments.collect();
+    let names = arguments.iter().position(|argument| argument == "--");
+    let (flags, names) = arguments.split_at(names.unwrap_or(arguments.len()));
     let mut child = command
-        .args(arguments)
+        .args(flags)
         .arg("--detached")
+        .args(names)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

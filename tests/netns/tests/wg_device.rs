@@ -249,7 +249,7 @@ fn a_device_ends_with_its_socket_or_its_interface_and_is_not_made_twice() {
     });
     // A killed process leaves its socket behind.
     drop(UnixListener::bind(device.socket()).unwrap());
-    device.run("kedge-wg", &[&device.name]);
+    device.run("kedge-wg", &["--", &device.name]);
     assert!(device.exists());
     fs::remove_file(device.socket()).unwrap();
     eventually("the interface goes with the socket", LIMIT, || {
