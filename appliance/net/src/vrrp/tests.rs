@@ -52,7 +52,7 @@ fn wait<T>(mut take: impl FnMut() -> Option<T>) -> T {
         if let Some(taken) = take() {
             return taken;
         }
-        assert!(start.elapsed() < Duration::from_secs(2), "nothing arrived");
+        assert!(start.elapsed() < Duration::from_secs(10), "nothing arrived");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -254,11 +254,9 @@ fn only_what_is_sent_to_this_station_for_the_address_has_arrived() {
             let listener = listen();
             send().unwrap();
             wait(|| listener.arrived().unwrap().then_some(()));
-            // It was behind all the others, so they were judged before.
-            assert!(
-                nothing.arrived().unwrap(),
-                "{what} arrives on each listener"
-            );
+            // It was behind all the others, so they were judged before. The kernel serves the newest
+            // listener first.
+            wait(|| nothing.arrived().unwrap().then_some(()));
             assert!(!nothing.arrived().unwrap(), "nothing before {what}");
         }
     });
