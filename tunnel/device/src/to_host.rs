@@ -58,8 +58,9 @@ impl ToHost {
         }
     }
 
-    /// Gives all of it to `write`, which takes a `virtio_net_hdr` and a packet. What the kernel refuses is counted. What it does not take in one piece it
-    /// gets one by one, is not given in one piece again, and is returned.
+    /// Gives all of it to `to`, which takes a `virtio_net_hdr` and the parts of a packet. What the
+    /// kernel refuses is counted. What it does not take in one piece it gets one by one, is not
+    /// given in one piece again, and is returned.
     pub(crate) fn flush(
         &mut self,
         to: impl Fn(Parts<'_>) -> io::Result<()>,

@@ -91,6 +91,8 @@ fn at_default(
         let idle = Duration::from_secs(args.idle.clamp(1, LONGEST_IDLE).into());
         let [ours, theirs] = &mut lans;
         let (owner, _, _) = hosts();
+        // What a start costs is not what standing there costs.
+        std::thread::sleep(idle.min(SETTLES));
         measured.cost = [ours.cost(owner, idle)?, theirs.cost(owner, idle)?];
         for (fault, runs, series) in [
             (Fault::Kill, args.kills(), &mut measured.kill),
@@ -275,5 +277,7 @@ fn keepalived_version() -> Result<String, LabError> {
 
 /// How often the peer's default is measured: its spread is known and each run takes seconds.
 const DEFAULT_RUNS: u32 = 7;
+/// How long a daemon is left alone before it is watched, or as long as it is watched then.
+const SETTLES: Duration = Duration::from_secs(20);
 /// The longest time an idle daemon is watched.
 const LONGEST_IDLE: u32 = 600;
