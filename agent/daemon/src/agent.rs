@@ -19,7 +19,7 @@ use kedge_host::{
     saver::Saver,
     state::Store,
 };
-use kedge_tunnel_proto::keys::PrivateKey;
+use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory};
 use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
 use tracing::{info, warn};
 
@@ -69,6 +69,8 @@ pub(crate) struct Agent {
     /// What is to take the place of this agent.
     pub replaced_by: Option<PathBuf>,
     store: Store,
+    /// What was learned of the tunnel's peers.
+    pub tunnel_peers: Saver<Memory>,
     /// Whether it has given back what only its start needed.
     settled: bool,
     /// Verdicts are said again when a command was lost.
@@ -109,6 +111,7 @@ impl Agent {
             manager: None,
             desired: Desired::default(),
             tunnel: None,
+            tunnel_peers: Saver::start(store.clone(), TUNNEL_PEERS),
             link: None,
             settled: false,
             executable: None,
@@ -311,6 +314,9 @@ impl Agent {
     pub fn tend(&mut self) {
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.tend();
+            if let Some(memory) = tunnel.learned() {
+                self.tunnel_peers.save(memory.clone());
+            }
         }
         self.bfd.tend();
         self.end_freezes();
@@ -420,7 +426,11 @@ impl Agent {
         self.key_problem = None;
         if self.tunnel.is_none() && self.desired.tunnel.is_some() {
             match self.tunnel_key() {
-                Ok(key) => self.tunnel = Some(Tunnel::new(key)),
+                Ok(key) => {
+                    let memory = self.store.load::<Memory>(TUNNEL_PEERS);
+                    self.standing.extend(memory.problems);
+                    self.tunnel = Some(Tunnel::new(key, memory.value.unwrap_or_default()));
+                }
                 Err(problem) => {
                     goes_on_without(&problem);
                     self.key_problem = Some(problem);
@@ -458,3 +468,4 @@ fn goes_on_without(problem: &Problem) {
 const SETTLED: std::time::Duration = std::time::Duration::from_secs(10);
 const ASLEEP: std::time::Duration = std::time::Duration::from_millis(200);
 const CLAIMS: &str = "claims";
+const TUNNEL_PEERS: &str = "tunnel-peers";

@@ -163,6 +163,7 @@ async fn leave_gracefully(agent: Agent, mut events: mpsc::Receiver<VipEvent>) {
         tracks,
         bfd,
         tunnel,
+        tunnel_peers,
         link,
         claims,
         orders,
@@ -190,12 +191,16 @@ async fn leave_gracefully(agent: Agent, mut events: mpsc::Receiver<VipEvent>) {
     drop(link);
     if let Some(mut tunnel) = tunnel {
         tunnel.close();
+        if let Some(memory) = tunnel.learned() {
+            tunnel_peers.save(memory.clone());
+        }
     }
     peers.closed().await;
     let save = async {
         gates.finish().await;
         tracks.finish().await;
         claims.saver.finish().await;
+        tunnel_peers.finish().await;
         orders.finish().await;
         history.finish().await;
     };

@@ -24,7 +24,10 @@ use kedge_tunnel_device::{
     echo::{Client, Config, Report},
     keeper::{Keeper, Wish},
 };
-use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
+use kedge_tunnel_proto::{
+    keys::{PrivateKey, PublicKey},
+    memory::Memory,
+};
 use tracing::debug;
 
 use self::{names::Names, tools::Tools};
@@ -66,11 +69,11 @@ struct Life {
 }
 
 impl Tunnel {
-    /// No tunnel yet.
-    pub fn new(key: PrivateKey) -> Self {
+    /// No tunnel yet; `memory` is what an earlier process learned of its peers.
+    pub fn new(key: PrivateKey, memory: Memory) -> Self {
         Self {
             public_key: key.public().to_string(),
-            keeper: Keeper::new(key),
+            keeper: Keeper::new(key, memory),
             wish: None,
             names: Names::default(),
             echoes: BTreeMap::new(),
@@ -177,6 +180,12 @@ impl Tunnel {
             .chain(self.tools.problem())
             .cloned();
         device.chain(self.names.problems()).chain(silent).collect()
+    }
+
+    /// What was learned of peers and must outlive the process, if there is more of it than the last
+    /// time.
+    pub fn learned(&mut self) -> Option<&Memory> {
+        self.keeper.learned()
     }
 
     /// Takes the device down.

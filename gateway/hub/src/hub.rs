@@ -20,6 +20,7 @@ use kedge_host::{
     identity::{IdentityKey, TunnelKey, facts, label},
     layers::Live,
     link::{Link, Patience, remembered},
+    saver::Saver,
     state::Store,
     wall,
 };
@@ -28,7 +29,10 @@ use kedge_tunnel_device::{
     echo::Responder,
     keeper::{Keeper, clear_leftovers},
 };
-use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
+use kedge_tunnel_proto::{
+    keys::{PrivateKey, PublicKey},
+    memory::Memory,
+};
 use tracing::{debug, info};
 
 use crate::{
@@ -46,6 +50,8 @@ pub(crate) struct Hub {
     pub host: enrol::Facts,
     pub public_key: PublicKey,
     pub keeper: Keeper,
+    /// What was learned of the tunnel's peers.
+    pub peers: Saver<Memory>,
     pub plane: DataPlane,
     pub hosts: Hosts,
     pub plan: Plan,
@@ -79,15 +85,17 @@ impl Hub {
         let key = TunnelKey::load_or_create(root, Role::Gateway).map_err(|e| e.problem())?;
         let private = PrivateKey::from_bytes(*key.expose()).map_err(|e| e.problem())?;
         let store = Store::new(root.state_dir(Role::Gateway));
+        let memory = store.load::<Memory>(PEERS);
         let mut hub = Self {
             public_key: private.public(),
-            keeper: Keeper::new(private),
+            keeper: Keeper::new(private, memory.value.unwrap_or_default()),
+            peers: Saver::start(store.clone(), PEERS),
             plane: DataPlane::new(Limits::default()),
             hosts: Hosts::default(),
             plan: Plan::default(),
             link: None,
             wished: None,
-            standing: Vec::new(),
+            standing: memory.problems,
             link_problems: Vec::new(),
             started: SystemTime::now(),
             up_since: Uptime::now(),
@@ -166,6 +174,9 @@ impl Hub {
     /// What is due about once a second: whatever failed is tried again.
     pub fn tend(&mut self) {
         self.keeper.tend();
+        if let Some(memory) = self.keeper.learned() {
+            self.peers.save(memory.clone());
+        }
         self.answer_echoes();
         self.report();
     }
@@ -335,3 +346,6 @@ impl Hub {
         });
     }
 }
+
+/// The name of what is known of the tunnel's peers.
+const PEERS: &str = "tunnel-peers";

@@ -95,10 +95,17 @@ pub async fn serve(
     // Questions still in the queue are answered with "the gateway is leaving".
     drop(asked);
     let Hub {
-        plane, mut keeper, ..
+        plane,
+        mut keeper,
+        peers,
+        ..
     } = hub;
     plane.shutdown(DRAIN).await;
     keeper.close();
+    if let Some(memory) = keeper.learned() {
+        peers.save(memory.clone());
+    }
+    peers.finish().await;
     serving.end(DRAIN).await;
     Ok(())
 }

@@ -33,6 +33,7 @@ use kedge_net::{
 use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, echo, offload::Allowed};
 use kedge_tunnel_proto::{
     keys::{PrivateKey, PublicKey},
+    memory::Memory,
     noise::CoreName,
 };
 use serde_json::Value;
@@ -292,6 +293,7 @@ impl Site {
                 mtu: 1400,
                 noise_core: CoreName::Boringtun,
                 offload: Allowed::ALL,
+                memory: Memory::default(),
             })
             .unwrap();
             let peer = PeerSpec {

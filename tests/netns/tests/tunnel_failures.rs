@@ -24,6 +24,7 @@ use kedge_tunnel_device::{
     keeper::{self, Keeper, Wish},
     offload::Allowed,
 };
+use kedge_tunnel_proto::memory::Memory;
 use tunnel::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -280,7 +281,7 @@ fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
         addresses: vec![HOST.parse::<std::net::IpAddr>().unwrap().into()],
         peers: vec![gateway_peer()],
     };
-    let mut keeper = Keeper::new(key(1));
+    let mut keeper = Keeper::new(key(1), Memory::default());
     site.host.run(|| keeper.want(Some(wish.clone()))).unwrap();
     assert!(routes().contains("dev kedge0"));
     run(&site.host, "ip", &["link", "delete", "kedge0"]);
@@ -356,4 +357,61 @@ fn inner(role: &str, prepare: &str) -> String {
         .env("KEDGE_TEST_ROLE", role)
         .output();
     text(role, output)
+}
+
+#[test]
+fn a_gateway_that_restarts_calls_a_host_behind_nat_if_it_remembers_it() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let wish = Wish {
+        ifname: "kedge0".to_owned(),
+        listen_port: PORT,
+        mtu: 1420,
+        noise_core: noise_core(),
+        offload: Allowed::ALL,
+        addresses: vec![GATEWAY.parse::<std::net::IpAddr>().unwrap().into()],
+        peers: vec![host_peer()],
+    };
+    let run = |memory| {
+        let mut keeper = Keeper::new(key(2), memory);
+        let wish = Some(wish.clone());
+        site.gateway.run(|| keeper.want(wish)).unwrap();
+        keeper
+    };
+    let host = site.open_host();
+    // It says nothing by itself.
+    host.apply(vec![PeerSpec {
+        keepalive: None,
+        always_up: false,
+        ..gateway_peer()
+    }])
+    .unwrap();
+    let _host_echo = UdpEcho::start(&site.host, &[HOST]);
+
+    let mut gateway = run(Memory::default());
+    let (from_host, from_gateway) = (socket(&site.host, HOST), socket(&site.gateway, GATEWAY));
+    let echo = UdpEcho::start(&site.gateway, &[GATEWAY]);
+    eventually("the host calls", LIMIT, || answered(&from_host, GATEWAY));
+    assert!(answered_within(&from_gateway, HOST, LIMIT));
+    drop(echo);
+    site.gateway.run(|| gateway.close()).unwrap();
+    let memory = gateway.learned().unwrap().clone();
+    assert_eq!(memory.0.len(), 1);
+
+    let mut forgetful = run(Memory::default());
+    let from_gateway = socket(&site.gateway, GATEWAY);
+    assert!(!answered_within(
+        &from_gateway,
+        HOST,
+        Duration::from_secs(1)
+    ));
+    site.gateway.run(|| forgetful.close()).unwrap();
+    assert!(forgetful.learned().is_none(), "it has heard nothing");
+
+    let mut gateway = run(memory);
+    let from_gateway = socket(&site.gateway, GATEWAY);
+    assert!(answered_within(&from_gateway, HOST, LIMIT));
+    site.gateway.run(|| gateway.close()).unwrap();
 }

@@ -1,7 +1,7 @@
 //! What a device is opened with.
 
 use ipnet::IpNet;
-use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
+use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 
 use crate::offload::Allowed;
 
@@ -22,4 +22,6 @@ pub struct DeviceConfig {
     pub noise_core: CoreName,
     /// What may be left to the kernel.
     pub offload: Allowed,
+    /// What an earlier device knew of its peers.
+    pub memory: Memory,
 }

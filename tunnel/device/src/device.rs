@@ -21,6 +21,7 @@ use kedge_tunnel_proto::{
     directory::{Directory, Entry, PeerSpec},
     drops::Drops,
     keys::PublicKey,
+    memory::Memory,
 };
 use tokio::sync::watch;
 use tracing::info;
@@ -30,6 +31,7 @@ use crate::{
     error::{ApplyError, OpenError, RehandshakeError},
     handshakes::Handshakes,
     offload::Standing,
+    shelf::Shelf,
     stats::{DeviceStats, PeerStats},
     worker::{self, Command},
 };
@@ -55,6 +57,7 @@ struct Inner {
     running: watch::Receiver<bool>,
     drops: Arc<Drops>,
     offload: Arc<Standing>,
+    shelf: Arc<Shelf>,
     public_key: PublicKey,
     port: u16,
 }
@@ -81,6 +84,7 @@ impl Device {
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
         let (ended, running) = watch::channel(true);
         let drops = Arc::new(Drops::default());
+        let shelf = Arc::new(Shelf::default());
         let public_key = config.private_key.public();
         let port = sockets.port();
         let (commands, received) = sync_channel(COMMANDS);
@@ -95,6 +99,8 @@ impl Device {
             drops: Arc::clone(&drops),
             ends_with_interface: false,
             offload: Arc::clone(&offload),
+            memory: config.memory,
+            shelf: Arc::clone(&shelf),
         };
         let worker = worker::spawn(engine, 0, ended).map_err(OpenError::Worker)?;
         info!(
@@ -114,6 +120,7 @@ impl Device {
             running,
             drops,
             offload,
+            shelf,
             public_key,
             port,
         };
@@ -221,6 +228,13 @@ impl Drop for Device {
 }
 
 impl Handle {
+    /// What must outlive the process, if there is more of it than the last time somebody asked: half
+    /// a minute old at most, and everything when the device is closed.
+    #[must_use]
+    pub fn learned(&self) -> Option<Memory> {
+        self.0.shelf.take()
+    }
+
     /// Starts a handshake with a peer whatever its session's state.
     ///
     /// # Errors

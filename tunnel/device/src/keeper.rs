@@ -5,10 +5,10 @@ use std::time::Duration;
 use ipnet::IpNet;
 use kedge_core::{Coded as _, Instant, Problem};
 use kedge_net::{clock, tun};
-use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
+use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 use tracing::{info, warn};
 
-use crate::{Device, DeviceConfig, PeerSpec, offload::Allowed};
+use crate::{Device, DeviceConfig, Handle, PeerSpec, offload::Allowed};
 
 /// What should be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,10 @@ pub struct Wish {
 #[derive(Debug)]
 pub struct Keeper {
     key: PrivateKey,
+    /// What is known of peers, for the next device.
+    memory: Memory,
+    /// Whether somebody has to write it down.
+    learned: bool,
     wish: Option<Wish>,
     device: Option<Device>,
     /// What the device has.
@@ -47,11 +51,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Nothing is wanted yet.
+    /// Nothing is wanted yet; `memory` is what was [learned](Self::learned) before.
     #[must_use]
-    pub const fn new(key: PrivateKey) -> Self {
+    pub const fn new(key: PrivateKey, memory: Memory) -> Self {
         Self {
             key,
+            memory,
+            learned: false,
             wish: None,
             device: None,
             applied: None,
@@ -84,6 +90,7 @@ impl Keeper {
                 because = "its interface was taken away",
                 "tunnel device lost"
             );
+            self.recall();
             self.device = None;
             self.lost = self.applied.take().map(|applied| applied.ifname);
         }
@@ -118,17 +125,38 @@ impl Keeper {
         self.problem.as_ref()
     }
 
+    /// What must outlive the process, if there is more of it than the last time.
+    pub fn learned(&mut self) -> Option<&Memory> {
+        self.recall();
+        std::mem::take(&mut self.learned).then_some(&self.memory)
+    }
+
     /// Closes the device and takes back its routes.
     pub fn close(&mut self) {
         self.applied = None;
         self.problem = None;
-        if let Some(device) = self.device.take()
-            && let Err(err) = device.close()
-        {
-            warn!(
-                error = &err as &dyn std::error::Error,
-                "tunnel routes stay behind"
-            );
+        if let Some(device) = self.device.take() {
+            let handle = device.handle();
+            if let Err(err) = device.close() {
+                warn!(
+                    error = &err as &dyn std::error::Error,
+                    "tunnel routes stay behind"
+                );
+            }
+            self.take_from(&handle);
+        }
+    }
+
+    fn recall(&mut self) {
+        if let Some(handle) = self.device.as_ref().map(Device::handle) {
+            self.take_from(&handle);
+        }
+    }
+
+    fn take_from(&mut self, handle: &Handle) {
+        if let Some(memory) = handle.learned() {
+            self.memory = memory;
+            self.learned = true;
         }
     }
 
@@ -174,6 +202,7 @@ impl Keeper {
                     mtu: wish.mtu,
                     noise_core: wish.noise_core,
                     offload: wish.offload,
+                    memory: self.memory.clone(),
                 };
                 let device = Device::open(config).map_err(|error| error.problem())?;
                 self.lost = None;

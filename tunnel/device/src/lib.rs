@@ -23,6 +23,7 @@ mod noise;
 pub mod offload;
 mod outbox;
 mod seed;
+mod shelf;
 mod stats;
 mod to_host;
 pub mod uapi;

@@ -28,6 +28,7 @@ use kedge_tunnel_proto::{
     directory::{Change, PeerId},
     drops::{DropReason, Drops},
     keys::PrivateKey,
+    memory::Memory,
     noise::CoreName,
     shard::{Event, EventKind, Outcome, Shard},
 };
@@ -42,6 +43,7 @@ use crate::{
     offload::Standing,
     outbox::Outbox,
     seed::seed,
+    shelf::Shelf,
     to_host::ToHost,
 };
 
@@ -71,6 +73,9 @@ pub(crate) struct Engine {
     /// Whether the device is meant to end with its interface.
     pub(crate) ends_with_interface: bool,
     pub(crate) offload: Arc<Standing>,
+    /// What is known of peers from before.
+    pub(crate) memory: Memory,
+    pub(crate) shelf: Arc<Shelf>,
 }
 
 /// Starts the worker of the shard `number`. `running` becomes false when it ends by itself.
@@ -83,7 +88,9 @@ pub(crate) fn spawn(
     let mut worker = Worker::new(engine, number)?;
     let name = format!("kedge-tunnel-{number}");
     thread::Builder::new().name(name).spawn(move || {
-        if let Err(err) = worker.run() {
+        let outcome = worker.run();
+        worker.note();
+        if let Err(err) = outcome {
             running.send_replace(false);
             let (ifname, error) = (worker.tun.name(), &err as &dyn std::error::Error);
             if expected && Tun::is_gone(&err) {
@@ -112,6 +119,9 @@ struct Worker {
     shard: Shard,
     /// When the shard was last told the time of day.
     wall_set_at: Instant,
+    /// When what must outlive the process was looked at last.
+    noted_at: Instant,
+    shelf: Arc<Shelf>,
     tun: Tun,
     network: Network,
     inbox: Inbox,
@@ -140,6 +150,8 @@ impl Worker {
             drops,
             ends_with_interface: _,
             offload,
+            memory,
+            shelf,
         } = engine;
         let standing = offload.read();
         let noise = noise(noise_core)?;
@@ -154,12 +166,15 @@ impl Worker {
             }
         }
         let mut shard = Shard::new(&private_key, number, mtu, seed(), drops, noise);
+        shard.remember(memory);
         if !sockets.are_open() {
             shard.rest();
         }
         Ok(Self {
             shard,
             wall_set_at: clock::now(),
+            noted_at: clock::now(),
+            shelf,
             tun,
             network: Network::new(sockets, standing.gso),
             inbox: Inbox::new(),
@@ -333,6 +348,17 @@ impl Worker {
             self.wall_set_at = now;
             self.shard.set_wall(now, unix());
         }
+        if now.since(self.noted_at) >= NOTE_PAUSE {
+            self.noted_at = now;
+            self.note();
+        }
+    }
+
+    /// Leaves what was learned of peers for whoever writes it down.
+    fn note(&mut self) {
+        if let Some(memory) = self.shard.learned() {
+            self.shelf.leave(memory);
+        }
     }
 
     fn tell(&mut self) {
@@ -392,6 +418,10 @@ fn deliver(to_host: &mut ToHost, tun: &Tun, shard: &mut Shard, offload: &Standin
 
 /// How old the shard's idea of the time of day may be.
 const WALL_PAUSE: Duration = Duration::from_secs(10);
+
+/// How old what is known of peers may be on the disk. Who replays an initiation of this time after a
+/// crash gets an answer that is of no use to anybody.
+const NOTE_PAUSE: Duration = Duration::from_secs(30);
 
 const TUN: u64 = 0;
 const UDP_V4: u64 = 1;

@@ -15,6 +15,7 @@ pub mod drops;
 pub mod echo;
 mod jitter;
 pub mod keys;
+pub mod memory;
 pub mod noise;
 pub mod packet;
 mod peer;

@@ -424,7 +424,7 @@ impl Peer {
         }
     }
 
-    fn set_endpoint(&mut self, endpoint: SocketAddr) {
+    pub(crate) fn set_endpoint(&mut self, endpoint: SocketAddr) {
         self.endpoint = Some(endpoint);
         self.counters.set_endpoint(Some(endpoint));
     }

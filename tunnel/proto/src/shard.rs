@@ -22,7 +22,8 @@ use crate::{
     drops::{DropReason, Drops},
     jitter::Jitter,
     keys::{PresharedKey, PrivateKey, PublicKey},
-    noise::{Caller, FrontDoor, HEAD, Noise, Stamps, TAIL},
+    memory::Memory,
+    noise::{Caller, FrontDoor, HEAD, Noise, TAIL},
     packet::LARGEST,
     peer::{Message, Peer, Received},
     wire::{self, Kind},
@@ -50,7 +51,9 @@ pub struct Shard {
     /// Where peers are, and how many: initiations from there come first.
     homes: BTreeMap<SocketAddr, u32>,
     /// Of peers that were removed or are still to come.
-    stamps: BTreeMap<PublicKey, Stamps>,
+    absent: Memory,
+    /// Whether there is something that was not remembered yet.
+    learned: bool,
     /// Nothing can be sent: packets wait, and nothing falls due.
     rests: bool,
     /// For a core that cannot seal in place.
@@ -166,7 +169,8 @@ impl Shard {
             events: VecDeque::with_capacity(EVENTS),
             admission: Admission::default(),
             homes: BTreeMap::new(),
-            stamps: BTreeMap::new(),
+            absent: Memory::default(),
+            learned: false,
             rests: false,
             scratch: vec![0; LARGEST].into_boxed_slice(),
         }
@@ -322,6 +326,7 @@ impl Shard {
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
+        let is_handshake = !matches!(kind.0, Kind::Data { .. });
         let unknown = (DropReason::UnknownSession, None);
         let slot = slot(&mut self.peers, id).ok_or(unknown)?;
         let received = slot
@@ -342,6 +347,7 @@ impl Shard {
             Err(reason) => Err((reason, Some(id))),
         };
         self.settle(id);
+        self.learned |= is_handshake && outcome.is_ok();
         outcome
     }
 

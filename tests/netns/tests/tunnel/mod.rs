@@ -27,7 +27,7 @@ use kedge_net::{
     nft, privilege,
 };
 use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats, offload::Allowed};
-use kedge_tunnel_proto::{keys::PrivateKey, noise::CoreName};
+use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 use tracing_subscriber::{
     EnvFilter, Layer, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
@@ -220,6 +220,7 @@ pub fn config(number: u8, port: u16, addresses: &[&str]) -> DeviceConfig {
         mtu: 1420,
         noise_core: noise_core(),
         offload: Allowed::ALL,
+        memory: Memory::default(),
     }
 }
 

@@ -19,6 +19,7 @@ use kedge_tunnel_proto::{
     directory::Directory,
     drops::Drops,
     keys::PrivateKey,
+    memory::Memory,
     noise::CoreName,
     uapi::{
         Configuration, Errno, Set,
@@ -102,6 +103,8 @@ impl Plain {
             drops: Arc::new(Drops::default()),
             ends_with_interface: true,
             offload,
+            memory: Memory::default(),
+            shelf: Arc::default(),
         };
         let (ended, running) = watch::channel(true);
         let worker = worker::spawn(engine, 0, ended).map_err(OpenError::Worker)?;

@@ -107,6 +107,7 @@ impl Shard {
 
     /// Keeps account of where peers are, when one moves from an address to another.
     pub(super) fn moved(&mut self, from: Option<SocketAddr>, to: Option<SocketAddr>) {
+        self.learned |= from != to;
         if let Some(to) = to {
             *self.homes.entry(to).or_default() += 1;
         }

@@ -8,6 +8,7 @@ use super::{Shard, Slot, position, slot};
 use crate::{
     directory::{Change, Entry, PeerId},
     keys::PresharedKey,
+    memory::Remembered,
     peer::Peer,
 };
 
@@ -47,10 +48,12 @@ impl Shard {
         let key = spec.public_key;
         let psk = spec.preshared_key.as_ref().map(PresharedKey::bytes);
         let mut core = self.door.core(&key, psk, index);
-        if let Some(stamps) = self.stamps.remove(&key) {
-            core.raise_stamps(stamps);
+        let remembered = self.absent.0.remove(&key).unwrap_or_default();
+        core.raise_stamps(remembered.stamps);
+        let mut peer = Peer::new(core, &spec, counters, now);
+        if let (None, Some(endpoint)) = (spec.endpoint, remembered.endpoint) {
+            peer.set_endpoint(endpoint);
         }
-        let peer = Peer::new(core, &spec, counters, now);
         let endpoint = peer.endpoint();
         self.by_key.insert(key, id);
         self.by_index.insert(index, id);
@@ -82,9 +85,15 @@ impl Shard {
         if let Some(mut slot) = removed {
             slot.peer.discard(&mut self.budget);
             self.moved(slot.endpoint, None);
-            if let Some(stamps) = slot.peer.stamps() {
-                self.keep_stamps(slot.key, stamps);
-            }
+            // Who is added again is somebody whose place is not known; its old initiations stay old.
+            let stamps = slot.peer.stamps().unwrap_or_default();
+            self.keep(
+                slot.key,
+                Remembered {
+                    stamps,
+                    endpoint: None,
+                },
+            );
             self.by_key.remove(&slot.key);
             for index in [Some(slot.index), slot.former].into_iter().flatten() {
                 self.retire(now, index);

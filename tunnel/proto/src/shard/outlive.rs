@@ -1,7 +1,7 @@
-//! What reaches beyond a shard: clocks, stamps that outlive it, and sessions that other
+//! What reaches beyond a shard: clocks, what outlives it, and sessions that other
 //! threads use.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kedge_core::Instant;
 
@@ -9,7 +9,8 @@ use super::{Shard, position, slot};
 use crate::{
     directory::PeerId,
     keys::PublicKey,
-    noise::{Session, Stamps},
+    memory::{Memory, Remembered},
+    noise::Session,
 };
 
 impl Shard {
@@ -19,28 +20,31 @@ impl Shard {
         self.door.set_wall(now, unix);
     }
 
-    /// The highest stamps seen from and sent to each peer, those of removed ones included: what
-    /// must outlive a restart, so that old initiations stay refused and new ones are not.
-    /// boringtun does not tell.
+    /// What must outlive a restart, of removed peers, too.
     #[must_use]
-    pub fn stamps(&self) -> BTreeMap<PublicKey, Stamps> {
-        let mut all = self.stamps.clone();
+    pub fn memory(&self) -> Memory {
+        let mut all = self.absent.clone();
         for slot in self.peers.iter().flatten() {
-            if let Some(stamps) = slot.peer.stamps() {
-                all.insert(slot.key, stamps);
-            }
+            let stamps = slot.peer.stamps().unwrap_or_default();
+            let endpoint = slot.endpoint;
+            all.0.insert(slot.key, Remembered { stamps, endpoint });
         }
         all
     }
 
-    /// Takes over stamps from before a restart, for peers there are and peers to come. Nothing goes
-    /// back.
-    pub fn restore_stamps(&mut self, stamps: BTreeMap<PublicKey, Stamps>) {
-        for (key, stamps) in stamps {
+    /// What must outlive a restart, if there is more of it than the last time.
+    pub fn learned(&mut self) -> Option<Memory> {
+        std::mem::take(&mut self.learned).then(|| self.memory())
+    }
+
+    /// Takes over what was known before a restart, for peers there are and peers to come. Stamps
+    /// never go back, and a place that is known is not changed.
+    pub fn remember(&mut self, memory: Memory) {
+        for (key, remembered) in memory.0 {
             let id = self.by_key.get(&key).copied();
             match id.and_then(|id| slot(&mut self.peers, id)) {
-                Some(slot) => slot.peer.raise_stamps(stamps),
-                None => self.keep_stamps(key, stamps),
+                Some(slot) => slot.peer.raise_stamps(remembered.stamps),
+                None => self.keep(key, remembered),
             }
         }
     }
@@ -52,12 +56,13 @@ impl Shard {
         self.peers.get(position(id))?.as_ref()?.peer.session(now)
     }
 
-    pub(super) fn keep_stamps(&mut self, key: PublicKey, stamps: Stamps) {
-        if self.stamps.len() < STRANGERS {
-            self.stamps.insert(key, stamps);
+    pub(super) fn keep(&mut self, key: PublicKey, remembered: Remembered) {
+        self.learned = true;
+        if self.absent.0.len() < ABSENT && remembered != Remembered::default() {
+            self.absent.0.insert(key, remembered);
         }
     }
 }
 
-/// Keys that are no peer's, of which stamps are kept: 1 MB.
-const STRANGERS: usize = 16_384;
+/// Keys that are no peer's, of which something is kept: 8 MB. A shard has as many peers at most.
+const ABSENT: usize = 65_536;

@@ -6,22 +6,31 @@ use std::{
 };
 
 use kedge_core::Instant;
+use serde::{Deserialize, Serialize};
 
-/// A TAI64N stamp: seconds and nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A TAI64N stamp: seconds and nanoseconds. Its text is TAI64N's: `@` and 24 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Stamp {
     seconds: u64,
     nanos: u32,
 }
 
 /// What must be known of a peer for as long as both have their keys, restarts included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamps {
     /// The highest stamp the peer sent. An initiation that is not newer is a replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Stamp>,
     /// The highest stamp we sent. The peer refuses whatever is not newer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Stamp>,
 }
+
+/// Text that is no TAI64N stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a stamp is `@` and 24 hexadecimal digits")]
+pub struct NoStamp;
 
 /// The wall clock, as how far it is ahead of the clock that only goes on.
 #[derive(Debug, Default)]
@@ -68,6 +77,27 @@ impl Stamp {
                 nanos: 0,
             }
         }
+    }
+}
+
+impl From<Stamp> for String {
+    fn from(stamp: Stamp) -> Self {
+        format!("@{:016x}{:08x}", stamp.seconds, stamp.nanos)
+    }
+}
+
+impl TryFrom<String> for Stamp {
+    type Error = NoStamp;
+
+    fn try_from(text: String) -> Result<Self, NoStamp> {
+        let digits = text.strip_prefix('@').filter(|digits| digits.len() == 24);
+        let (seconds, nanos) = digits
+            .and_then(|digits| digits.split_at_checked(16))
+            .ok_or(NoStamp)?;
+        Ok(Self {
+            seconds: u64::from_str_radix(seconds, 16).map_err(|_| NoStamp)?,
+            nanos: u32::from_str_radix(nanos, 16).map_err(|_| NoStamp)?,
+        })
     }
 }
 

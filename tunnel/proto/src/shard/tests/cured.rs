@@ -5,13 +5,13 @@ use std::{net::SocketAddr, time::Duration};
 use kedge_core::Instant;
 
 use super::harness::*;
-use crate::{directory::PeerSpec, drops::DropReason};
+use crate::{directory::PeerSpec, drops::DropReason, memory::Memory};
 
 /// Peer 2 again, as it is after a restart: without sessions, with what was kept on disk.
 fn restart_the_second(net: &mut Net, seed: u64, wall: u64) {
-    let stamps = net.ends[1].shard.stamps();
+    let memory = net.ends[1].shard.memory();
     let mut restarted = End::restarted(2, "192.0.2.2:2000", seed, wall);
-    restarted.shard.restore_stamps(stamps);
+    restarted.shard.remember(memory);
     restarted.apply(net.now, vec![spec(1, Some("192.0.2.1:1000"))]);
     net.ends[1] = restarted;
 }
@@ -61,18 +61,26 @@ fn a_host_whose_clock_went_back_over_a_restart_is_not_refused() {
 }
 
 #[test]
-fn stamps_of_peers_to_come_wait_for_them_and_never_go_back() {
+fn what_is_known_of_peers_to_come_waits_for_them_and_stamps_never_go_back() {
     let mut net = Net::connected();
-    let before = net.ends[1].shard.stamps();
-    assert!(before[&public(1)].seen.is_some() && before[&public(1)].sent.is_none());
+    let of = |memory: &Memory| memory.0[&public(1)];
+    let before = net.ends[1].shard.memory();
+    assert!(of(&before).stamps.seen.is_some() && of(&before).stamps.sent.is_none());
     let initiation = net.initiation(0, 2);
     net.carry([initiation], |_| true);
-    let after = net.ends[1].shard.stamps();
-    assert!(after[&public(1)].seen > before[&public(1)].seen);
-    net.ends[1].shard.restore_stamps(before);
-    assert_eq!(net.ends[1].shard.stamps(), after);
+    let after = net.ends[1].shard.memory();
+    assert!(of(&after).stamps.seen > of(&before).stamps.seen);
+    net.ends[1].shard.remember(before);
+    assert_eq!(net.ends[1].shard.memory(), after);
+    assert_eq!(of(&after).endpoint, Some(net.ends[0].at));
     net.ends[1].apply(net.now, vec![]);
-    assert_eq!(net.ends[1].shard.stamps(), after, "of a removed peer, too");
+    let removed = net.ends[1].shard.memory();
+    assert_eq!(of(&removed).stamps, of(&after).stamps);
+    assert_eq!(
+        of(&removed).endpoint,
+        None,
+        "who comes again may be elsewhere"
+    );
 }
 
 #[test]
@@ -81,12 +89,12 @@ fn a_clock_that_is_set_right_stamps_what_follows() {
     net.ends[0] = End::restarted(1, "192.0.2.1:1000", 5, 0);
     net.ends[0].apply(net.now, vec![spec(2, Some("192.0.2.2:2000"))]);
     let _ = net.initiation(0, 2);
-    let early = net.ends[0].shard.stamps()[&public(2)].sent;
+    let early = net.ends[0].shard.memory().0[&public(2)].stamps.sent;
     net.ends[0]
         .shard
         .set_wall(net.now, Duration::from_secs(WALL));
     let initiation = net.initiation(0, 2);
-    assert!(net.ends[0].shard.stamps()[&public(2)].sent > early);
+    assert!(net.ends[0].shard.memory().0[&public(2)].stamps.sent > early);
     net.carry([initiation], |_| true);
     assert!(net.works(0));
 }

@@ -135,3 +135,23 @@ fn the_longest_prefix_owns_a_source_even_inside_the_peers_own() {
     }
     assert_eq!(net.ends[1].dropped(1, DropReason::SourceNotAllowed), 1);
 }
+
+#[test]
+fn a_device_that_restarts_knows_where_its_peers_are_and_reaches_them_first() {
+    let mut net = Net::connected();
+    let memory = net.ends[1].shard.learned().unwrap();
+    assert_eq!(net.ends[1].shard.learned(), None, "nothing new");
+    let mut restarted = End::seeded(2, "192.0.2.2:2000", 22);
+    restarted.shard.remember(memory);
+    restarted.apply(net.now, vec![spec(1, None)]);
+    net.ends[1] = restarted;
+    net.pass(400);
+    net.send(1, &packet("10.0.0.2", "10.0.0.1", 64, 7));
+    assert_eq!(
+        net.ends[0].delivered.len(),
+        1,
+        "it calls, and need not be called"
+    );
+    assert!(net.works(0) && net.works(1));
+    assert!(net.ends[1].shard.learned().is_some());
+}
