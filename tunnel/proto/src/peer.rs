@@ -143,9 +143,7 @@ impl Peer {
     ) -> Result<Option<Message>, DropReason> {
         self.refresh(now, budget, scratch);
         let to = self.endpoint.ok_or(DropReason::NoEndpoint)?;
-        let last = slot.len().saturating_sub(TAIL);
-        let inner = slot.get_mut(HEAD..last).ok_or(DropReason::Oversized)?;
-        let padded = pad(inner, length, mtu).ok_or(DropReason::Oversized)?;
+        let padded = padded(slot, length, mtu)?;
         if self.state == State::Connected {
             let length = padded.len();
             let length = self.core.seal_in_place(now, slot, length, scratch)?;
@@ -436,6 +434,14 @@ impl Peer {
         self.state = state;
         self.counters.set_state(state);
     }
+}
+
+/// The packet that stands in a slot behind room for a datagram's head, [padded](pad).
+fn padded(slot: &mut [u8], length: usize, mtu: usize) -> Result<&[u8], DropReason> {
+    let last = slot.len().saturating_sub(TAIL);
+    slot.get_mut(HEAD..last)
+        .and_then(|inner| pad(inner, length, mtu))
+        .ok_or(DropReason::Oversized)
 }
 
 /// The packet with zeros up to a multiple of 16, so that its length tells less, but not beyond the

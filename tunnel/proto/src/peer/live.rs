@@ -1,13 +1,9 @@
 //! What changes about a peer while it runs.
 
-use super::{Owed, Peer, pad};
+use super::{Owed, Peer, padded};
 use crate::{
-    backlog::Budget,
-    counters::State,
-    directory::PeerSpec,
-    drops::DropReason,
-    keys::PresharedKey,
-    noise::{HEAD, NoiseCore, TAIL},
+    backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, keys::PresharedKey,
+    noise::NoiseCore,
 };
 
 impl Peer {
@@ -73,9 +69,6 @@ impl Peer {
         mtu: usize,
         budget: &mut Budget,
     ) -> Result<(), DropReason> {
-        let last = slot.len().saturating_sub(TAIL);
-        let inner = slot.get_mut(HEAD..last).ok_or(DropReason::Oversized)?;
-        let padded = pad(inner, length, mtu).ok_or(DropReason::Oversized)?;
-        self.backlog.push(budget, padded)
+        self.backlog.push(budget, padded(slot, length, mtu)?)
     }
 }
