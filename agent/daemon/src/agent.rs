@@ -300,6 +300,7 @@ impl Agent {
 
     /// What no event tells: whatever failed is tried again.
     pub fn tend(&mut self) {
+        self.steer();
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.tend();
             if let Some(memory) = tunnel.learned() {
@@ -399,14 +400,15 @@ impl Agent {
         let told = self.tracks.apply(tracked.collect());
         self.heed(told);
         self.want_tunnel();
+        self.want_sessions();
     }
 
     /// Wants the BFD sessions as they are configured, before what tracks them.
     fn want_bfd(&mut self) {
-        let sessions = self.live.config().bfd.clone();
+        let sessions = &self.live.config().bfd;
         let peers = sessions.iter().map(|it| (it.name.clone(), it.peer));
         self.tracks.follow(self.bfd.levels(), peers.collect());
-        self.bfd.want(sessions);
+        self.want_sessions();
     }
 
     /// Wants the tunnel as it is planned. A host that has none needs no key either.

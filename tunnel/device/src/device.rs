@@ -11,6 +11,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use kedge_core::Instant;
 use kedge_net::{
     tun::{Interface, Tun},
     udp::Sockets,
@@ -255,6 +256,26 @@ impl Handle {
                 Err(RehandshakeError::Busy)
             }
         }
+    }
+
+    /// Sends an inner packet through a peer, whoever owns its destination: a question that has to go
+    /// this way. Whether it was sent.
+    #[must_use]
+    pub fn send_through(&self, name: &str, packet: &[u8]) -> bool {
+        let id = self.0.control().directory.find(name).map(|entry| entry.id);
+        let command = id.map(|id| Command::Send(id, packet.into()));
+        let taken = command.is_some_and(|command| self.0.commands.try_send(command).is_ok());
+        if taken {
+            self.0.bell.ring();
+        }
+        taken
+    }
+
+    /// When authenticated data came from a peer last.
+    #[must_use]
+    pub fn heard(&self, name: &str) -> Option<Instant> {
+        let control = self.0.control();
+        control.directory.find(name)?.counters.read().last_data
     }
 
     /// Every peer, by name.

@@ -210,9 +210,14 @@ impl Keeper {
                 device
             }
         };
-        let done = device
-            .set_addresses(&wish.addresses)
-            .and_then(|()| device.apply(wish.peers.clone()));
+        let same = self.applied.as_ref().map(|applied| &applied.addresses) == Some(&wish.addresses);
+        // A change of peers alone may be a change of gateways: nothing is asked of the kernel first.
+        let addressed = if same {
+            Ok(())
+        } else {
+            device.set_addresses(&wish.addresses)
+        };
+        let done = addressed.and_then(|()| device.apply(wish.peers.clone()));
         // What could be done stays done: a refused route must not cost the sessions.
         self.device = Some(device);
         // The device is the wished one even when a peer or route was refused.
