@@ -298,19 +298,7 @@ impl Agent {
             return;
         }
         self.settled = true;
-        let forget = || {
-            // The loop is asleep by then: what it does before it sleeps would come back at once.
-            std::thread::sleep(ASLEEP);
-            if let Err(error) = kedge_net::memory::forget_program() {
-                let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "the text of its start stays in memory");
-            }
-        };
-        let thread = std::thread::Builder::new().name("kedge-settle".into());
-        if let Err(error) = thread.spawn(forget) {
-            let error = &error as &dyn std::error::Error;
-            tracing::debug!(error, "the text of its start stays in memory");
-        }
+        kedge_net::memory::forget_start_soon();
     }
 
     /// What no event tells: whatever failed is tried again.
@@ -473,7 +461,6 @@ fn goes_on_without(problem: &Problem) {
 
 /// When an agent has done what it does once.
 const SETTLED: std::time::Duration = std::time::Duration::from_secs(10);
-const ASLEEP: std::time::Duration = std::time::Duration::from_millis(200);
 const CLAIMS: &str = "claims";
 const TUNNEL_PEERS: &str = "tunnel-peers";
 const EPOCH: &str = "gateway-epoch";
