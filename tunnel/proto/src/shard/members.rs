@@ -38,7 +38,7 @@ impl Shard {
             }
         }
         if let Some(table) = change.table {
-            self.routes = table;
+            self.routes.swap(table);
         }
     }
 
