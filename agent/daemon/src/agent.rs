@@ -71,6 +71,8 @@ pub(crate) struct Agent {
     store: Store,
     /// What was learned of the tunnel's peers.
     pub tunnel_peers: Saver<Memory>,
+    /// How often it changed the gateway that packets go through.
+    pub epochs: Saver<u64>,
     /// Whether it has given back what only its start needed.
     settled: bool,
     /// Verdicts are said again when a command was lost.
@@ -112,6 +114,7 @@ impl Agent {
             desired: Desired::default(),
             tunnel: None,
             tunnel_peers: Saver::start(store.clone(), TUNNEL_PEERS),
+            epochs: Saver::start(store.clone(), EPOCH),
             link: None,
             settled: false,
             executable: None,
@@ -419,7 +422,9 @@ impl Agent {
                 Ok(key) => {
                     let memory = self.store.load::<Memory>(TUNNEL_PEERS);
                     self.standing.extend(memory.problems);
-                    self.tunnel = Some(Tunnel::new(key, memory.value.unwrap_or_default()));
+                    let mut tunnel = Tunnel::new(key, memory.value.unwrap_or_default());
+                    tunnel.resume(self.store.load(EPOCH).value.unwrap_or_default());
+                    self.tunnel = Some(tunnel);
                 }
                 Err(problem) => {
                     goes_on_without(&problem);
@@ -458,3 +463,4 @@ fn goes_on_without(problem: &Problem) {
 const SETTLED: std::time::Duration = std::time::Duration::from_secs(10);
 const CLAIMS: &str = "claims";
 const TUNNEL_PEERS: &str = "tunnel-peers";
+const EPOCH: &str = "gateway-epoch";

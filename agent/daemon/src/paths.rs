@@ -26,6 +26,9 @@ impl Agent {
         if let Some(tunnel) = &mut self.tunnel {
             let levels = self.bfd.levels().borrow().clone();
             tunnel.steer(&levels);
+            if let Some(epoch) = tunnel.new_epoch() {
+                self.epochs.save(epoch);
+            }
         }
     }
 

@@ -168,6 +168,7 @@ async fn leave_gracefully(agent: Agent, mut events: mpsc::Receiver<VipEvent>) {
         bfd,
         tunnel,
         tunnel_peers,
+        epochs,
         link,
         claims,
         orders,
@@ -205,6 +206,7 @@ async fn leave_gracefully(agent: Agent, mut events: mpsc::Receiver<VipEvent>) {
         tracks.finish().await;
         claims.saver.finish().await;
         tunnel_peers.finish().await;
+        epochs.finish().await;
         orders.finish().await;
         history.finish().await;
     };

@@ -28,6 +28,7 @@ use kedge_tunnel_device::{
     keeper::{Keeper, Wish},
 };
 use kedge_tunnel_proto::{
+    echo::Claim,
     keys::{PrivateKey, PublicKey},
     memory::Memory,
 };
@@ -64,6 +65,10 @@ pub(crate) struct Tunnel {
     /// What the BFD sessions of this host say.
     levels: Levels,
     targets: Targets,
+    /// What this host says of the gateway it sends through.
+    claim: Option<Claim>,
+    epoch: u64,
+    epoch_is_new: bool,
 }
 
 #[derive(Debug)]
@@ -102,6 +107,9 @@ impl Tunnel {
             gateways: None,
             levels: Levels::default(),
             targets: Targets::default(),
+            claim: None,
+            epoch: 0,
+            epoch_is_new: false,
         }
     }
 
@@ -125,6 +133,7 @@ impl Tunnel {
         if self.weigh() {
             self.equip();
             self.ask();
+            self.say_where();
             self.choose_gateway(SystemTime::now());
         }
     }
@@ -255,9 +264,40 @@ impl Tunnel {
         self.tools
             .offer(readable.map(|wish| wish.interface.as_str()), &self.keeper);
         self.ask_gateways();
+        self.say_where();
         self.targets
             .want(self.wish.as_ref(), self.keeper.device(), self.opening);
         self.judge();
+    }
+
+    /// Goes on after the claims of an earlier process.
+    pub fn resume(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// The epoch of the newest claim, once: it must outlive the process.
+    pub fn new_epoch(&mut self) -> Option<u64> {
+        std::mem::take(&mut self.epoch_is_new).then_some(self.epoch)
+    }
+
+    /// Tells every gateway which one this host sends through, with a greater epoch for each change.
+    fn say_where(&mut self) {
+        let active = self.gateways.as_ref().and_then(Gateways::active);
+        let mut peers = self.wish.iter().flat_map(|wish| &wish.peers);
+        let gateway = active.and_then(|name| peers.find(|peer| peer.name == name));
+        let gateway = gateway.map(|peer| peer.public_key);
+        if self.claim.map(|claim| claim.gateway) != gateway {
+            // The wall clock carries on where what was written down is lost.
+            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let wall = wall.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
+            self.epoch = wall.max(self.epoch + 1);
+            self.epoch_is_new = true;
+            let epoch = self.epoch;
+            self.claim = gateway.map(|gateway| Claim { epoch, gateway });
+        }
+        for echo in self.echoes.values() {
+            echo.client.claim(self.claim);
+        }
     }
 
     /// Forms an opinion of all gateways. Whether another one is active since.
@@ -301,6 +341,7 @@ impl Tunnel {
             keepalive: peer.keepalive,
             always_up: peer.echo.is_some(),
             accepts: Vec::new(),
+            relays: false,
         };
         if let Some(gateways) = &self.gateways {
             gateways.lead(&mut spec);

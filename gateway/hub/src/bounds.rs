@@ -12,13 +12,18 @@ use kedge_core::{Code, Fix, Problem};
 use kedge_tunnel_device::{PeerSpec, keeper::Wish, mtu};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
-use crate::config::TunnelConfig;
+use crate::{
+    claims::{Neighbor, add_neighbors},
+    config::TunnelConfig,
+};
 
 /// What this gateway does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// The tunnel; `None` while the manager wants none.
     pub tunnel: Option<Wish>,
+    /// The other gateways, which are peers of the tunnel.
+    pub neighbors: Vec<Neighbor>,
     /// The listeners.
     pub listeners: Vec<Listener>,
     /// What is left out, and why.
@@ -80,8 +85,14 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
             inside
         });
     }
+    let mut tunnel = tunnel;
+    let neighbors = tunnel
+        .as_mut()
+        .map(|wish| add_neighbors(config, wish))
+        .unwrap_or_default();
     Plan {
         tunnel,
+        neighbors,
         listeners,
         problems,
     }
@@ -158,6 +169,7 @@ fn accept(
         keepalive: (!keepalive.is_zero()).then_some(keepalive),
         always_up: false,
         accepts: Vec::new(),
+        relays: false,
     })
 }
 
@@ -216,6 +228,8 @@ mod tests {
             interface: "kedge0".to_owned(),
             mtu: None,
             offload: Allowed::ALL,
+            gateways: std::collections::BTreeMap::new(),
+            behind: Vec::new(),
         }
     }
 

@@ -1,7 +1,12 @@
 //! The gateway's configuration.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
 
+use ipnet::IpNet;
 use kedge_core::{Code, Fix, Name, Problem};
 use kedge_host::{
     Role,
@@ -10,6 +15,7 @@ use kedge_host::{
     section,
 };
 use kedge_tunnel_device::offload::{Allowed, Switch};
+use kedge_tunnel_proto::keys::PublicKey;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +59,25 @@ section! {
         offload_send: Switch,
         /// The same for what this gateway receives.
         offload_receive: Switch,
+        /// The other gateways that hosts may be at, by name: packets for a host that is at one of them go
+        /// there.
+        gateways: BTreeMap<Name, NeighborFile>,
+        /// The prefixes that lie behind the gateways: from there may come what another gateway passes on.
+        #[schemars(with = "Option<Vec<String>>")]
+        behind: Vec<IpNet>,
+    }
+}
+
+section! {
+    /// Another gateway.
+    NeighborFile {
+        /// Its public key, base64.
+        public_key: PublicKey,
+        /// Where it is, `address:port`; left out where it calls this one.
+        #[schemars(with = "Option<String>")]
+        endpoint: SocketAddr,
+        /// Its addresses in the tunnel.
+        addresses: Vec<IpAddr>,
     }
 }
 
@@ -87,6 +112,21 @@ pub struct TunnelConfig {
     pub mtu: Option<u16>,
     /// What may be left to the kernel.
     pub offload: Allowed,
+    /// The other gateways that hosts may be at.
+    pub gateways: BTreeMap<Name, NeighborConfig>,
+    /// What lies behind the gateways.
+    pub behind: Vec<IpNet>,
+}
+
+/// Another gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NeighborConfig {
+    /// Its public key.
+    pub public_key: PublicKey,
+    /// Where it is; absent where it calls this one.
+    pub endpoint: Option<SocketAddr>,
+    /// Its addresses in the tunnel.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl RoleFile for GatewayFile {
@@ -103,6 +143,8 @@ impl RoleFile for GatewayFile {
         tunnel.offload.get_or_insert_default();
         tunnel.offload_send.get_or_insert_default();
         tunnel.offload_receive.get_or_insert_default();
+        tunnel.gateways.get_or_insert_default();
+        tunnel.behind.get_or_insert_default();
         self
     }
 
@@ -124,6 +166,7 @@ impl RoleFile for GatewayFile {
             }
         };
         let tunnel = self.tunnel.unwrap_or_default();
+        let gateways = neighbors(tunnel.gateways.unwrap_or_default())?;
         Ok(GatewayConfig {
             name: self.name,
             manager,
@@ -138,8 +181,45 @@ impl RoleFile for GatewayFile {
                     tunnel.offload_send.unwrap_or_default(),
                     tunnel.offload_receive.unwrap_or_default(),
                 ),
+                gateways,
+                behind: tunnel.behind.unwrap_or_default(),
             },
         })
+    }
+}
+
+/// The other gateways, each with a key and an address.
+fn neighbors(
+    files: BTreeMap<Name, NeighborFile>,
+) -> Result<BTreeMap<Name, NeighborConfig>, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut neighbors = BTreeMap::new();
+    for (name, file) in files {
+        let object = format!("tunnel.gateways.{name}");
+        let addresses = file.addresses.unwrap_or_default();
+        match file.public_key {
+            Some(public_key) if !addresses.is_empty() => {
+                let neighbor = NeighborConfig {
+                    public_key,
+                    endpoint: file.endpoint,
+                    addresses,
+                };
+                neighbors.insert(name, neighbor);
+            }
+            _ => problems.push(
+                Problem::new(
+                    Code::ConfigRule,
+                    "another gateway needs its public_key and its addresses in the tunnel",
+                )
+                .object(object)
+                .fix(Fix::text("see what it says of itself").command("kedge tunnel list")),
+            ),
+        }
+    }
+    if problems.is_empty() {
+        Ok(neighbors)
+    } else {
+        Err(problems)
     }
 }
 

@@ -37,9 +37,11 @@ use tracing::{debug, info};
 
 use crate::{
     bounds::{Plan, plan},
+    claims::is_neighbor,
     config::GatewayFile,
     drain::Drain,
     liveness::{Change, Hosts},
+    places::Places,
     sessions::Sessions,
 };
 
@@ -63,6 +65,8 @@ pub(crate) struct Hub {
     pub sessions: Sessions,
     /// The order to send hosts elsewhere.
     pub drain: Drain,
+    /// Where the hosts are.
+    pub places: Places,
     /// What went wrong before the loop.
     standing: Vec<Problem>,
     /// What went wrong when the link was started last.
@@ -95,6 +99,7 @@ impl Hub {
         let mut hub = Self {
             sessions: Sessions::new()?,
             drain,
+            places: Places::new(),
             public_key: private.public(),
             keeper: Keeper::new(private, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
@@ -172,7 +177,7 @@ impl Hub {
             left_out = self.plan.problems.len(),
             "desired state in force"
         );
-        self.keeper.want(self.plan.tunnel.clone());
+        self.want_tunnel();
         self.plane.apply(self.plan.listeners.clone());
         self.answer_echoes();
         self.want_sessions();
@@ -189,6 +194,7 @@ impl Hub {
     /// What is due about once a second: whatever failed is tried again.
     pub fn tend(&mut self) {
         self.keeper.tend();
+        self.tell_gateways();
         if let Some(memory) = self.keeper.learned() {
             self.peers.save(memory.clone());
         }
@@ -202,6 +208,7 @@ impl Hub {
         let heard = stats
             .into_iter()
             .flatten()
+            .filter(|peer| !is_neighbor(&peer.name))
             .map(|peer| (peer.name, peer.last_authenticated_data));
         let changes = self.hosts.observe(clock::now(), SystemTime::now(), heard);
         let transitions = !changes.is_empty();
@@ -229,6 +236,10 @@ impl Hub {
         }
         if transitions {
             self.report();
+        }
+        if !self.plan.neighbors.is_empty() {
+            // One of them may have gone, or come.
+            self.want_tunnel();
         }
     }
 
@@ -320,7 +331,7 @@ impl Hub {
         if wanted.is_empty() {
             return;
         }
-        match Responder::start(&wanted) {
+        match Responder::start_hearing(&wanted, Some(&self.places.say)) {
             Ok(responder) => {
                 self.responder = Some(Answering {
                     on: wanted,

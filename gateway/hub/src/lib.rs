@@ -11,16 +11,19 @@
 //! desired state.
 
 mod bounds;
+mod claims;
 mod config;
 mod drain;
 mod hub;
 mod liveness;
+mod places;
 mod run;
 mod sessions;
 mod socket;
 mod status;
 
 pub use config::{
-    GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, TunnelConfig, TunnelFile,
+    GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, NeighborConfig, NeighborFile,
+    TunnelConfig, TunnelFile,
 };
 pub use run::{run, serve};

@@ -81,7 +81,9 @@ pub async fn serve(
                     hub.apply(wished);
                 }
             }
-            event = hub.sessions.event() => hub.sessions.log(&event),
+            Some((host, claim)) = hub.places.said.recv() => hub.hear_host(host, claim),
+            Some(heard) = hub.places.told.recv() => hub.hear_gateway(heard),
+            event = hub.sessions.event() => hub.hear_session(&event),
             _ = fast.tick() => hub.watch_hosts(),
             _ = slow.tick() => {
                 hub.tend();

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
-use kedge_core::{Code, Name, Problem, bfd::Liveness};
+use kedge_core::{Code, Instant, Name, Problem, bfd::Liveness};
 use kedge_tunnel_device::{PeerSpec, keeper::Wish};
 use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSpec, Config, Interval, MinTtl, Multiplier};
 use tracing::{info, warn};
@@ -15,6 +15,8 @@ pub(crate) struct Sessions {
     /// Whose session has which name.
     hosts: BTreeMap<Name, String>,
     wanted: Vec<BfdSpec>,
+    /// Since when a host is lost.
+    lost: BTreeMap<Name, Instant>,
 }
 
 /// How far hosts are told that this gateway is going to stop.
@@ -40,6 +42,7 @@ impl Sessions {
             bfd: Bfd::new(true).map_err(refused)?,
             hosts: BTreeMap::new(),
             wanted: Vec::new(),
+            lost: BTreeMap::new(),
         })
     }
 
@@ -49,7 +52,7 @@ impl Sessions {
         let mut wanted = Vec::new();
         let mut hosts = BTreeMap::new();
         if let Some(wish) = tunnel {
-            for peer in &wish.peers {
+            for peer in wish.peers.iter().filter(|peer| !peer.relays) {
                 let spec = name(peer).zip(ends(&wish.addresses, &peer.allowed_ips));
                 let Some((name, (local, remote))) = spec else {
                     continue;
@@ -58,6 +61,7 @@ impl Sessions {
                 wanted.push(spec_of(name, local, remote, drains));
             }
         }
+        self.lost.retain(|name, _| hosts.contains_key(name));
         self.hosts = hosts;
         if self.wanted != wanted {
             self.wanted.clone_from(&wanted);
@@ -73,8 +77,24 @@ impl Sessions {
         }
     }
 
-    /// Writes what happened into the log.
-    pub fn log(&self, event: &BfdEvent) {
+    /// Since when a host is lost, if it is.
+    pub fn lost_since(&self, host: &str) -> Option<Instant> {
+        let name = self.hosts.iter().find(|(_, known)| *known == host);
+        self.lost.get(name?.0).copied()
+    }
+
+    /// Takes what happened, and writes it into the log.
+    pub fn hear(&mut self, event: &BfdEvent) {
+        match event.liveness {
+            Liveness::Lost => {
+                self.lost
+                    .entry(event.name.clone())
+                    .or_insert(event.boottime);
+            }
+            Liveness::Alive | Liveness::Unknown => {
+                self.lost.remove(&event.name);
+            }
+        }
         let host = self.hosts.get(&event.name).map(String::as_str);
         let (from, to) = (event.from.to_string(), event.to.to_string());
         let because = &event.because;

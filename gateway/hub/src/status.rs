@@ -112,7 +112,7 @@ impl Hub {
                 .collect(),
             offload: BTreeMap::new(),
             echo: None,
-            gateway: None,
+            gateway: spec.and_then(|spec| self.place_of(&spec.allowed_ips)),
         }
     }
 }

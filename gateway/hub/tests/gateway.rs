@@ -305,6 +305,7 @@ impl Site {
                 keepalive: Some(Duration::from_secs(25)),
                 always_up: true,
                 accepts: Vec::new(),
+                relays: false,
             };
             device.apply(vec![peer]).unwrap();
             let runtime = runtime();

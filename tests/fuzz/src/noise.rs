@@ -201,6 +201,7 @@ impl End {
             keepalive: None,
             always_up: false,
             accepts: Vec::new(),
+            relays: false,
         };
         let change = directory.plan(vec![spec]).unwrap();
         directory.commit(&change);

@@ -41,13 +41,19 @@ impl<'a> Gateway<'a> {
     pub fn new(host: &'a Host, executable: &str, yaml: &str) -> Self {
         let root = host.directory().join("gateway");
         fs::create_dir_all(root.join("etc/kedge")).unwrap();
-        fs::write(root.join("etc/kedge/gateway.yaml"), yaml).unwrap();
-        Self {
+        let gateway = Self {
             host,
             executable: executable.into(),
             root,
             process: None,
-        }
+        };
+        gateway.configure(yaml);
+        gateway
+    }
+
+    /// Writes its configuration.
+    pub fn configure(&self, yaml: &str) {
+        fs::write(self.root.join("etc/kedge/gateway.yaml"), yaml).unwrap();
     }
 
     /// The public key of its tunnel.

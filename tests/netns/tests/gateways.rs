@@ -5,7 +5,8 @@
 //!   edge 10.20.14.11 ──┬── 10.20.14.21  a  10.9.0.1 ──┬── 10.9.0.5 server
 //!   198.18.0.10        └── 10.20.14.22  b  10.9.0.2 ──┘
 //! ```
-//! The gateways masquerade towards the server, so that its answers come back the way they went.
+//! The gateways masquerade towards the server, so that its answers come back the way they went; or they
+//! know each other, and the server sends all its answers to `a`.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -21,7 +22,7 @@ use std::{
 
 use kedge_control::agent::{GatewayConfig, PeerConfig, TunnelConfig};
 use kedge_host::Role;
-use kedge_net::link::sysctl;
+use kedge_net::link::{Links, sysctl};
 use kedge_tests_netns::{
     agent::Agent,
     asked::Asked,
@@ -44,10 +45,15 @@ struct Hosts {
     a: Host,
     b: Host,
     server: Host,
+    masquerade: bool,
 }
 
 impl Hosts {
     fn new() -> Self {
+        Self::with(true)
+    }
+
+    fn with(masquerade: bool) -> Self {
         let lan = Lan::new();
         let host = |name, address: &str| lan.host(name, address);
         let (edge, server) = (
@@ -59,11 +65,22 @@ impl Hosts {
         b.add_address("10.9.0.2/24");
         for gateway in [&a, &b] {
             gateway.run(|| sysctl("ipv4/ip_forward", "1").unwrap());
-            let masquerade = "table ip way { chain out { type nat hook postrouting priority 100; \
+            if !masquerade {
+                continue;
+            }
+            let rules = "table ip way { chain out { type nat hook postrouting priority 100; \
                               ip saddr 198.18.0.0/16 oifname eth0 masquerade; }; }";
-            nft(gateway, masquerade);
+            nft(gateway, rules);
+        }
+        if !masquerade {
+            server.run(|| {
+                let (to, via) = ("198.18.0.0/16", "10.9.0.1");
+                let (to, via) = (to.parse().unwrap(), via.parse().unwrap());
+                Links::open().unwrap().add_route(to, via).unwrap();
+            });
         }
         Self {
+            masquerade,
             _lan: lan,
             edge,
             a,
@@ -76,6 +93,16 @@ impl Hosts {
     fn start(&self, targets: &str, return_after: &str) -> (Agent<'_>, Gateway<'_>, Gateway<'_>) {
         let gateway = |host| Gateway::new(host, KEDGE, "tunnel: {listen_port: 51820}\n");
         let (mut a, mut b) = (gateway(&self.a), gateway(&self.b));
+        if !self.masquerade {
+            for (own, name, other, number) in [(&a, "b", &b, 2), (&b, "a", &a, 1)] {
+                own.configure(&format!(
+                    "tunnel: {{listen_port: 51820, behind: [10.9.0.0/24], gateways: {{{name}: \
+                     {{public_key: '{}', endpoint: '10.9.0.{number}:51820', \
+                     addresses: [198.18.0.{number}]}}}}}}\n",
+                    other.key()
+                ));
+            }
+        }
         let peer = |name: &str, gateway: &Gateway<'_>, number: u8| {
             format!(
                 "{name}: {{public_key: '{}', endpoint: '10.20.14.{}:51820', \
@@ -304,5 +331,50 @@ fn targets_that_die_change_nothing() {
         let (sent, lost) = train.finish();
         println!("{lost} of {sent} packets lost");
         assert_eq!(lost, 0);
+    });
+}
+
+/// How the gateway sees the host, or another gateway.
+fn peer(gateway: &Gateway<'_>, name: &str) -> Value {
+    let list = gateway.kedge("tunnel list -o json").json();
+    let items = list["items"].as_array().unwrap();
+    let found = items.iter().find(|it| it["name"] == name);
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+fn answers_reach_a_host_that_moved_through_the_gateway_it_left() {
+    on_a_steady_machine(|| {
+        let hosts = Hosts::with(false);
+        let _echo = Echo::start(&hosts.server);
+        let (agent, a, b) = hosts.start("", "3s");
+        eventually("the gateways know each other", secs(10), || {
+            let knows = |gateway, name| peer(gateway, name)["lastHandshake"].is_string();
+            knows(&a, "gateway/b") && knows(&b, "gateway/a")
+        });
+        let train = Train::start(&hosts.edge, SERVER);
+        std::thread::sleep(millis(500));
+        assert_eq!(peer(&a, "site/edge")["gateway"]["active"], true);
+        // The host loses its way to `a`, which all answers come to.
+        let cut = "table ip cut { chain in { type filter hook input priority 0; \
+                   ip saddr 10.20.14.21 drop; }; chain out { type filter hook output priority 0; \
+                   ip daddr 10.20.14.21 drop; }; }";
+        nft(&hosts.edge, cut);
+        until_active(&agent, "b");
+        std::thread::sleep(millis(700));
+        let (sent, outage) = train.outage();
+        println!("{outage} ms without an answer, of {sent} ms");
+        assert!(outage <= 500, "{outage} ms");
+        let told = &peer(&a, "site/edge")["gateway"];
+        assert_eq!(told["active"], false);
+        assert_eq!(told["because"], "the host sends through gateway/b");
+        let train = Train::start(&hosts.edge, SERVER);
+        nft(&hosts.edge, "delete table ip cut");
+        until_active(&agent, "a");
+        std::thread::sleep(millis(500));
+        let (sent, lost) = train.finish();
+        println!("going back: {lost} of {sent} packets lost");
+        assert_eq!(lost, 0);
+        assert_eq!(peer(&a, "site/edge")["gateway"]["active"], true);
     });
 }

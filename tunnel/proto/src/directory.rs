@@ -32,6 +32,9 @@ pub struct PeerSpec {
     /// Inner addresses of others that packets from this peer may come from, though none is sent there
     /// through it: what another of several gateways is active for.
     pub accepts: Vec<IpNet>,
+    /// Whether it passes on packets of others, as gateways do among each other: what one of them passed
+    /// on goes to no other.
+    pub relays: bool,
     /// Send something at least this often, so that NAT mappings stay.
     pub keepalive: Option<Duration>,
     /// Keep a session up for ever, also when there is nothing to send.

@@ -50,6 +50,8 @@ reasons! {
     NotIp = "not_ip";
     /// The inner source address is not the peer's.
     SourceNotAllowed = "source_not_allowed";
+    /// A gateway passed on a packet for a host that is at another gateway.
+    PassedOnTwice = "passed_on_twice";
     /// No peer owns the inner destination.
     NoPeer = "no_peer";
     /// The peer's address is not known yet.

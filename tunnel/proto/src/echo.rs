@@ -6,10 +6,12 @@
 //! [`Message`] is what travels over UDP on the overlay addresses, [`Prober`] is the asking side.
 //! The answering side is [`Message::answer`].
 
+mod claim;
 mod message;
 mod ping;
 mod prober;
 
+pub use claim::{CLAIM_LENGTH, Claim, Claims, RELAY_PORT, RELAYED, emit_relays, parse_relay};
 pub use message::{LENGTH, Message, ParseError};
 pub use ping::{Ping, PingError};
 pub use prober::{Config, Input, Output, Prober, Reject, Report};

@@ -7,7 +7,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, VecDeque},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
@@ -75,6 +75,8 @@ struct Slot {
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,
+    /// Whether it passes on packets of others.
+    relays: bool,
 }
 
 /// A datagram to send: the first `length` bytes of the buffer that was handed in.
@@ -345,12 +347,17 @@ impl Shard {
             .receive(now, from, kind, datagram, &mut self.budget, dst);
         let outcome = match received {
             Ok(Received::Packet(length)) => {
-                let source = dst.get(..length).and_then(addresses).map(|(from, _)| from);
-                if source.is_some_and(|source| self.routes.accept(source, id)) {
-                    slot.peer.counters().delivered();
-                    Ok(Outcome::Deliver { length, peer: id })
-                } else {
-                    Err((DropReason::SourceNotAllowed, Some(id)))
+                let ends = dst.get(..length).and_then(addresses);
+                let relays = slot.relays;
+                match ends.filter(|(source, _)| self.routes.accept(*source, id)) {
+                    None => Err((DropReason::SourceNotAllowed, Some(id))),
+                    Some((_, to)) if relays && self.is_elsewhere(to) => {
+                        Err((DropReason::PassedOnTwice, Some(id)))
+                    }
+                    Some(_) => {
+                        self.delivered(id);
+                        Ok(Outcome::Deliver { length, peer: id })
+                    }
                 }
             }
             Ok(Received::Reply(message)) => Ok(Outcome::Send(transmit(id, message))),
@@ -360,6 +367,19 @@ impl Shard {
         self.settle(id);
         self.learned |= is_handshake && outcome.is_ok();
         outcome
+    }
+
+    fn delivered(&mut self, id: PeerId) {
+        if let Some(slot) = slot(&mut self.peers, id) {
+            slot.peer.counters().delivered();
+        }
+    }
+
+    /// Whether packets for an address go to a gateway that would have to pass them on.
+    fn is_elsewhere(&self, to: IpAddr) -> bool {
+        let owner = self.routes.to(to).map(position);
+        let slot = owner.and_then(|at| self.peers.get(at)?.as_ref());
+        slot.is_some_and(|slot| slot.relays)
     }
 
     /// Who is meant, by our index.

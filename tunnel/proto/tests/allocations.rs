@@ -43,6 +43,7 @@ fn end(own: u8, other: u8, endpoint: Option<SocketAddr>, noise: Noise) -> Shard 
         keepalive: Some(Duration::from_millis(500)),
         always_up: endpoint.is_some(),
         accepts: Vec::new(),
+        relays: false,
     };
     let change = Directory::new(key(own).public()).plan(vec![spec]).unwrap();
     shard.apply(Instant::ZERO, change);

@@ -245,6 +245,7 @@ pub fn gateway_peer() -> PeerSpec {
         keepalive: Some(Duration::from_secs(25)),
         always_up: true,
         accepts: Vec::new(),
+        relays: false,
     }
 }
 
@@ -261,6 +262,7 @@ pub fn host_peer() -> PeerSpec {
         keepalive: None,
         always_up: false,
         accepts: Vec::new(),
+        relays: false,
     }
 }
 

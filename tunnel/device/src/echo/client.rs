@@ -7,7 +7,7 @@ use std::{
 
 use kedge_core::Machine as _;
 use kedge_net::clock;
-use kedge_tunnel_proto::echo::{Config, Input, Message, Output, PORT, Prober, Report};
+use kedge_tunnel_proto::echo::{Claim, Config, Input, Message, Output, PORT, Prober, Report};
 use tokio::{
     net::UdpSocket,
     sync::{mpsc, watch},
@@ -25,6 +25,7 @@ pub struct Client {
     task: JoinHandle<()>,
     report: watch::Receiver<Report>,
     ask: mpsc::Sender<()>,
+    claim: watch::Sender<Option<Claim>>,
 }
 
 impl Client {
@@ -49,6 +50,7 @@ impl Client {
         let prober = Prober::new(config, seed(), clock::now());
         let (published, report) = watch::channel(prober.report());
         let (ask, asked) = mpsc::channel(1);
+        let (claim, claimed) = watch::channel(None);
         let remote = SocketAddr::new(remote, PORT);
         let shell = Shell {
             handle,
@@ -58,11 +60,13 @@ impl Client {
             prober,
             published,
             asked,
+            claimed,
         };
         Ok(Self {
             task: tokio::spawn(shell.run()),
             report,
             ask,
+            claim,
         })
     }
 
@@ -76,6 +80,18 @@ impl Client {
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Report> {
         self.report.clone()
+    }
+
+    /// Says with each question through which gateway this host sends, from here on and at once.
+    pub fn claim(&self, claim: Option<Claim>) {
+        let news = self.claim.send_if_modified(|known| {
+            let news = *known != claim;
+            *known = claim;
+            news
+        });
+        if news {
+            self.ask();
+        }
     }
 
     /// Asks at once, because the path may have changed.
@@ -99,6 +115,7 @@ struct Shell {
     prober: Prober,
     published: watch::Sender<Report>,
     asked: mpsc::Receiver<()>,
+    claimed: watch::Receiver<Option<Claim>>,
 }
 
 impl Shell {
@@ -150,7 +167,9 @@ impl Shell {
         while let Some(output) = self.prober.poll_output() {
             match output {
                 Output::Send(message) => {
-                    if let Err(err) = self.socket.try_send_to(&message.emit(), self.remote) {
+                    let mut question = message.emit().to_vec();
+                    question.extend(self.claimed.borrow().iter().flat_map(Claim::emit));
+                    if let Err(err) = self.socket.try_send_to(&question, self.remote) {
                         let error = &err as &dyn std::error::Error;
                         trace!(peer = self.peer, error, "probe not sent; counts as a miss");
                     }

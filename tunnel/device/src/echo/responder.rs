@@ -8,8 +8,8 @@ use std::{
     },
 };
 
-use kedge_tunnel_proto::echo::{Message, PORT};
-use tokio::{net::UdpSocket, task::JoinSet};
+use kedge_tunnel_proto::echo::{CLAIM_LENGTH, Claim, LENGTH, Message, PORT};
+use tokio::{net::UdpSocket, sync::mpsc, task::JoinSet};
 use tracing::trace;
 
 use super::{EchoError, bind, socket_failed};
@@ -34,11 +34,29 @@ impl Responder {
     ///
     /// Outside a tokio runtime.
     pub fn start(addresses: &[IpAddr]) -> Result<Self, EchoError> {
+        Self::start_hearing(addresses, None)
+    }
+
+    /// The same, and gives `claims` what hosts say beside their questions, and from which address. What
+    /// it does not take at once comes again with the next question.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn start_hearing(
+        addresses: &[IpAddr],
+        claims: Option<&mpsc::Sender<(IpAddr, Claim)>>,
+    ) -> Result<Self, EchoError> {
         let (answered, ignored) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let mut tasks = JoinSet::new();
         for address in addresses {
             let socket = bind(*address, PORT)?;
-            tasks.spawn(answer(socket, Arc::clone(&answered), Arc::clone(&ignored)));
+            let counters = (Arc::clone(&answered), Arc::clone(&ignored));
+            tasks.spawn(answer(socket, counters, claims.cloned()));
         }
         Ok(Self {
             _tasks: tasks,
@@ -60,8 +78,12 @@ impl Responder {
     }
 }
 
-async fn answer(socket: UdpSocket, answered: Arc<AtomicU64>, ignored: Arc<AtomicU64>) {
-    let mut buffer = [0; 64];
+async fn answer(
+    socket: UdpSocket,
+    (answered, ignored): (Arc<AtomicU64>, Arc<AtomicU64>),
+    claims: Option<mpsc::Sender<(IpAddr, Claim)>>,
+) {
+    let mut buffer = [0; LENGTH + CLAIM_LENGTH];
     loop {
         match socket.recv_from(&mut buffer).await {
             Ok((length, from)) => {
@@ -71,6 +93,11 @@ async fn answer(socket: UdpSocket, answered: Arc<AtomicU64>, ignored: Arc<Atomic
                     &ignored
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
+                let claim = buffer.get(..length).and_then(|bytes| bytes.get(LENGTH..));
+                if let Some((claims, claim)) = claims.as_ref().zip(claim.and_then(Claim::parse)) {
+                    // A full queue: it is said again.
+                    let _ = claims.try_send((from.ip(), claim));
+                }
             }
             // An ICMP error for an earlier answer; the socket itself is fine. The pause keeps a
             // kernel that goes on refusing from taking a core.

@@ -16,6 +16,7 @@ fn peer(number: u8) -> PeerSpec {
         keepalive: None,
         always_up: false,
         accepts: Vec::new(),
+        relays: false,
     }
 }
 

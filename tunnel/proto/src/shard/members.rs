@@ -27,6 +27,7 @@ impl Shard {
             if let Some(slot) = slot(&mut self.peers, id) {
                 let spec = update.entry.spec;
                 slot.peer.update(&spec, update.endpoint_changed);
+                slot.relays = spec.relays;
                 if update.preshared_key_changed {
                     self.share(now, id, spec.preshared_key);
                 }
@@ -74,6 +75,7 @@ impl Shard {
                 former: None,
                 due: now,
                 is_ready: false,
+                relays: spec.relays,
             });
         }
         self.timers.push(Reverse((now, id)));

@@ -112,6 +112,7 @@ impl Configuration {
             keepalive: (peer.keepalive > 0).then(|| Duration::from_secs(peer.keepalive.into())),
             always_up: false,
             accepts: Vec::new(),
+            relays: false,
         };
         self.peers.iter().map(spec).collect()
     }

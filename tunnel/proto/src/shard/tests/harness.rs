@@ -87,6 +87,7 @@ pub(super) fn spec(number: u8, endpoint: Option<&str>) -> PeerSpec {
         keepalive: None,
         always_up: false,
         accepts: Vec::new(),
+        relays: false,
     }
 }
 

@@ -120,6 +120,37 @@ fn a_source_that_is_not_the_peers_is_refused() {
 }
 
 #[test]
+fn what_a_gateway_passed_on_goes_to_no_other_gateway() {
+    let mut net = Net::connected();
+    let nets = |all: &[&str]| all.iter().map(|net| net.parse().unwrap()).collect();
+    let at = net.ends[1].at.to_string();
+    let everything = PeerSpec {
+        allowed_ips: nets(&["10.0.0.0/24"]),
+        ..spec(2, Some(&at))
+    };
+    net.ends[0].apply(net.now, vec![everything]);
+    let gateway = |number, more: &[&str]| PeerSpec {
+        allowed_ips: [spec(number, None).allowed_ips, nets(more)].concat(),
+        accepts: nets(&["10.9.0.0/24"]),
+        relays: true,
+        ..spec(number, None)
+    };
+    let peers = vec![
+        gateway(1, &[]),
+        gateway(3, &["10.0.0.30/32"]),
+        spec(4, None),
+    ];
+    net.ends[1].apply(net.now, peers);
+    for (to, passes) in [("10.0.0.2", true), ("10.0.0.4", true), ("10.0.0.30", false)] {
+        net.ends[1].delivered.clear();
+        let sealed = net.ends[0].seal(net.now, &packet("10.9.0.5", to, 64, 1));
+        net.carry(sealed, |_| true);
+        assert_eq!(net.ends[1].delivered.len(), usize::from(passes), "{to}");
+    }
+    assert_eq!(net.ends[1].dropped(1, DropReason::PassedOnTwice), 1);
+}
+
+#[test]
 fn the_longest_prefix_owns_a_source_even_inside_the_peers_own() {
     let mut net = Net::connected();
     let wide = PeerSpec {

@@ -1,0 +1,192 @@
+//! Where the hosts of this gateway are, and what follows from it.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use kedge_control::local::GatewayUse;
+use kedge_net::clock;
+use kedge_tunnel_device::Device;
+use kedge_tunnel_proto::echo::{Claim, Claims};
+use kedge_vip_speaker::bfd::BfdEvent;
+use tokio::sync::mpsc;
+use tracing::debug;
+
+use crate::{
+    claims::{Heard, Relay, log, newest, place},
+    hub::Hub,
+    liveness::BOUND,
+};
+
+/// What hosts and other gateways say.
+pub(crate) struct Places {
+    claims: Claims,
+    relay: Option<(Relay, Vec<IpAddr>, u64)>,
+    /// For whoever answers the hosts' echo.
+    pub say: mpsc::Sender<(IpAddr, Claim)>,
+    pub said: mpsc::Receiver<(IpAddr, Claim)>,
+    tell: mpsc::Sender<Heard>,
+    pub told: mpsc::Receiver<Heard>,
+}
+
+impl Places {
+    /// Nothing was said yet.
+    pub fn new() -> Self {
+        let (say, said) = mpsc::channel(QUEUE);
+        let (tell, told) = mpsc::channel(QUEUE);
+        Self {
+            claims: Claims::default(),
+            relay: None,
+            say,
+            said,
+            tell,
+            told,
+        }
+    }
+}
+
+impl Hub {
+    /// Has the tunnel as it is planned, with packets going where hosts are.
+    pub fn want_tunnel(&mut self) {
+        let device = self.keeper.device().map(Device::handle);
+        let now = clock::now();
+        let alive = |peer: &str| {
+            let heard = device.as_ref().and_then(|device| device.heard(peer));
+            // BFD is quicker, and who is heard since it was lost is there again.
+            let lost = self.sessions.lost_since(peer);
+            heard.is_some_and(|at| now.since(at) < BOUND && lost.is_none_or(|lost| at > lost))
+        };
+        let (claims, neighbors) = (&self.places.claims, &self.plan.neighbors);
+        let wish = self.plan.tunnel.clone();
+        let wish = wish.map(|wish| place(wish, claims, neighbors, alive));
+        self.keeper.want(wish);
+    }
+
+    /// Takes what BFD says of a host.
+    pub fn hear_session(&mut self, event: &BfdEvent) {
+        self.sessions.hear(event);
+        if !self.plan.neighbors.is_empty() {
+            self.want_tunnel();
+        }
+    }
+
+    /// Takes what a host says of itself, and tells the other gateways.
+    pub fn hear_host(&mut self, host: IpAddr, claim: Claim) {
+        let Some(name) = self.host_at(host).map(str::to_owned) else {
+            return;
+        };
+        if self.places.claims.take(host, claim) {
+            self.log_place(&name, &claim);
+            self.want_tunnel();
+            if let Some((relay, ..)) = &self.places.relay {
+                relay.tell(&self.plan.neighbors, std::iter::once((host, claim)));
+            }
+        }
+    }
+
+    /// Takes what another gateway heard of hosts. It is not told any further.
+    pub fn hear_gateway(&mut self, (from, claims): Heard) {
+        let mut known = self.plan.neighbors.iter();
+        if !known.any(|neighbor| neighbor.addresses.contains(&from)) {
+            debug!(%from, "claims of somebody who is no gateway ignored");
+            return;
+        }
+        let mut news = false;
+        for (host, claim) in claims {
+            let Some(name) = self.host_at(host).map(str::to_owned) else {
+                continue;
+            };
+            if self.places.claims.take(host, claim) {
+                self.log_place(&name, &claim);
+                news = true;
+            }
+        }
+        if news {
+            self.want_tunnel();
+        }
+    }
+
+    /// What is due about once a second: what was lost on the way is told again.
+    pub fn tell_gateways(&mut self) {
+        let hosts: Vec<IpAddr> = self.hosts_of_plan().map(|(address, _)| address).collect();
+        self.places.claims.keep(|host| hosts.contains(&host));
+        self.open_relay();
+        if let Some((relay, ..)) = &mut self.places.relay
+            && relay.is_due(clock::now())
+        {
+            relay.tell(&self.plan.neighbors, self.places.claims.iter());
+        }
+    }
+
+    /// Where a host is, for people.
+    pub fn place_of(&self, addresses: &[IpNet]) -> Option<GatewayUse> {
+        let claim = newest(&self.places.claims, addresses)?;
+        let active = claim.gateway == self.public_key;
+        let mut neighbors = self.plan.neighbors.iter();
+        let because = if active {
+            "the host sends through this gateway".to_owned()
+        } else if let Some(at) = neighbors.find(|it| it.key == claim.gateway) {
+            format!("the host sends through {}", at.peer)
+        } else {
+            "the host sends through a gateway that is not known here".to_owned()
+        };
+        Some(GatewayUse {
+            active,
+            because,
+            ..GatewayUse::default()
+        })
+    }
+
+    fn log_place(&self, host: &str, claim: &Claim) {
+        let mut neighbors = self.plan.neighbors.iter();
+        let at = neighbors.find(|it| it.key == claim.gateway);
+        let at = match at {
+            Some(at) => at.peer.as_str(),
+            None if claim.gateway == self.public_key => "this gateway",
+            None => "a gateway that is not known here",
+        };
+        log(host, at);
+    }
+
+    fn hosts_of_plan(&self) -> impl Iterator<Item = (IpAddr, &str)> {
+        let peers = self.plan.tunnel.iter().flat_map(|wish| &wish.peers);
+        let hosts = peers.filter(|peer| !peer.relays);
+        hosts.flat_map(|peer| {
+            let addresses = peer.allowed_ips.iter().map(IpNet::addr);
+            addresses.map(|address| (address, peer.name.as_str()))
+        })
+    }
+
+    fn host_at(&self, address: IpAddr) -> Option<&str> {
+        let mut all = self.hosts_of_plan();
+        all.find_map(|(at, name)| (at == address).then_some(name))
+    }
+
+    fn open_relay(&mut self) {
+        let wanted: Vec<IpAddr> = match (self.keeper.device(), &self.plan.tunnel) {
+            (Some(_), Some(wish)) if !self.plan.neighbors.is_empty() => {
+                wish.addresses.iter().map(IpNet::addr).collect()
+            }
+            _ => Vec::new(),
+        };
+        let opening = self.keeper.openings();
+        let relay = &mut self.places.relay;
+        if wanted.is_empty() {
+            *relay = None;
+        } else if relay
+            .as_ref()
+            .is_none_or(|(_, on, at)| *on != wanted || *at != opening)
+        {
+            *relay = None;
+            match Relay::start(&wanted, &self.places.tell) {
+                Ok(started) => *relay = Some((started, wanted, opening)),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    debug!(error, "other gateways are not heard yet");
+                }
+            }
+        }
+    }
+}
+
+/// What may wait for the loop; more comes again within a second.
+const QUEUE: usize = 256;
