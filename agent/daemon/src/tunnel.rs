@@ -9,18 +9,23 @@ mod view;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
+    path::Path,
     time::{Duration, SystemTime},
 };
 
 use kedge_control::{
-    local::{OffloadPart, TunnelList, TunnelState},
+    local::{DataPlane, OffloadPart, TunnelList, TunnelState},
     report::ReportedTunnel,
 };
 use kedge_core::{Code, Coded as _, Fix, Instant, Problem};
 use kedge_host::wall;
-use kedge_net::clock;
+use kedge_net::{
+    clock,
+    wireguard::module::{self, Module},
+};
 use kedge_tunnel_device::{
     PeerSpec, PeerStats,
+    backend::Kind,
     echo::{Client, Config, Report},
     keeper::{Keeper, Wish},
 };
@@ -36,6 +41,10 @@ use crate::desired::{Peer, TunnelWish};
 /// The tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
+    /// Which data plane it is of; another one is another tunnel, with another key.
+    pub kind: Kind,
+    /// How the kernel stands to WireGuard.
+    module: Module,
     keeper: Keeper,
     public_key: String,
     wish: Option<TunnelWish>,
@@ -69,11 +78,14 @@ struct Life {
 }
 
 impl Tunnel {
-    /// No tunnel yet; `memory` is what an earlier process learned of its peers.
-    pub fn new(key: PrivateKey, memory: Memory) -> Self {
+    /// No tunnel yet, of that data plane, whose key it is; `memory` is what an earlier process learned of
+    /// its peers.
+    pub fn new(kind: Kind, key: PrivateKey, memory: Memory) -> Self {
         Self {
+            kind,
+            module: module::standing(Path::new("/")),
             public_key: key.public().to_string(),
-            keeper: Keeper::new(key, memory),
+            keeper: Keeper::of(kind, key, memory),
             wish: None,
             names: Names::default(),
             echoes: BTreeMap::new(),
@@ -116,7 +128,8 @@ impl Tunnel {
     /// Every peer, as people see it.
     pub fn list(&self) -> TunnelList {
         let stats = self.keeper.device().map(|device| device.stats());
-        let port = self.keeper.device().map(|device| device.local_port());
+        let device = self.keeper.device().map(|device| device.device_stats());
+        let port = device.as_ref().map(|device| device.listen_port);
         let list = view::list(
             &self.public_key,
             self.wish.as_ref(),
@@ -124,14 +137,18 @@ impl Tunnel {
             &stats.unwrap_or_default(),
             &self.peers,
         );
-        let offload = self.keeper.device().map(|device| {
-            let parts = device.device_stats().offload.parts();
-            let named = parts
-                .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
-            named.into()
+        let offload = device.and_then(|device| device.offload);
+        let parts = offload.into_iter().flat_map(|all| all.parts());
+        let parts =
+            parts.map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
+        let plane = self.wish.as_ref().map(|wish| DataPlane {
+            mode: wish.data_plane.kind().to_string(),
+            because: wish.data_plane.because(self.module).to_owned(),
+            repairs: self.keeper.repairs(),
         });
         TunnelList {
-            offload: offload.unwrap_or_default(),
+            offload: parts.collect(),
+            data_plane: plane,
             problems: self.device_problem().cloned().into_iter().collect(),
             ..list
         }
@@ -186,6 +203,13 @@ impl Tunnel {
     /// time.
     pub fn learned(&mut self) -> Option<&Memory> {
         self.keeper.learned()
+    }
+
+    /// Leaves the device to the agent that comes next, as far as it can be left.
+    pub fn leave(&mut self) {
+        self.echoes.clear();
+        self.tools = Tools::default();
+        self.keeper.leave();
     }
 
     /// Takes the device down.
