@@ -1,5 +1,6 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
+mod gateway;
 mod vip;
 mod wg;
 
@@ -11,6 +12,7 @@ use kedge_agent_lab::{LabCommand, roles::LabRole};
 use kedge_core::Span;
 use kedge_host::layers::Override;
 
+pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,
@@ -121,7 +123,7 @@ pub enum Command {
     ///
     /// Ends the tunnels of the hosts and serves the listeners the manager hands out, as
     /// /etc/kedge/gateway.yaml says.
-    Gateway(RoleArgs),
+    Gateway(GatewayArgs),
     /// Run the manager in the foreground
     ///
     /// Enrols hosts and gateways, fills blank control-plane endpoints and serves the agent API,

@@ -1,6 +1,7 @@
 //! Commands that ask a running role.
 
 mod approve;
+mod gateway;
 mod history;
 mod order;
 mod release;
@@ -27,8 +28,8 @@ use serde_json::Value;
 use crate::{
     App,
     args::{
-        ApprovalRule, BfdCommand, DrainArgs, FleetCommand, RestartArgs, TokenArgs, TokenCommand,
-        TunnelCommand, UndrainArgs, VipCommand,
+        ApprovalRule, BfdCommand, DrainArgs, FleetCommand, GatewayOrder, RestartArgs, TokenArgs,
+        TokenCommand, TunnelCommand, UndrainArgs, VipCommand,
     },
     client::{Answer, Failure},
     exit::Exit,
@@ -109,6 +110,15 @@ pub fn drain(app: &App, args: &DrainArgs) -> Result<Exit, Failure> {
 /// There is nobody to ask.
 pub fn undrain(app: &App, args: &UndrainArgs) -> Result<Exit, Failure> {
     order::undrain(app, args)
+}
+
+/// `kedge gateway drain` and `kedge gateway undrain`.
+///
+/// # Errors
+///
+/// There is nobody to ask.
+pub fn gateway(app: &App, order: &GatewayOrder) -> Result<Exit, Failure> {
+    gateway::order(app, order)
 }
 
 /// `kedge restart`.

@@ -90,7 +90,8 @@ pub fn main() -> ExitCode {
         }
     };
     let kind = match cli.command {
-        Command::Agent(_) | Command::Gateway(_) | Command::Manager(_) => logs::Kind::Role,
+        Command::Agent(_) | Command::Manager(_) => logs::Kind::Role,
+        Command::Gateway(ref args) if args.order.is_none() => logs::Kind::Role,
         _ => logs::Kind::Command,
     };
     let verbosity = i8::try_from(cli.global.verbose).unwrap_or(i8::MAX);
@@ -153,7 +154,10 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::K8s(command) => k8s::run(app, &command)?,
         #[cfg(not(feature = "manager"))]
         Command::Manager(_) | Command::K8s(_) => return Err(edge::without_manager()),
-        Command::Gateway(args) => roles::gateway(app, &args)?,
+        Command::Gateway(args) => match &args.order {
+            None => roles::gateway(app, &args.role)?,
+            Some(order) => ask::gateway(app, order)?,
+        },
         Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
         Command::Vip(command) => ask::vip(app, &command)?,
         Command::Drain(args) => ask::drain(app, &args)?,

@@ -71,6 +71,7 @@ fn notify(at: Lifecycle<'_>) {
         Lifecycle::Ready => notifier.ready("serving"),
         Lifecycle::Status(line) => notifier.status(line),
         Lifecycle::Alive => notifier.watchdog(),
+        Lifecycle::AtRest => kedge_net::memory::forget_start_soon(),
         Lifecycle::Stopping => notifier.stopping("leaving"),
     }
 }

@@ -3,6 +3,7 @@
 mod bfd;
 mod config;
 mod fleet;
+mod gateway;
 mod operate;
 mod status;
 mod tokens;

@@ -296,23 +296,12 @@ impl Agent {
             return;
         }
         self.settled = true;
-        let forget = || {
-            // The loop is asleep by then: what it does before it sleeps would come back at once.
-            std::thread::sleep(ASLEEP);
-            if let Err(error) = kedge_net::memory::forget_program() {
-                let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "the text of its start stays in memory");
-            }
-        };
-        let thread = std::thread::Builder::new().name("kedge-settle".into());
-        if let Err(error) = thread.spawn(forget) {
-            let error = &error as &dyn std::error::Error;
-            tracing::debug!(error, "the text of its start stays in memory");
-        }
+        kedge_net::memory::forget_start_soon();
     }
 
     /// What no event tells: whatever failed is tried again.
     pub fn tend(&mut self) {
+        self.steer();
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.tend();
             if let Some(memory) = tunnel.learned() {
@@ -412,14 +401,15 @@ impl Agent {
         let told = self.tracks.apply(tracked.collect());
         self.heed(told);
         self.want_tunnel();
+        self.want_sessions();
     }
 
     /// Wants the BFD sessions as they are configured, before what tracks them.
     fn want_bfd(&mut self) {
-        let sessions = self.live.config().bfd.clone();
+        let sessions = &self.live.config().bfd;
         let peers = sessions.iter().map(|it| (it.name.clone(), it.peer));
         self.tracks.follow(self.bfd.levels(), peers.collect());
-        self.bfd.want(sessions);
+        self.want_sessions();
     }
 
     /// Wants the tunnel as it is planned. A host that has none needs no key either.
@@ -480,6 +470,5 @@ fn goes_on_without(problem: &Problem) {
 
 /// When an agent has done what it does once.
 const SETTLED: std::time::Duration = std::time::Duration::from_secs(10);
-const ASLEEP: std::time::Duration = std::time::Duration::from_millis(200);
 const CLAIMS: &str = "claims";
 const TUNNEL_PEERS: &str = "tunnel-peers";

@@ -26,9 +26,9 @@ use kedge_vip_speaker::{
 
 pub use check::{DEFAULT_OVERLAY, check_vip};
 pub use file::{
-    AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, ChecksumFile, HealthFile,
-    HostRefFile, ManagerFile, MembersFile, NodeFile, PeerFile, PeerLinkFile, ProbeFile, ReportFile,
-    TrackFile, TunnelFile, VipFile,
+    AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, ChecksumFile, FailoverFile,
+    FailoverProfile, HealthFile, HostRefFile, ManagerFile, MembersFile, NodeFile, PeerFile,
+    PeerLinkFile, ProbeFile, ReportFile, TrackFile, TunnelFile, VipFile,
 };
 pub use values::{
     AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, Endpoint,
@@ -292,6 +292,23 @@ pub struct TunnelConfig {
     pub peers: BTreeMap<Name, PeerConfig>,
     /// The prefixes a manager may route into the tunnel.
     pub allowed: Vec<IpNet>,
+    /// What lies behind several gateways.
+    pub failover: Option<FailoverConfig>,
+}
+
+/// What lies behind several gateways, and which of them leads there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailoverConfig {
+    /// What lies behind them.
+    pub prefixes: Vec<IpNet>,
+    /// The gateways, the preferred ones first; none means those of the manager.
+    pub gateways: Vec<Name>,
+    /// The time between two packets of BFD.
+    pub interval: Duration,
+    /// What is asked through each of them.
+    pub targets: Vec<IpAddr>,
+    /// How long a preferred gateway must be well before it is active again.
+    pub return_after: Duration,
 }
 
 /// A static tunnel peer.

@@ -13,7 +13,7 @@ use kedge_control::agent::HostConfig;
 use kedge_core::{Name, Problem, vip::Vrid};
 use kedge_vip_speaker::VipSpec;
 
-pub(crate) use self::tunnel::{Peer, TunnelWish};
+pub(crate) use self::tunnel::{FailoverWish, Peer, TunnelWish};
 use crate::{
     config::{AgentConfig, ProbeConfig, TrackConfig},
     facts::Facts,

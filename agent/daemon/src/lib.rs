@@ -24,6 +24,7 @@ mod health;
 mod history;
 mod operate;
 mod orders;
+mod paths;
 mod peers;
 mod pulse;
 mod replace;

@@ -66,6 +66,7 @@ pub async fn serve(
     let mut agent = Agent::new(live, speaker, Sessions::new()?, first);
     agent.executable = executable;
     let mut desired = Following::link(agent.link.as_ref());
+    let mut levels = agent.bfd.levels();
     let (asks, mut asked) = questions();
     let mut serving = socket.serve(routes(asks));
     info!(
@@ -79,11 +80,14 @@ pub async fn serve(
     let mut pulse = Pulse::new();
     let mut terminated = false;
     let outcome = loop {
+        let due = agent.path_is_due();
         tokio::select! {
             // Verdicts first: a VIP may wait for one.
             biased;
             told = agent.gates.changed() => agent.judge(told),
             told = agent.tracks.changed() => agent.heed(told),
+            Ok(()) = levels.changed() => agent.steer(),
+            () = due => agent.steer(),
             event = agent.bfd.event() => bfd::log(&event),
             event = events.recv() => match event {
                 Some(event) => agent.hear(&event),

@@ -2,7 +2,9 @@
 //!
 //! Whatever fails here is a problem that is told and tried again: the VIPs do not depend on it.
 
+mod gateways;
 mod names;
+mod targets;
 mod tools;
 mod view;
 
@@ -10,6 +12,7 @@ use std::{
     collections::BTreeMap,
     net::IpAddr,
     path::Path,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -33,9 +36,17 @@ use kedge_tunnel_proto::{
     keys::{PrivateKey, PublicKey},
     memory::Memory,
 };
+use kedge_vip_speaker::bfd::Levels;
+use tokio::sync::Notify;
 use tracing::debug;
 
-use self::{names::Names, tools::Tools};
+pub(crate) use self::gateways::sessions;
+use self::{
+    gateways::{Gateways, Known},
+    names::Names,
+    targets::Targets,
+    tools::Tools,
+};
 use crate::desired::{Peer, TunnelWish};
 
 /// The tunnel.
@@ -57,6 +68,11 @@ pub(crate) struct Tunnel {
     peers: BTreeMap<String, Life>,
     gateway: Option<String>,
     gateway_since: Option<SystemTime>,
+    /// Where several gateways lead to the same.
+    gateways: Option<Gateways>,
+    /// What the BFD sessions of this host say.
+    levels: Levels,
+    targets: Targets,
 }
 
 #[derive(Debug)]
@@ -95,13 +111,44 @@ impl Tunnel {
             peers: BTreeMap::new(),
             gateway: None,
             gateway_since: None,
+            gateways: None,
+            levels: Levels::default(),
+            targets: Targets::default(),
         }
     }
 
     /// Wants `wish` from here on.
     pub fn want(&mut self, wish: Option<TunnelWish>) {
+        let now = clock::now();
+        let failover = wish.as_ref().and_then(|wish| wish.failover.clone());
+        match (&mut self.gateways, failover) {
+            (Some(gateways), Some(failover)) if gateways.are(&failover) => {}
+            (Some(gateways), Some(failover)) => gateways.want(now, failover),
+            (gateways, failover) => *gateways = failover.map(|it| Gateways::new(now, it)),
+        }
         self.wish = wish;
         self.bring_about();
+    }
+
+    /// Takes what the BFD sessions of this host say, and all that is known of gateways. Another one may
+    /// be active at once.
+    pub fn steer(&mut self, levels: &Levels) {
+        self.levels = Levels::clone(levels);
+        if self.weigh() {
+            self.equip();
+            self.ask();
+            self.choose_gateway(SystemTime::now());
+        }
+    }
+
+    /// Hears when something behind a gateway begins or ceases to answer.
+    pub fn news(&self) -> Arc<Notify> {
+        self.targets.news()
+    }
+
+    /// When something is due before anything happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.gateways.as_ref()?.deadline()
     }
 
     /// What is due about once a second.
@@ -136,6 +183,7 @@ impl Tunnel {
             port,
             &stats.unwrap_or_default(),
             &self.peers,
+            self.gateways.as_ref(),
         );
         let offload = device.and_then(|device| device.offload);
         let parts = offload.into_iter().flat_map(|all| all.parts());
@@ -195,6 +243,7 @@ impl Tunnel {
             .into_iter()
             .chain(&self.echo_problem)
             .chain(self.tools.problem())
+            .chain(self.targets.problem())
             .cloned();
         device.chain(self.names.problems()).chain(silent).collect()
     }
@@ -215,6 +264,7 @@ impl Tunnel {
     /// Takes the device down.
     pub fn close(&mut self) {
         self.echoes.clear();
+        self.targets.clear();
         self.tools = Tools::default();
         self.keeper.close();
     }
@@ -223,6 +273,33 @@ impl Tunnel {
         let endpoints = self.wish.iter().flat_map(|wish| &wish.peers);
         self.names
             .want(endpoints.filter_map(|peer| peer.endpoint.as_ref()));
+        self.weigh();
+        self.equip();
+        let readable = self.wish.as_ref().filter(|wish| wish.wg_socket);
+        self.tools
+            .offer(readable.map(|wish| wish.interface.as_str()), &self.keeper);
+        self.ask_gateways();
+        self.targets
+            .want(self.wish.as_ref(), self.keeper.device(), self.opening);
+        self.judge();
+    }
+
+    /// Forms an opinion of all gateways. Whether another one is active since.
+    fn weigh(&mut self) -> bool {
+        let Some(gateways) = &mut self.gateways else {
+            return false;
+        };
+        let device = self.keeper.device().map(|device| device.handle());
+        let (echoes, targets) = (&self.echoes, &self.targets);
+        gateways.see(clock::now(), &self.levels, |name| Known {
+            answers: echoes.get(name).and_then(|echo| echo.client.report().up),
+            heard: device.as_ref().and_then(|device| device.heard(name)),
+            target: targets.through(name),
+        })
+    }
+
+    /// Has the device as it is wanted.
+    fn equip(&mut self) {
         let wish = self.wish.as_ref().map(|wish| Wish {
             ifname: wish.interface.clone(),
             listen_port: wish.listen_port,
@@ -233,15 +310,10 @@ impl Tunnel {
             peers: wish.peers.iter().map(|peer| self.spec(peer)).collect(),
         });
         self.keeper.want(wish);
-        let readable = self.wish.as_ref().filter(|wish| wish.wg_socket);
-        self.tools
-            .offer(readable.map(|wish| wish.interface.as_str()), &self.keeper);
-        self.ask_gateways();
-        self.judge();
     }
 
     fn spec(&self, peer: &Peer) -> PeerSpec {
-        PeerSpec {
+        let mut spec = PeerSpec {
             name: peer.name.clone(),
             public_key: peer.public_key,
             preshared_key: None,
@@ -252,7 +324,12 @@ impl Tunnel {
             allowed_ips: peer.allowed_ips.clone(),
             keepalive: peer.keepalive,
             always_up: peer.echo.is_some(),
+            accepts: Vec::new(),
+        };
+        if let Some(gateways) = &self.gateways {
+            gateways.lead(&mut spec);
         }
+        spec
     }
 
     fn ask_gateways(&mut self) {
@@ -334,7 +411,9 @@ impl Tunnel {
                 .is_some_and(|life| life.state == TunnelState::Up);
             up && self.echoes.contains_key(name)
         };
-        let stays = self.gateway.clone().filter(answers);
+        let active = self.gateways.as_ref().and_then(Gateways::active);
+        let active = active.map(str::to_owned).filter(answers);
+        let stays = active.or_else(|| self.gateway.clone().filter(answers));
         let next = stays.or_else(|| self.peers.keys().find(|name| answers(name)).cloned());
         if next != self.gateway {
             self.gateway = next;

@@ -17,6 +17,7 @@
 //! | agent, gateway, manager | `GET /v1/config` | [`ConfigInForce`] |
 //! | agent, gateway | `POST /v1/reload` (root) | [`Reloaded`] |
 //! | gateway | `GET /v1/status` | [`GatewayStatus`] |
+//! | gateway | `GET /v1/drain`, `POST /v1/drain` and `/v1/undrain` (root) | [`GatewayDrain`] |
 //! | manager | `GET /v1/status` | [`ManagerStatus`] |
 //! | manager | `GET /v1/fleet/endpoints` | [`FleetEndpointList`] |
 //! | manager | `GET /v1/fleet/hosts` | [`FleetHostList`] |
@@ -56,12 +57,12 @@ pub use order::{DrainOrder, Order, OrderOutcome, OrderRequest, VipOrder};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
-    AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, MemberStatus, PeerLink,
-    RoleInfo,
+    AgentStatus, GatewayDrain, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink,
+    MemberStatus, PeerLink, RoleInfo,
 };
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
-pub use tunnel::{DataPlane, EchoStatus, OffloadPart, Tunnel, TunnelList, TunnelState};
+pub use tunnel::{DataPlane, EchoStatus, GatewayUse, OffloadPart, Tunnel, TunnelList, TunnelState};
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{
     ActivePeer, Frozen, RejectedInterface, TrackStatus, Transition, Vip, VipExplanation, VipList,
@@ -89,6 +90,7 @@ crate::document::kinds! {
     Timeline => "Timeline",
     VipOrder => "VIPOrder",
     DrainOrder => "DrainOrder",
+    GatewayDrain => "GatewayDrain",
     Restart => "Restart",
     VridScan => "VRIDScan",
     BfdSessionList => "BFDSessionList",

@@ -14,6 +14,7 @@ pub mod clock;
 pub mod connections;
 pub mod fence;
 pub mod holder;
+pub mod icmp;
 pub mod limits;
 pub mod link;
 pub mod memory;

@@ -3,7 +3,11 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader},
+    thread,
+    time::Duration,
 };
+
+use tracing::debug;
 
 use crate::sys;
 
@@ -22,6 +26,30 @@ pub fn forget_program() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// [`forget_program`] for who goes on in any case.
+pub fn forget_start() {
+    if let Err(error) = forget_program() {
+        let error = &error as &dyn std::error::Error;
+        debug!(error, "the text of its start stays in memory");
+    }
+}
+
+/// The same in a moment, on a thread of its own: what the caller still does before it sleeps would
+/// come back at once.
+pub fn forget_start_soon() {
+    let forget = || {
+        thread::sleep(ASLEEP);
+        forget_start();
+    };
+    let thread = thread::Builder::new().name("kedge-settle".into());
+    if let Err(error) = thread.spawn(forget) {
+        let error = &error as &dyn std::error::Error;
+        debug!(error, "the text of its start stays in memory");
+    }
+}
+
+const ASLEEP: Duration = Duration::from_millis(200);
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

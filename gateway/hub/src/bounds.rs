@@ -157,6 +157,7 @@ fn accept(
         allowed_ips: wish.allowed_ips.clone(),
         keepalive: (!keepalive.is_zero()).then_some(keepalive),
         always_up: false,
+        accepts: Vec::new(),
     })
 }
 

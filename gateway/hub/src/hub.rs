@@ -38,7 +38,9 @@ use tracing::{debug, info};
 use crate::{
     bounds::{Plan, plan},
     config::GatewayFile,
+    drain::Drain,
     liveness::{Change, Hosts},
+    sessions::Sessions,
 };
 
 /// The gateway.
@@ -58,6 +60,9 @@ pub(crate) struct Hub {
     pub link: Option<Link<GatewayReport, Wished>>,
     /// The desired state in force.
     wished: Option<Arc<Wished>>,
+    pub sessions: Sessions,
+    /// The order to send hosts elsewhere.
+    pub drain: Drain,
     /// What went wrong before the loop.
     standing: Vec<Problem>,
     /// What went wrong when the link was started last.
@@ -86,7 +91,10 @@ impl Hub {
         let private = PrivateKey::from_bytes(*key.expose()).map_err(|e| e.problem())?;
         let store = Store::new(root.state_dir(Role::Gateway));
         let memory = store.load::<Memory>(PEERS);
+        let drain = Drain::remembered(&store);
         let mut hub = Self {
+            sessions: Sessions::new()?,
+            drain,
             public_key: private.public(),
             keeper: Keeper::new(private, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
@@ -167,8 +175,15 @@ impl Hub {
         self.keeper.want(self.plan.tunnel.clone());
         self.plane.apply(self.plan.listeners.clone());
         self.answer_echoes();
+        self.want_sessions();
         self.watch_hosts();
         self.report();
+    }
+
+    /// Has BFD with the hosts there are.
+    pub fn want_sessions(&mut self) {
+        let drains = self.drain.is_ordered();
+        self.sessions.want(self.plan.tunnel.as_ref(), drains);
     }
 
     /// What is due about once a second: whatever failed is tried again.
@@ -260,6 +275,7 @@ impl Hub {
             .chain(&self.plan.problems)
             .cloned()
             .chain(self.plane.problems())
+            .chain(self.sessions.problems())
             .collect()
     }
 

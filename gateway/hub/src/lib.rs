@@ -12,9 +12,11 @@
 
 mod bounds;
 mod config;
+mod drain;
 mod hub;
 mod liveness;
 mod run;
+mod sessions;
 mod socket;
 mod status;
 

@@ -7,18 +7,18 @@ use kedge_host::{
     Role,
     layers::Live,
     link::Following,
-    local::{Socket, questions, routes},
+    local::{Socket, questions},
     notify::Notifier,
     orders::{Order, until_told},
 };
 use kedge_net::limits;
 use tokio::{
     sync::mpsc,
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 use tracing::{info, warn};
 
-use crate::{config::GatewayFile, hub::Hub};
+use crate::{config::GatewayFile, hub::Hub, socket::routes};
 
 /// Runs the gateway until SIGTERM or SIGINT. SIGHUP reloads the configuration.
 ///
@@ -47,7 +47,7 @@ pub async fn serve(
     let socket = Socket::bind(&socket).map_err(|error| error.problem())?;
     let mut hub = Hub::new(live)?;
     let (asks, mut asked) = questions();
-    let mut serving = socket.serve(routes().with_state(asks));
+    let mut serving = socket.serve(routes(asks));
     let mut desired = Following::link(hub.link.as_ref());
     notifier.ready(&hub.line());
     info!(state = hub.line(), because = "started", "gateway serves");
@@ -81,6 +81,7 @@ pub async fn serve(
                     hub.apply(wished);
                 }
             }
+            event = hub.sessions.event() => hub.sessions.log(&event),
             _ = fast.tick() => hub.watch_hosts(),
             _ = slow.tick() => {
                 hub.tend();
@@ -98,9 +99,18 @@ pub async fn serve(
         plane,
         mut keeper,
         peers,
+        sessions,
+        drain,
         ..
     } = hub;
-    plane.shutdown(DRAIN).await;
+    let goodbye = async {
+        if sessions.leave().await {
+            // What was on its way to us when they heard it is carried still.
+            sleep(LAST_PACKETS).await;
+        }
+    };
+    tokio::join!(plane.shutdown(DRAIN), goodbye);
+    drain.finish().await;
     keeper.close();
     if let Some(memory) = keeper.learned() {
         peers.save(memory.clone());
@@ -115,3 +125,5 @@ const FAST_TICK: Duration = Duration::from_millis(250);
 const SLOW_TICK: Duration = Duration::from_secs(1);
 /// How long open connections may go on when the gateway leaves.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How long hosts and what is behind this gateway may take to send elsewhere.
+const LAST_PACKETS: Duration = Duration::from_millis(500);

@@ -1,9 +1,17 @@
 //! What the control socket shows of the gateway. The loop answers: what is shown is what it decides
 //! with.
 
-use kedge_control::local::{ConfigInForce, GatewayStatus, Reloaded, TunnelList};
+use axum::{
+    Router,
+    extract::State,
+    routing::{get, post},
+};
+use kedge_control::local::{ConfigInForce, GatewayDrain, GatewayStatus, Reloaded, TunnelList};
 use kedge_core::Problem;
-use kedge_host::{Role, local::Answers};
+use kedge_host::{
+    Role,
+    local::{self, Answer, Answers, Asks, Failure, RequireRoot},
+};
 
 use crate::hub::Hub;
 
@@ -26,4 +34,26 @@ impl Answers for Hub {
     fn reload(&mut self) -> Result<Reloaded, Problem> {
         self.reload()
     }
+}
+
+/// The gateway's routes.
+pub(crate) fn routes(asks: Asks<Hub>) -> Router {
+    local::routes()
+        .route("/v1/drain", get(draining).post(drain))
+        .route("/v1/undrain", post(undrain))
+        .with_state(asks)
+}
+
+type Loop = State<Asks<Hub>>;
+
+async fn draining(State(asks): Loop) -> Result<Answer<GatewayDrain>, Failure> {
+    asks.look(Hub::draining).await.map(Answer)
+}
+
+async fn drain(State(asks): Loop, _root: RequireRoot) -> Result<Answer<GatewayDrain>, Failure> {
+    asks.change(|hub| hub.order(true)).await.map(Answer)
+}
+
+async fn undrain(State(asks): Loop, _root: RequireRoot) -> Result<Answer<GatewayDrain>, Failure> {
+    asks.change(|hub| hub.order(false)).await.map(Answer)
 }

@@ -30,6 +30,7 @@ impl Hub {
             tunnels: self.tunnels().items,
             listeners: self.plane.status(),
             manager: self.link.as_ref().map(|link| link.status(self.applied())),
+            drain: Some(self.draining()).filter(|drain| drain.draining),
             problems: self.problems(),
         }
     }
@@ -112,6 +113,7 @@ impl Hub {
                 .collect(),
             offload: BTreeMap::new(),
             echo: None,
+            gateway: None,
         }
     }
 }

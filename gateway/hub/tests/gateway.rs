@@ -304,6 +304,7 @@ impl Site {
                 allowed_ips: vec![format!("{GATEWAY}/128").parse().unwrap()],
                 keepalive: Some(Duration::from_secs(25)),
                 always_up: true,
+                accepts: Vec::new(),
             };
             device.apply(vec![peer]).unwrap();
             let runtime = runtime();

@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod api;
+mod calm;
 #[cfg(test)]
 mod cases;
 pub mod clock;

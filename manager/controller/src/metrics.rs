@@ -219,6 +219,11 @@ impl Metrics {
         self.queue.set(count(namespaces));
     }
 
+    /// How many namespaces wait to be planned, or are planned right now.
+    pub fn due(&self) -> u64 {
+        u64::try_from(self.queue.get()).unwrap_or_default()
+    }
+
     /// Everything, as scrapers read it.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::{
     api::{self, serve::House},
+    calm::Calm,
     clock::Clock,
     health,
     pki::{self, Authority},
@@ -94,6 +95,8 @@ pub enum Lifecycle<'a> {
     Status(&'a str),
     /// The planner goes round: feed the watchdog.
     Alive,
+    /// It has come to rest after its start, or after much work: what that took can be given back.
+    AtRest,
     /// It leaves.
     Stopping,
 }
@@ -282,7 +285,7 @@ pub async fn run<S>(
     let tell = &options.lifecycle;
     tell(Lifecycle::Ready);
     let mut beat = interval(BEAT);
-    let mut last = String::new();
+    let (mut last, mut calm) = (String::new(), Calm::default());
     let ended = loop {
         tokio::select! {
             _ = terminate.recv() => break Ok(()),
@@ -293,6 +296,9 @@ pub async fn run<S>(
                 // Takes the state: a planner that hangs stops the beat.
                 let line = manager.line().await;
                 tell(Lifecycle::Alive);
+                if calm.beat(manager.world.metrics.due()) {
+                    tell(Lifecycle::AtRest);
+                }
                 if line != last {
                     tell(Lifecycle::Status(&line));
                     last = line;

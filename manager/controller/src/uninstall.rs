@@ -12,7 +12,11 @@
 
 mod marks;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
 use kedge_core::{Code, Fix, Problem};
@@ -24,6 +28,7 @@ use kube::{
     Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
     core::DynamicObject,
+    discovery::ApiGroup,
 };
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::timeout};
@@ -154,13 +159,19 @@ async fn sweep(client: &Client, name: &str, dry_run: bool) -> Result<Vec<Taken>,
     let mut all = BTreeSet::new();
     for _ in 0..PASSES {
         let mut is_clean = true;
-        for (group, kind) in known(client, name).await? {
-            let found = if group == meta::GROUP || group == capi::GROUP {
-                kinds::preferred(client, &group, &kind).await
-            } else {
-                kinds::by_contract(client, &group, &kind).await
+        let known = known(client, name).await?;
+        let groups = known.iter().map(|(group, _)| group.as_str()).collect();
+        let groups = served(client, name, groups).await?;
+        for (group, kind) in known {
+            let Some(served) = groups.get(&group) else {
+                continue;
             };
-            let found = found.map_err(|error| refused(name, "get", &kind, &error))?;
+            let found = if group == meta::GROUP || group == capi::GROUP {
+                kinds::preferred(served, &kind)
+            } else {
+                let found = kinds::by_contract(client, served, &kind).await;
+                found.map_err(|error| refused(name, "get", &kind, &error))?
+            };
             let Some(found) = found else {
                 continue;
             };
@@ -190,8 +201,9 @@ async fn known(client: &Client, name: &str) -> Result<BTreeSet<(String, String)>
         .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
         .collect();
     let told = |error: &kube::Error| refused(name, "list", "clusters", error);
-    let clusters = kinds::preferred(client, capi::GROUP, "Cluster").await;
-    if let Some(kind) = clusters.map_err(|error| told(&error))? {
+    let group = served(client, name, BTreeSet::from([capi::GROUP])).await?;
+    let group = group.get(capi::GROUP);
+    if let Some(kind) = group.and_then(|group| kinds::preferred(group, "Cluster")) {
         for object in list(client, &kind).await.map_err(|error| told(&error))? {
             let object = serde_json::to_value(object).unwrap_or(Value::Null);
             let cluster = serde_json::from_value::<CapiCluster>(object).ok();
@@ -201,6 +213,21 @@ async fn known(client: &Client, name: &str) -> Result<BTreeSet<(String, String)>
         }
     }
     Ok(all)
+}
+
+/// Groups as the cluster serves them.
+async fn served(
+    client: &Client,
+    name: &str,
+    groups: BTreeSet<&str>,
+) -> Result<BTreeMap<String, ApiGroup>, Problem> {
+    let found = kinds::served(client, groups).await.into_iter();
+    found
+        .map(|(group, found)| match found {
+            Ok(found) => Ok((group, found)),
+            Err(error) => Err(refused(name, "get", &group, &error)),
+        })
+        .collect()
 }
 
 /// The objects of a kind that had something, and whether it is gone now.

@@ -200,6 +200,7 @@ impl End {
             allowed_ips: vec![format!("10.0.0.{other}/32").parse().unwrap()],
             keepalive: None,
             always_up: false,
+            accepts: Vec::new(),
         };
         let change = directory.plan(vec![spec]).unwrap();
         directory.commit(&change);

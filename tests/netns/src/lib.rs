@@ -16,6 +16,7 @@ pub mod bounds;
 pub mod capture;
 pub mod client;
 pub mod frr;
+pub mod gateway;
 pub mod guardian;
 pub mod keepalived;
 pub mod lan;

@@ -94,12 +94,29 @@ impl Train {
 
     /// Ends it: how many were sent, and how many of them did not come back.
     #[must_use]
-    pub fn finish(mut self) -> (u64, u64) {
-        self.running.end();
-        let back = self.back.take().unwrap().join().unwrap();
-        let sent = self.sent.load(Ordering::Relaxed);
+    pub fn finish(self) -> (u64, u64) {
+        let (sent, back) = self.end();
         let lost = (0..sent).filter(|number| !back.contains(number)).count();
         (sent, lost as u64)
+    }
+
+    /// Ends it: how many were sent, and how many of them in a row did not come back at most, which is
+    /// the longest outage in milliseconds.
+    #[must_use]
+    pub fn outage(self) -> (u64, u64) {
+        let (sent, back) = self.end();
+        let (mut longest, mut now) = (0, 0);
+        for number in 0..sent {
+            now = if back.contains(&number) { 0 } else { now + 1 };
+            longest = longest.max(now);
+        }
+        (sent, longest)
+    }
+
+    fn end(mut self) -> (u64, BTreeSet<u64>) {
+        self.running.end();
+        let back = self.back.take().unwrap().join().unwrap();
+        (self.sent.load(Ordering::Relaxed), back)
     }
 }
 

@@ -122,6 +122,8 @@ pub enum Capability {
     LosslessRehandshake,
     /// Inner packets are counted, and those that were not carried, with their reason.
     PacketCounters,
+    /// Several gateways lead to the same, each accepted from and one sent to.
+    SeveralGateways,
     /// Sessions outlive the process.
     OutlivesProcess,
 }
@@ -165,6 +167,9 @@ impl Kind {
             }
             (Self::Kernel, Capability::OffloadSwitches) => {
                 Some("packets never leave the kernel: there is nothing to leave to it")
+            }
+            (Self::Kernel, Capability::SeveralGateways) => {
+                Some("in the kernel a prefix belongs to one peer, for both directions")
             }
             (Self::Kernel, Capability::RememberedPeers) => {
                 Some("the kernel takes no stamps: a peer that is made anew has seen no initiation")

@@ -216,9 +216,10 @@ impl Backend for Device {
     }
 
     fn apply(&self, desired: &Desired) -> Result<Diff, ApplyError> {
-        // One address that is refused must not keep the peers from what they should have.
+        // The peers first: they may be a change of gateways, before which nothing is asked of the kernel.
+        let peers = self.inner.apply(desired.peers.clone());
         let addresses = self.inner.set_addresses(&desired.addresses);
-        let diff = self.inner.apply(desired.peers.clone())?;
+        let diff = peers?;
         Ok(Diff {
             addresses: addresses?,
             ..diff
@@ -291,6 +292,24 @@ impl Inner {
                 Err(RehandshakeError::Busy)
             }
         }
+    }
+
+    /// Sends an inner packet through a peer, whoever owns its destination: a question that has to go
+    /// this way. Whether it was sent.
+    pub(crate) fn send_through(&self, name: &str, packet: &[u8]) -> bool {
+        let id = self.control().directory.find(name).map(|entry| entry.id);
+        let command = id.map(|id| Command::Send(id, packet.into()));
+        let taken = command.is_some_and(|command| self.commands.try_send(command).is_ok());
+        if taken {
+            self.bell.ring();
+        }
+        taken
+    }
+
+    /// When authenticated data came from a peer last.
+    pub(crate) fn heard(&self, name: &str) -> Option<Instant> {
+        let control = self.control();
+        control.directory.find(name)?.counters.read().last_data
     }
 
     /// Every peer, by name.

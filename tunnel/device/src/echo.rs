@@ -5,6 +5,7 @@
 
 mod client;
 mod responder;
+mod target;
 
 use std::{io, net::IpAddr};
 
@@ -12,7 +13,11 @@ use kedge_core::{Code, Coded, Fix, Problem};
 pub use kedge_tunnel_proto::echo::{Config, PORT, Report};
 use tracing::debug;
 
-pub use self::{client::Client, responder::Responder};
+pub use self::{
+    client::Client,
+    responder::Responder,
+    target::{Asked, Target},
+};
 
 /// The echo could not be started.
 #[derive(Debug, thiserror::Error)]

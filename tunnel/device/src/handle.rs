@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kedge_core::Instant;
 use kedge_tunnel_proto::memory::Memory;
 
 use crate::{DeviceStats, PeerStats, RehandshakeError, device, kernel};
@@ -45,6 +46,25 @@ impl Handle {
         match &self.0 {
             Of::Userspace(inner) => inner.rehandshake(name),
             Of::Kernel(inner) => inner.rehandshake(name),
+        }
+    }
+
+    /// Sends an inner packet through a peer, whoever owns its destination: a question that has to go
+    /// this way. Whether it was sent, which in the kernel it never is: there the destination decides.
+    #[must_use]
+    pub fn send_through(&self, name: &str, packet: &[u8]) -> bool {
+        match &self.0 {
+            Of::Userspace(inner) => inner.send_through(name, packet),
+            Of::Kernel(_) => false,
+        }
+    }
+
+    /// When authenticated data came from a peer last.
+    #[must_use]
+    pub fn heard(&self, name: &str) -> Option<Instant> {
+        match &self.0 {
+            Of::Userspace(inner) => inner.heard(name),
+            Of::Kernel(inner) => inner.heard(name),
         }
     }
 

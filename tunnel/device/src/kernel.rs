@@ -348,6 +348,12 @@ impl Inner {
         stats
     }
 
+    pub(crate) fn heard(&self, name: &str) -> Option<Instant> {
+        let inside = self.state();
+        let key = inside.directory.find(name)?.spec.public_key;
+        inside.ledgers.get(&key)?.last_data()
+    }
+
     pub(crate) fn device_stats(&self) -> DeviceStats {
         let inside = self.state();
         DeviceStats {

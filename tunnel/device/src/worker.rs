@@ -29,7 +29,7 @@ use kedge_tunnel_proto::{
     drops::{DropReason, Drops},
     keys::PrivateKey,
     memory::Memory,
-    noise::CoreName,
+    noise::{CoreName, HEAD},
     shard::{Event, EventKind, Outcome, Shard},
 };
 use tokio::sync::watch;
@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Change(Box<Change>),
     /// A peer's session is dead.
     Rehandshake(PeerId),
+    /// A packet goes through this peer, whoever owns its destination.
+    Send(PeerId, Box<[u8]>),
     /// Whoever owns the device has it otherwise.
     Reconfigure(Box<Reconfiguration>),
     /// End.
@@ -248,12 +250,31 @@ impl Worker {
                     debug!(peer = self.name(peer), "handshake forced");
                     self.shard.force_handshake(clock::now(), peer);
                 }
+                Ok(Command::Send(peer, packet)) => self.send_to(peer, &packet),
                 Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     return ControlFlow::Break(());
                 }
             }
+        }
+    }
+
+    fn send_to(&mut self, peer: PeerId, packet: &[u8]) {
+        let now = clock::now();
+        if self.outbox.is_full() {
+            self.network.send(now, &mut self.outbox, &mut self.shard);
+        }
+        let slot = self.outbox.slot();
+        let Some(inner) = slot
+            .get_mut(HEAD..)
+            .and_then(|rest| rest.get_mut(..packet.len()))
+        else {
+            return;
+        };
+        inner.copy_from_slice(packet);
+        if let Some(transmit) = self.shard.send_to(now, peer, slot, packet.len()) {
+            self.outbox.push(transmit);
         }
     }
 

@@ -2,18 +2,83 @@
 //!
 //! The table is built once from everything that is desired and swapped whole, so no packet ever
 //! sees half a change. It answers both directions: whom to send an inner destination to, and
-//! whether an inner source belongs to the peer it came from.
+//! whether an inner source belongs to the peer it came from. Those are two questions where several
+//! gateways lead to the same addresses: packets go through one of them, and come from all.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
+
+use crate::directory::PeerId;
+
+/// Whom packets are sent to, and from whom they are accepted.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    owners: Table<PeerId>,
+    /// Absent where nobody is accepted but the owner.
+    sources: Option<Sources>,
+}
+
+#[derive(Clone, Debug)]
+struct Sources {
+    /// Positions in `lists`.
+    table: Table<usize>,
+    lists: Vec<Vec<PeerId>>,
+}
 
 /// Prefixes and their owners.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
     v4: PrefixMap<Ipv4Net, T>,
     v6: PrefixMap<Ipv6Net, T>,
+}
+
+impl Routes {
+    /// Prefixes with their owners, and prefixes with those they are accepted from beside.
+    pub fn new(
+        owned: impl IntoIterator<Item = (IpNet, PeerId)>,
+        accepted: impl IntoIterator<Item = (IpNet, PeerId)>,
+    ) -> Self {
+        let owned: Vec<(IpNet, PeerId)> = owned.into_iter().collect();
+        let mut accepted = accepted.into_iter().peekable();
+        let sources = accepted.peek().is_some().then(|| {
+            let mut lists: BTreeMap<IpNet, Vec<PeerId>> = BTreeMap::new();
+            for (prefix, peer) in owned.iter().copied().chain(accepted) {
+                lists.entry(prefix.trunc()).or_default().push(peer);
+            }
+            let prefixes = lists.keys().copied().zip(0..);
+            Sources {
+                table: prefixes.collect(),
+                lists: lists.into_values().collect(),
+            }
+        });
+        Self {
+            owners: owned.into_iter().collect(),
+            sources,
+        }
+    }
+
+    /// Whom a packet for `address` is sent to.
+    #[must_use]
+    pub fn to(&self, address: IpAddr) -> Option<PeerId> {
+        self.owners.owner(address)
+    }
+
+    /// Whether a packet from `address` may come from a peer: the longest prefix with the address is
+    /// its own, or one that is accepted from it.
+    #[must_use]
+    pub fn accept(&self, address: IpAddr, from: PeerId) -> bool {
+        let Some(sources) = &self.sources else {
+            return self.owners.owner(address) == Some(from);
+        };
+        let place = sources.table.owner(address);
+        let list = place.and_then(|place| sources.lists.get(place));
+        list.is_some_and(|list| list.contains(&from))
+    }
 }
 
 impl<T: Copy> Table<T> {
@@ -142,6 +207,38 @@ mod tests {
             let addresses = v4s.into_iter().map(IpAddr::from).chain(v6s.into_iter().map(IpAddr::from));
             for address in addresses {
                 prop_assert_eq!(table.owner(address), oracle(&prefixes, address), "{}", address);
+            }
+        }
+
+        #[test]
+        fn a_source_is_accepted_by_its_longest_prefix(
+            owned in prop::collection::vec((prefix(), 0_u32..4), 0..20),
+            accepted in prop::collection::vec((prefix(), 0_u32..4), 0..20),
+            v4s in prop::collection::vec(v4(), 20),
+        ) {
+            let owned: BTreeMap<IpNet, PeerId> = owned
+                .into_iter()
+                .map(|(prefix, peer)| (prefix.trunc(), PeerId(peer)))
+                .collect();
+            let accepted: Vec<(IpNet, PeerId)> = accepted
+                .into_iter()
+                .map(|(prefix, peer)| (prefix.trunc(), PeerId(peer)))
+                .collect();
+            let routes = Routes::new(owned.clone(), accepted.clone());
+            let all: Vec<(IpNet, PeerId)> = owned.clone().into_iter().chain(accepted).collect();
+            for address in v4s.into_iter().map(IpAddr::from) {
+                let holds = |(prefix, _): &&(IpNet, PeerId)| prefix.contains(&address);
+                let longest = all.iter().filter(holds).map(|(prefix, _)| prefix.prefix_len()).max();
+                for peer in (0..4).map(PeerId) {
+                    let own = |(prefix, from): &&(IpNet, PeerId)| {
+                        Some(prefix.prefix_len()) == longest && *from == peer
+                    };
+                    let expected = all.iter().filter(holds).any(|it| own(&it));
+                    prop_assert_eq!(routes.accept(address, peer), expected);
+                }
+                let sent = owned.iter().filter(|(prefix, _)| prefix.contains(&address));
+                let sent = sent.max_by_key(|(prefix, _)| prefix.prefix_len());
+                prop_assert_eq!(routes.to(address), sent.map(|(_, peer)| *peer));
             }
         }
 

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use kedge_core::{Code, Coded, Fix, Problem};
 
 use crate::{
-    allowed::Table,
+    allowed::Routes,
     counters::Counters,
     keys::{PresharedKey, PublicKey},
 };
@@ -29,6 +29,9 @@ pub struct PeerSpec {
     pub endpoint: Option<SocketAddr>,
     /// The inner addresses that are the peer's.
     pub allowed_ips: Vec<IpNet>,
+    /// Inner addresses of others that packets from this peer may come from, though none is sent there
+    /// through it: what another of several gateways is active for.
+    pub accepts: Vec<IpNet>,
     /// Send something at least this often, so that NAT mappings stay.
     pub keepalive: Option<Duration>,
     /// Keep a session up for ever, also when there is nothing to send.
@@ -60,7 +63,7 @@ pub struct Change {
     /// Peers whose keepalive, endpoint, name, prefixes or preshared key are new; their sessions stay.
     pub update: Vec<Update>,
     /// The new prefix table, when it differs.
-    pub table: Option<Arc<Table<PeerId>>>,
+    pub table: Option<Arc<Routes>>,
 }
 
 /// A peer that stays.
@@ -166,6 +169,7 @@ impl Directory {
             }
         }
         let mut free = (0_u32..).map(PeerId).filter(|id| !used.contains(id));
+        let accepted = accepted(&specs);
         let mut owners = BTreeMap::new();
         for spec in specs {
             let key = spec.public_key;
@@ -199,10 +203,10 @@ impl Directory {
             owners.insert(key, id);
         }
         if !change.is_empty() {
-            let owned = prefixes
-                .into_iter()
-                .filter_map(|(prefix, key)| Some((prefix, *owners.get(&key)?)));
-            change.table = Some(Arc::new(owned.collect()));
+            let known = |(prefix, key): (IpNet, PublicKey)| Some((prefix, *owners.get(&key)?));
+            let owned = prefixes.into_iter().filter_map(known);
+            let accepted = accepted.into_iter().filter_map(known);
+            change.table = Some(Arc::new(Routes::new(owned, accepted)));
         }
         Ok(change)
     }
@@ -343,6 +347,16 @@ fn prefixes(specs: &[PeerSpec]) -> Vec<(IpNet, PublicKey)> {
     let of = |spec: &PeerSpec| {
         let key = spec.public_key;
         let prefixes = spec.allowed_ips.iter();
+        prefixes.map(|prefix| (*prefix, key)).collect::<Vec<_>>()
+    };
+    specs.iter().flat_map(of).collect()
+}
+
+/// Every prefix that is accepted beside, with the key of the peer it is accepted from.
+fn accepted(specs: &[PeerSpec]) -> Vec<(IpNet, PublicKey)> {
+    let of = |spec: &PeerSpec| {
+        let key = spec.public_key;
+        let prefixes = spec.accepts.iter();
         prefixes.map(|prefix| (*prefix, key)).collect::<Vec<_>>()
     };
     specs.iter().flat_map(of).collect()

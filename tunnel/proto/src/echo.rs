@@ -7,9 +7,11 @@
 //! The answering side is [`Message::answer`].
 
 mod message;
+mod ping;
 mod prober;
 
 pub use message::{LENGTH, Message, ParseError};
+pub use ping::{Ping, PingError};
 pub use prober::{Config, Input, Output, Prober, Reject, Report};
 
 /// The UDP port, on overlay addresses only.

@@ -15,7 +15,7 @@ use kedge_core::Instant;
 
 use crate::{
     admission::Admission,
-    allowed::{Table, addresses},
+    allowed::{Routes, addresses},
     backlog::Budget,
     counters::State,
     directory::PeerId,
@@ -34,7 +34,7 @@ pub struct Shard {
     number: u8,
     mtu: usize,
     door: FrontDoor,
-    table: Arc<Table<PeerId>>,
+    routes: Arc<Routes>,
     peers: Vec<Option<Slot>>,
     by_key: BTreeMap<PublicKey, PeerId>,
     by_index: BTreeMap<u32, PeerId>,
@@ -156,7 +156,7 @@ impl Shard {
             number,
             mtu: usize::from(mtu),
             door: FrontDoor::new(key, noise),
-            table: Arc::new(Table::new()),
+            routes: Arc::default(),
             peers: Vec::new(),
             by_key: BTreeMap::new(),
             by_index: BTreeMap::new(),
@@ -186,10 +186,21 @@ impl Shard {
             self.drops.count(DropReason::NotIp);
             return None;
         };
-        let Some(id) = self.table.owner(destination) else {
+        let Some(id) = self.routes.to(destination) else {
             self.drops.count(DropReason::NoPeer);
             return None;
         };
+        self.send_to(now, id, slot, length)
+    }
+
+    /// The same for a peer whoever owns the destination: a question that has to go this way.
+    pub fn send_to(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        slot: &mut [u8],
+        length: usize,
+    ) -> Option<Transmit> {
         let Some(Slot { peer, .. }) = self::slot(&mut self.peers, id) else {
             self.drops.count(DropReason::NoPeer);
             return None;
@@ -335,7 +346,7 @@ impl Shard {
         let outcome = match received {
             Ok(Received::Packet(length)) => {
                 let source = dst.get(..length).and_then(addresses).map(|(from, _)| from);
-                if source.and_then(|source| self.table.owner(source)) == Some(id) {
+                if source.is_some_and(|source| self.routes.accept(source, id)) {
                     slot.peer.counters().delivered();
                     Ok(Outcome::Deliver { length, peer: id })
                 } else {

@@ -42,6 +42,7 @@ fn end(own: u8, other: u8, endpoint: Option<SocketAddr>, noise: Noise) -> Shard 
         allowed_ips: vec![format!("10.0.0.{other}/32").parse().unwrap()],
         keepalive: Some(Duration::from_millis(500)),
         always_up: endpoint.is_some(),
+        accepts: Vec::new(),
     };
     let change = Directory::new(key(own).public()).plan(vec![spec]).unwrap();
     shard.apply(Instant::ZERO, change);

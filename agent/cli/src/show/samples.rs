@@ -152,6 +152,7 @@ pub(super) fn tunnel(name: &str, state: TunnelState) -> Tunnel {
             missed_in_a_row: if up { 0 } else { 12 },
             forced_handshakes: 4,
         }),
+        gateway: None,
     }
 }
 
@@ -333,6 +334,7 @@ pub(super) fn gateway() -> GatewayStatus {
             members: vec![member("edge-a", true), member("edge-b", false)],
         }],
         manager: agent().manager,
+        drain: None,
         problems: Vec::new(),
     }
 }

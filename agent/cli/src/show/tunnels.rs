@@ -68,11 +68,17 @@ impl Show for TunnelList {
         if view.wide {
             titles.extend(["ALLOWED-IPS", "SOURCE", "DROPS", "BECAUSE"]);
         }
+        let several = self.items.iter().any(|peer| peer.gateway.is_some());
+        if several {
+            titles.insert(2, "GATEWAY");
+        }
         let mut table = Table::new(&titles);
         for peer in &self.items {
-            let mut cells = vec![
-                peer.name.clone(),
-                state(peer.state).to_owned(),
+            let mut cells = vec![peer.name.clone(), state(peer.state).to_owned()];
+            if several {
+                cells.push(role(peer).to_owned());
+            }
+            cells.extend([
                 peer.path.clone(),
                 peer.endpoint.clone().unwrap_or_default(),
                 peer.handshake_age_seconds.map(long).unwrap_or_default(),
@@ -80,7 +86,7 @@ impl Show for TunnelList {
                 loss(peer.echo.as_ref()),
                 bytes(peer.rx_bytes),
                 bytes(peer.tx_bytes),
-            ];
+            ]);
             if view.wide {
                 cells.extend([
                     peer.allowed_ips.join(","),
@@ -93,6 +99,11 @@ impl Show for TunnelList {
             if peer.state != TunnelState::Up && !view.wide && !peer.because.is_empty() {
                 let because = clean(&peer.because);
                 table.note(format!("  {} because {because}", view.style.hook()));
+            }
+            if let Some(gateway) = &peer.gateway {
+                let (role, because) = (role(peer), clean(&gateway.because));
+                let line = format!("  {} {role} because {because}", view.style.hook());
+                table.note(line);
             }
         }
         text.push_str(&table.render());
@@ -132,6 +143,13 @@ impl Show for Tunnel {
                 format!("{} for {}", state(self.state), view.age(&self.since)),
             ),
             ("because", self.because.clone()),
+            (
+                "gateway",
+                self.gateway
+                    .as_ref()
+                    .map(|gateway| format!("{} because {}", role(self), gateway.because))
+                    .unwrap_or_default(),
+            ),
             ("path", self.path.clone()),
             ("endpoint", self.endpoint.clone().unwrap_or_default()),
             ("public key", self.public_key.clone()),
@@ -173,6 +191,15 @@ pub(super) const fn state(state: TunnelState) -> &'static str {
         TunnelState::Connecting => "Connecting",
         TunnelState::Up => "Up",
         TunnelState::Down => "Down",
+    }
+}
+
+/// Whether packets go through it, where several gateways lead to the same.
+fn role(peer: &Tunnel) -> &'static str {
+    match &peer.gateway {
+        Some(gateway) if gateway.active => "active",
+        Some(_) => "standby",
+        None => "",
     }
 }
 

@@ -41,6 +41,13 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
     for peer in tunnel.peers.get_or_insert_with(BTreeMap::new).values_mut() {
         peer.keepalive.get_or_insert(Keepalive::OFF);
     }
+    if let Some(failover) = &mut tunnel.failover {
+        failover.prefixes.get_or_insert_default();
+        failover.gateways.get_or_insert_default();
+        failover.profile.get_or_insert_default();
+        failover.targets.get_or_insert_default();
+        failover.return_after.get_or_insert(Delay::RETURN);
+    }
     let bfd = file.bfd.get_or_insert_default();
     for session in bfd.sessions.get_or_insert_with(BTreeMap::new).values_mut() {
         fill_session(session);

@@ -1,7 +1,7 @@
 //! What may stand in `agent.yaml`. Every field is optional, so that a layer sets only what it
 //! names.
 
-use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16, path::PathBuf};
+use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 use kedge_core::{
@@ -291,6 +291,28 @@ section! {
         /// The prefixes a manager may route into the tunnel; anything else is refused and reported.
         #[schemars(with = "Option<Vec<String>>")]
         allowed: Vec<IpNet>,
+        /// What lies behind several gateways, and which of them leads there.
+        failover: FailoverFile,
+    }
+}
+
+section! {
+    /// Several gateways to the same prefixes. Sessions to all of them are up at the same time, BFD runs
+    /// in each, and one is active.
+    FailoverFile {
+        /// The prefixes that lie behind them. Without any there is no failover.
+        #[schemars(with = "Option<Vec<String>>")]
+        prefixes: Vec<IpNet>,
+        /// The gateways by the names of their peers, the preferred ones first; left out, the manager's
+        /// by name. Each has an address of its own in the tunnel.
+        gateways: Vec<Name>,
+        /// How soon a gateway is lost: `fast` asks each 100 ms, `fleet` each 300 ms; three misses count.
+        profile: FailoverProfile,
+        /// Addresses behind the gateways that are asked (ICMP echo) through each of them: a gateway that
+        /// forwards nothing is left though it answers. Two or more, so that none of them counts alone.
+        targets: Vec<IpAddr>,
+        /// How long a preferred gateway must be well before it is active again: 0s to 1h.
+        return_after: Delay,
     }
 }
 
@@ -375,6 +397,28 @@ impl ProfileFile {
             Self::Fast => AdvertInterval::FAST,
             Self::Default => AdvertInterval::DEFAULT,
             Self::Wan => AdvertInterval::WAN,
+        }
+    }
+}
+
+/// How soon a gateway is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailoverProfile {
+    /// Three times 100 ms.
+    Fast,
+    /// Three times 300 ms.
+    #[default]
+    Fleet,
+}
+
+impl FailoverProfile {
+    /// The time between two packets.
+    #[must_use]
+    pub const fn interval(self) -> Duration {
+        match self {
+            Self::Fast => Duration::from_millis(100),
+            Self::Fleet => Duration::from_millis(300),
         }
     }
 }

@@ -9,7 +9,7 @@ use kedge_tunnel_device::{backend::Mode, mtu, offload::Allowed};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
 use super::Source;
-use crate::config::{DEFAULT_OVERLAY, Endpoint, TunnelConfig};
+use crate::config::{DEFAULT_OVERLAY, Endpoint, FailoverConfig, TunnelConfig};
 
 /// The tunnel as it is wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +32,23 @@ pub(crate) struct TunnelWish {
     pub addresses: Vec<IpNet>,
     /// Its peers.
     pub peers: Vec<Peer>,
+    /// What lies behind several of them.
+    pub failover: Option<FailoverWish>,
+}
+
+/// What lies behind several gateways, which are peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailoverWish {
+    /// Their names, the preferred ones first.
+    pub gateways: Vec<String>,
+    /// What lies behind them.
+    pub prefixes: Vec<IpNet>,
+    /// The time between two packets of BFD.
+    pub interval: Duration,
+    /// What is asked through each of them.
+    pub targets: Vec<IpAddr>,
+    /// How long a preferred gateway must be well before it is active again.
+    pub return_after: Duration,
 }
 
 /// A peer as it is wanted.
@@ -90,6 +107,8 @@ pub(super) fn plan(
     if peers.is_empty() && addresses.is_empty() {
         return None;
     }
+    let failover = config.failover.as_ref();
+    let failover = failover.and_then(|it| failover_of(it, &addresses, &mut peers, problems));
     let mtu = match (config.mtu, wish) {
         (Some(mtu), _) => mtu,
         (None, Some(wish)) => mtu::wished(wish.mtu, problems),
@@ -105,6 +124,58 @@ pub(super) fn plan(
         offload: config.offload,
         addresses,
         peers,
+        failover,
+    })
+}
+
+/// The gateways that lead to what lies behind several of them. Each is asked whether it lives.
+fn failover_of(
+    config: &FailoverConfig,
+    addresses: &[IpNet],
+    peers: &mut [Peer],
+    problems: &mut Vec<Problem>,
+) -> Option<FailoverWish> {
+    let mut named: Vec<String> = config.gateways.iter().map(ToString::to_string).collect();
+    if named.is_empty() {
+        let managed = peers.iter().filter(|peer| peer.source == Source::Manager);
+        named.extend(managed.map(|peer| peer.name.clone()));
+        named.sort();
+    }
+    let mut gateways = Vec::new();
+    for name in named {
+        let peer = peers.iter_mut().find(|peer| peer.name == name);
+        let ends = peer.map(|peer| (echo(addresses, &peer.allowed_ips), peer));
+        let why = match ends {
+            Some((Some(ends), peer)) => {
+                peer.echo = Some(ends);
+                if !gateways.contains(&name) {
+                    gateways.push(name);
+                }
+                continue;
+            }
+            Some((None, _)) => "no single address of it and none of this host are of one family",
+            None => "no peer has that name",
+        };
+        problems.push(
+            Problem::warning(
+                Code::ConfigRule,
+                format!("{name} cannot be one of several gateways"),
+            )
+            .object(format!("tunnels/{name}"))
+            .evidence(why)
+            .consequence("nothing is sent through it to what lies behind the gateways")
+            .fix(
+                Fix::text("give both ends an address of their own in the tunnel")
+                    .command("kedge config view --origins  # tunnel.failover.gateways"),
+            ),
+        );
+    }
+    (!gateways.is_empty()).then(|| FailoverWish {
+        gateways,
+        prefixes: config.prefixes.clone(),
+        interval: config.interval,
+        targets: config.targets.clone(),
+        return_after: config.return_after,
     })
 }
 

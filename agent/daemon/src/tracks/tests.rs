@@ -176,6 +176,7 @@ async fn a_session_fails_a_track_only_when_it_lost_its_peer() {
     let level = |state, liveness| -> Levels {
         let because = "of this".to_owned();
         let level = Level {
+            peer_leaves: false,
             state,
             liveness,
             because,

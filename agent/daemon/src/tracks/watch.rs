@@ -261,6 +261,7 @@ fn path(name: &Name, level: Option<&Level>, was_lost: &mut bool) -> Seen {
         state,
         liveness,
         because,
+        peer_leaves: _,
     }) = level
     else {
         return if *was_lost {

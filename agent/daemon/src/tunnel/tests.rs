@@ -144,6 +144,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         offload: Allowed::default(),
         addresses: Vec::new(),
         peers: vec![peer(true, Some(25))],
+        failover: None,
     }));
     let list = tunnel.list();
     assert_eq!(list.problems.len(), 1, "{list:?}");

@@ -6,7 +6,7 @@ use kedge_control::local::{EchoStatus, Tunnel, TunnelList};
 use kedge_host::wall;
 use kedge_tunnel_device::{PeerStats, echo::Report};
 
-use super::Life;
+use super::{Life, gateways::Gateways};
 use crate::desired::TunnelWish;
 
 pub(super) fn list(
@@ -15,6 +15,7 @@ pub(super) fn list(
     port: Option<u16>,
     stats: &[PeerStats],
     lives: &BTreeMap<String, Life>,
+    gateways: Option<&Gateways>,
 ) -> TunnelList {
     let mut list = TunnelList {
         public_key: public_key.to_owned(),
@@ -57,6 +58,7 @@ pub(super) fn list(
                 .collect(),
             offload: BTreeMap::new(),
             echo: life.and_then(|life| life.report.as_ref()).map(echo),
+            gateway: gateways.and_then(|gateways| gateways.view(&peer.name)),
         });
     }
     list.items.sort_by(|a, b| a.name.cmp(&b.name));

@@ -138,8 +138,26 @@ pub struct GatewayStatus {
     /// The link to the manager, absent when none is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerLink>,
+    /// Present while hosts are sent to other gateways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<GatewayDrain>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+}
+
+/// How far hosts are sent to other gateways.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayDrain {
+    /// Whether they are.
+    pub draining: bool,
+    /// Since when, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Hosts that speak BFD with this gateway.
+    pub hosts: usize,
+    /// Those that have not heard it yet.
+    pub waiting: usize,
 }
 
 /// A listener of the data plane.

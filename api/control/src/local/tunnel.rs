@@ -117,6 +117,25 @@ pub struct Tunnel {
     /// The in-tunnel probe, where this end probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub echo: Option<EchoStatus>,
+    /// Whether packets go through it, where several gateways lead to the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewayUse>,
+}
+
+/// One of several gateways to the same prefixes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayUse {
+    /// Whether packets go through it.
+    pub active: bool,
+    /// Why, or why not, as a sentence.
+    pub because: String,
+    /// Seconds since it is active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_seconds: Option<f64>,
+    /// Whether nothing behind any gateway answers: then that says nothing of the gateways.
+    #[serde(default)]
+    pub targets_unreachable: bool,
 }
 
 /// The in-tunnel probe.

@@ -6,11 +6,11 @@ use kedge_control::{
     Document,
     local::{
         ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DataPlane,
-        DrainOrder, EchoStatus, GatewayStatus, HealthStatus, History, HistoryItem, ListenerStatus,
-        ManagerLink, MemberStatus, OffloadPart, Order, OrderOutcome, OrderRequest, Origin,
-        PeerLink, RejectedInterface, Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter,
-        Stamp, Timeline, TimelineItem, TrackStatus, Transition, Tunnel, TunnelList, TunnelState,
-        Vip, VipExplanation, VipList, VipOrder, VridScan, VridUse,
+        DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HealthStatus, History,
+        HistoryItem, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order, OrderOutcome,
+        OrderRequest, Origin, PeerLink, RejectedInterface, Reloaded, Restart, RestartOutcome,
+        RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus, Transition, Tunnel,
+        TunnelList, TunnelState, Vip, VipExplanation, VipList, VipOrder, VridScan, VridUse,
     },
 };
 use kedge_core::{
@@ -286,9 +286,20 @@ fn the_gateway() {
                 }],
             }],
             manager: Some(link()),
+            drain: Some(drain()),
             problems: Vec::new(),
         }),
     );
+    golden("gateway-drain", &Document::new(drain()));
+}
+
+fn drain() -> GatewayDrain {
+    GatewayDrain {
+        draining: true,
+        since: Some(text("2026-01-01T00:00:00Z")),
+        hosts: 3,
+        waiting: 1,
+    }
 }
 
 pub fn role() -> RoleInfo {
@@ -390,6 +401,12 @@ fn tunnel() -> Tunnel {
             lost: 1,
             missed_in_a_row: 0,
             forced_handshakes: 0,
+        }),
+        gateway: Some(GatewayUse {
+            active: true,
+            because: text("the one before is not heard any more"),
+            active_seconds: Some(12.5),
+            targets_unreachable: false,
         }),
     }
 }

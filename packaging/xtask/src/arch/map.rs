@@ -91,6 +91,8 @@ pub const ROOMS: &[Room] = &[
             "kedge-net",
             "kedge-tunnel-device",
             "kedge-tunnel-proto",
+            // BFD with the hosts (docs/adr/0030).
+            "kedge-vip-speaker",
             "kedge-gateway-dataplane",
             "kedge-gateway-xds",
         ],

@@ -244,6 +244,7 @@ pub fn gateway_peer() -> PeerSpec {
             .into(),
         keepalive: Some(Duration::from_secs(25)),
         always_up: true,
+        accepts: Vec::new(),
     }
 }
 
@@ -259,6 +260,7 @@ pub fn host_peer() -> PeerSpec {
             .into(),
         keepalive: None,
         always_up: false,
+        accepts: Vec::new(),
     }
 }
 

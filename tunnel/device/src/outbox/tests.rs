@@ -18,6 +18,7 @@ static IDS: LazyLock<Vec<PeerId>> = LazyLock::new(|| {
         allowed_ips: Vec::new(),
         keepalive: None,
         always_up: false,
+        accepts: Vec::new(),
     };
     let change = Directory::new(key(99)).plan((0..50).map(spec).collect());
     change.unwrap().add.iter().map(|entry| entry.id).collect()

@@ -28,6 +28,7 @@ fn shard() -> (Shard, PeerId, Arc<Counters>) {
         keepalive: None,
         always_up: false,
         preshared_key: None,
+        accepts: Vec::new(),
     };
     let change = Directory::new(key(1).public()).plan(vec![spec]).unwrap();
     let (id, counters) = (change.add[0].id, Arc::clone(&change.add[0].counters));

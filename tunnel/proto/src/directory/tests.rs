@@ -15,6 +15,7 @@ fn peer(number: u8) -> PeerSpec {
         allowed_ips: vec![format!("10.0.0.{number}/32").parse().unwrap()],
         keepalive: None,
         always_up: false,
+        accepts: Vec::new(),
     }
 }
 
@@ -51,6 +52,40 @@ fn a_new_endpoint_keeps_the_peer_and_says_so() {
 }
 
 #[test]
+fn a_prefix_of_two_gateways_goes_through_one_and_is_accepted_from_both() {
+    let behind: IpNet = "10.9.0.0/24".parse().unwrap();
+    let server: std::net::IpAddr = "10.9.0.5".parse().unwrap();
+    let active = |number| {
+        let mut spec = peer(number);
+        spec.allowed_ips.push(behind);
+        spec
+    };
+    let standby = |number| PeerSpec {
+        accepts: vec![behind],
+        ..peer(number)
+    };
+    let mut directory = directory(vec![active(1), standby(2), peer(3)]);
+    let id = |directory: &Directory, number| directory.get(&key(number)).unwrap().id;
+    let ids = [1, 2, 3].map(|number| id(&directory, number));
+    let flip = directory
+        .plan(vec![standby(1), active(2), peer(3)])
+        .unwrap();
+    assert_eq!(flip.update.len(), 2, "those two alone, and in one change");
+    assert!(flip.add.is_empty() && flip.remove.is_empty());
+    let routes = flip.table.clone().unwrap();
+    assert_eq!(routes.to(server), Some(ids[1]));
+    let accepted = ids.map(|peer| routes.accept(server, peer));
+    assert_eq!(accepted, [true, true, false]);
+    // What is a gateway's alone stays so.
+    let own = "10.0.0.1".parse().unwrap();
+    let accepted = ids.map(|peer| routes.accept(own, peer));
+    assert_eq!(accepted, [true, false, false]);
+    directory.commit(&flip);
+    let again = directory.plan(vec![standby(1), active(2), peer(3)]);
+    assert!(again.unwrap().is_empty());
+}
+
+#[test]
 fn a_prefix_moves_from_one_peer_to_another_in_one_change() {
     let directory = directory(vec![peer(1), peer(2)]);
     let taken = PeerSpec {
@@ -63,9 +98,9 @@ fn a_prefix_moves_from_one_peer_to_another_in_one_change() {
     };
     let change = directory.plan(vec![without, taken]).unwrap();
     let table = change.table.unwrap();
-    let owner = table.owner("10.0.0.1".parse().unwrap());
+    let owner = table.to("10.0.0.1".parse().unwrap());
     assert_eq!(owner, Some(directory.find("peer-2").unwrap().id));
-    assert_eq!(table.owner("10.0.0.2".parse().unwrap()), None);
+    assert_eq!(table.to("10.0.0.2".parse().unwrap()), None);
 }
 
 #[test]
@@ -155,7 +190,7 @@ fn without_rules_peers_may_have_everything_and_lie_anywhere() {
     let change = directory.plan(vec![all.clone()]).unwrap();
     directory.commit(&change);
     let id = directory.find("peer-1").unwrap().id;
-    let owner = change.table.unwrap().owner("192.0.2.1".parse().unwrap());
+    let owner = change.table.unwrap().to("192.0.2.1".parse().unwrap());
     assert_eq!(owner, Some(id));
     assert!(directory.plan(vec![all.clone()]).unwrap().is_empty());
     // It was heard from elsewhere since; only naming another place moves it.
@@ -195,7 +230,7 @@ proptest! {
         if let Some(table) = change.table {
             for entry in directory.entries() {
                 let address = entry.spec.allowed_ips[0].addr();
-                prop_assert_eq!(table.owner(address), Some(entry.id));
+                prop_assert_eq!(table.to(address), Some(entry.id));
             }
         }
     }

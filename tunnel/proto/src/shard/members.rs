@@ -38,7 +38,7 @@ impl Shard {
             }
         }
         if let Some(table) = change.table {
-            self.table = table;
+            self.routes = table;
         }
     }
 

@@ -111,6 +111,7 @@ impl Configuration {
             allowed_ips: peer.allowed_ips.iter().copied().collect(),
             keepalive: (peer.keepalive > 0).then(|| Duration::from_secs(peer.keepalive.into())),
             always_up: false,
+            accepts: Vec::new(),
         };
         self.peers.iter().map(spec).collect()
     }

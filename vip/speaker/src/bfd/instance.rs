@@ -246,8 +246,15 @@ impl Instance {
         Level {
             state: view.state,
             liveness: view.liveness,
+            peer_leaves: self.peer_leaves(),
             because: view.because.to_string(),
         }
+    }
+
+    /// Whether the peer says that it was told to stop.
+    pub(super) fn peer_leaves(&self) -> bool {
+        let remote = self.session.view().remote;
+        remote.heard_at.is_some() && remote.state == SessionState::AdminDown
     }
 
     pub(super) fn snapshot(&self, now: Instant, pace: &Pace) -> BfdSnapshot {

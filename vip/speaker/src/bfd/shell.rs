@@ -131,8 +131,14 @@ impl Shell {
         };
         match found {
             Some(session) => {
+                let left = session.peer_leaves();
                 let outcome = session.take(now, arrival, &packet);
-                self.news.get_or_insert(false);
+                if session.peer_leaves() == left {
+                    self.news.get_or_insert(false);
+                } else {
+                    // No event tells it where the session was not up.
+                    self.news = Some(true);
+                }
                 self.settle(now, outcome);
             }
             None => {

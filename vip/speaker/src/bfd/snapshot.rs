@@ -34,6 +34,8 @@ pub struct Level {
     pub state: SessionState,
     /// What it says.
     pub liveness: Liveness,
+    /// Whether the peer was told to stop: the path works as long as it does, and not for long.
+    pub peer_leaves: bool,
     /// Why, as a sentence without a full stop.
     pub because: String,
 }

@@ -54,7 +54,7 @@ pub fn run(channel: OwnedFd) -> Result<(), GuardianError> {
     let page = Arc::new(Mastership::open(page)?);
     // What a terminal or the service manager tells the agent is for the agent to do.
     ignore_signals_to_the_group()?;
-    forget_start();
+    memory::forget_start();
     for (what, done) in [
         ("it has another name", call_itself(c"kedge-guardian")),
         ("memory is not locked", sched::lock_memory()),
@@ -77,14 +77,6 @@ pub fn run(channel: OwnedFd) -> Result<(), GuardianError> {
     guardian.watch(&end)?;
     guardian.hand_over(&page);
     Ok(())
-}
-
-/// Gives back what only its start needed.
-fn forget_start() {
-    if let Err(error) = memory::forget_program() {
-        let error = &error as &dyn std::error::Error;
-        debug!(error, "the text of its start stays in memory");
-    }
 }
 
 /// Takes the agent's first message: the page, and its end.
@@ -126,7 +118,7 @@ impl Guardian {
             let (ended, is_calm) = (ready.contains(&END), ready.contains(&CALM));
             if is_calm {
                 calm.silence();
-                forget_start();
+                memory::forget_start();
             }
             // Also after its end: what it said before counts.
             if self.learn()? || ended {

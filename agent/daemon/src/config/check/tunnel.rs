@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipnet::IpNet;
 use kedge_core::{Fix, Name, Problem};
 use kedge_tunnel_device::{
     backend::{Capability, Kind},
@@ -10,7 +11,9 @@ use kedge_tunnel_device::{
 use kedge_tunnel_proto::noise::CoreName;
 
 use super::{DEFAULT_OVERLAY, keep, range, rule};
-use crate::config::{PeerConfig, PeerFile, TunnelConfig, TunnelFile};
+use crate::config::{
+    Delay, FailoverConfig, FailoverFile, PeerConfig, PeerFile, TunnelConfig, TunnelFile,
+};
 
 pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
     let mut problems = Vec::new();
@@ -64,6 +67,8 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
     if file.data_plane.unwrap_or_default().kind() == Kind::Kernel {
         check_kernel(file, &mut problems);
     }
+    let failover = file.failover.as_ref();
+    let failover = failover.and_then(|file| check_failover(file, &peers, &mut problems));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -86,6 +91,47 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
             .allowed
             .clone()
             .unwrap_or_else(|| DEFAULT_OVERLAY.to_vec()),
+        failover,
+    })
+}
+
+fn check_failover(
+    file: &FailoverFile,
+    peers: &BTreeMap<Name, PeerConfig>,
+    problems: &mut Vec<Problem>,
+) -> Option<FailoverConfig> {
+    let prefixes: Vec<IpNet> = file.prefixes.iter().flatten().map(IpNet::trunc).collect();
+    let targets = file.targets.clone().unwrap_or_default();
+    for prefix in &prefixes {
+        let key = "tunnel.failover.prefixes";
+        if prefix.prefix_len() == 0 {
+            let what = format!("{prefix} would lead the whole host into the tunnel");
+            problems.push(rule(key, what).fix(Fix::text("name what lies behind the gateways")));
+        }
+        let owned = |(_, peer): &(&Name, &PeerConfig)| peer.allowed_ips.contains(prefix);
+        if let Some((owner, _)) = peers.iter().find(owned) {
+            let what = format!("{prefix} is in the allowed_ips of {owner}");
+            let fix = Fix::text("leave it out there: what the gateways share stands here alone");
+            problems.push(rule(key, what).fix(fix));
+        }
+    }
+    for target in &targets {
+        if !prefixes.iter().any(|prefix| prefix.contains(target)) {
+            let what = format!("{target} is in none of the prefixes behind the gateways");
+            let fix = Fix::text("ask something that lies behind them");
+            problems.push(rule("tunnel.failover.targets", what).fix(fix));
+        }
+    }
+    if prefixes.is_empty() {
+        return None;
+    }
+    let return_after = file.return_after.as_ref();
+    Some(FailoverConfig {
+        prefixes,
+        gateways: file.gateways.clone().unwrap_or_default(),
+        interval: file.profile.unwrap_or_default().interval(),
+        targets,
+        return_after: return_after.map_or(Delay::RETURN.duration(), Delay::duration),
     })
 }
 
@@ -95,6 +141,11 @@ fn check_kernel(file: &TunnelFile, problems: &mut Vec<Problem>) {
     let own = file.noise_core == Some(CoreName::Own);
     for (key, set, capability) in [
         ("tunnel.noise_core", own, Capability::OwnCore),
+        (
+            "tunnel.failover",
+            file.failover.is_some(),
+            Capability::SeveralGateways,
+        ),
         (
             "tunnel.offload",
             off(file.offload),

@@ -29,10 +29,10 @@ impl Engine {
             program: kedge.to_owned(),
             arguments,
         });
-        let others = OTHERS.into_iter().filter_map(|(name, arguments)| {
+        let others = OTHERS.into_iter().filter_map(|(name, program, arguments)| {
             Some(Self {
                 name,
-                program: installed(name)?,
+                program: installed(program)?,
                 arguments,
             })
         });
@@ -73,8 +73,17 @@ fn installed(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-const OTHERS: [(&str, &[&str]); 3] = [
-    ("wireguard-go", &["-f"]),
-    ("boringtun-cli", &["-f", "--disable-drop-privileges"]),
-    ("gotatun-cli", &["-f"]),
+/// By the names of their packages: the programs, and how they stay in the foreground as root.
+const OTHERS: [(&str, &str, &[&str]); 3] = [
+    ("wireguard-go", "wireguard-go", &["-f"]),
+    (
+        "boringtun-cli",
+        "boringtun-cli",
+        &["-f", "--disable-drop-privileges"],
+    ),
+    (
+        "gotatun-cli",
+        "gotatun",
+        &["-f", "--disable-drop-privileges"],
+    ),
 ];

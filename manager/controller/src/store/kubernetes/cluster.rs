@@ -109,8 +109,13 @@ impl Cluster {
         });
         let cluster = Self { inner };
         let mut watches = Watches::start(&cluster).await?;
+        // What Clusters refer to is looked for while a long list of hosts still arrives.
         let heard = async {
-            while !(cluster.cache().is_complete() && watches.look(&cluster).await) {
+            loop {
+                let is_complete = cluster.cache().is_complete();
+                if watches.look(&cluster).await && is_complete {
+                    break;
+                }
                 sleep(GLANCE).await;
             }
         };

@@ -1,7 +1,8 @@
 //! The kinds of a cluster: which are served, and by which version and contract.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::future::join_all;
 use kube::{
     Api, Client,
     core::{ApiResource, DynamicObject},
@@ -34,40 +35,44 @@ impl Kind {
     }
 }
 
-/// The kind as the cluster prefers it; `None` where it has none.
-///
-/// # Errors
-///
-/// The cluster does not answer.
-pub async fn preferred(
+/// Groups as the cluster serves them, without those it does not serve. All are asked for at once: an
+/// API server may take long for each of its answers, and a manager's start waits for them.
+pub async fn served(
     client: &Client,
-    group: &str,
-    kind: &str,
-) -> Result<Option<Kind>, kube::Error> {
-    let Some(found) = served(client, group).await? else {
-        return Ok(None);
-    };
-    Ok(recommended(&found, kind).map(|found| Kind::new(found, None)))
+    groups: BTreeSet<&str>,
+) -> BTreeMap<String, Result<ApiGroup, kube::Error>> {
+    let asked = groups.into_iter().map(async |group| {
+        let found = match discovery::group(client, group).await {
+            Err(kube::Error::Discovery(_)) => None,
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            found => Some(found),
+        };
+        found.map(|found| (group.to_owned(), found))
+    });
+    join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// The kind in the newest version of the newest contract its CRD is labelled with, or as the
-/// cluster prefers it where there is no label to read.
+/// The kind as its group prefers it; `None` where it has none.
+#[must_use]
+pub fn preferred(group: &ApiGroup, kind: &str) -> Option<Kind> {
+    recommended(group, kind).map(|found| Kind::new(found, None))
+}
+
+/// The kind in the newest version of the newest contract its CRD is labelled with, or as its group
+/// prefers it where there is no label to read.
 ///
 /// # Errors
 ///
 /// The cluster does not answer.
 pub async fn by_contract(
     client: &Client,
-    group: &str,
+    group: &ApiGroup,
     kind: &str,
 ) -> Result<Option<Kind>, kube::Error> {
-    let Some(found) = served(client, group).await? else {
+    let Some((preferred, _)) = recommended(group, kind) else {
         return Ok(None);
     };
-    let Some((preferred, _)) = recommended(&found, kind) else {
-        return Ok(None);
-    };
-    let name = format!("{}.{group}", preferred.plural);
+    let name = format!("{}.{}", preferred.plural, group.name());
     let labels = match definitions(client).get_metadata_opt(&name).await {
         Ok(definition) => definition.and_then(|definition| definition.metadata.labels),
         // Without the right to read it the preferred version must do.
@@ -75,10 +80,10 @@ pub async fn by_contract(
         Err(error) => return Err(error),
     };
     let labels = labels.unwrap_or_default();
-    let served: Vec<&str> = found.versions().collect();
+    let served: Vec<&str> = group.versions().collect();
     let chosen = labelled(&labels, &served);
     let version = chosen.map_or(preferred.version.as_str(), |(_, version)| version);
-    let mut all = found.versioned_resources(version).into_iter();
+    let mut all = group.versioned_resources(version).into_iter();
     let found = all.find(|(resource, _)| resource.kind == kind);
     Ok(found.map(|found| Kind::new(found, chosen.map(|(contract, _)| contract))))
 }
@@ -116,15 +121,6 @@ fn labelled<'a>(
         let version = versions.find_map(|version| served.iter().find(|one| **one == version))?;
         Some((contract, *version))
     })
-}
-
-async fn served(client: &Client, group: &str) -> Result<Option<ApiGroup>, kube::Error> {
-    match discovery::group(client, group).await {
-        Ok(found) => Ok(Some(found)),
-        Err(kube::Error::Discovery(_)) => Ok(None),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn definitions(client: &Client) -> Api<DynamicObject> {

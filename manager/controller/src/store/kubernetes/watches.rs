@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::future::join_all;
 use kedge_core::{Fix, Problem};
 use kedge_crd::{capi, elemental, meta};
 use tokio::task::{AbortHandle, JoinSet};
@@ -67,9 +68,14 @@ impl Watches {
             returns: 0,
         };
         let told = |error: &kube::Error| unanswered(cluster.name()).caused_by(error);
+        let groups = ALL.into_iter().map(|(group, _)| group).collect();
+        let mut served = BTreeMap::new();
+        for (group, found) in kinds::served(&cluster.inner.client, groups).await {
+            served.insert(group, found.map_err(|error| told(&error))?);
+        }
         for (group, kind) in ALL {
-            let found = kinds::preferred(&cluster.inner.client, group, kind).await;
-            match found.map_err(|error| told(&error))? {
+            let found = served.get(group);
+            match found.and_then(|found| kinds::preferred(found, kind)) {
                 Some(found) => watches.keep(cluster, group, kind, found),
                 None if group == meta::GROUP => {
                     let missing = format!("the cluster serves no {kind} of {group}");
@@ -190,24 +196,32 @@ impl Watches {
                 return true;
             }
         };
-        let mut is_settled = true;
-        for (group, kind, is_referred) in missing {
-            if !served.contains(&group) {
-                continue;
+        let groups = missing.iter().map(|(group, _, _)| group.as_str());
+        let groups = groups.filter(|group| served.contains(*group)).collect();
+        let groups = kinds::served(client, groups).await;
+        let found = missing.iter().map(async |(group, kind, is_referred)| {
+            match groups.get(group)? {
+                Ok(group) if *is_referred => kinds::by_contract(client, group, kind).await,
+                Ok(group) => Ok(kinds::preferred(group, kind)),
+                // Told by the group.
+                Err(_) => return None,
             }
-            let found = if is_referred {
-                kinds::by_contract(client, &group, &kind).await
-            } else {
-                kinds::preferred(client, &group, &kind).await
-            };
+            .transpose()
+        });
+        let found = join_all(found).await;
+        for error in groups.values().filter_map(|group| group.as_ref().err()) {
+            self.trouble(error, "a group of kinds cannot be looked up");
+        }
+        let mut is_settled = true;
+        for ((group, kind, _), found) in missing.iter().zip(found) {
             match found {
-                Ok(Some(found)) => {
+                Some(Ok(found)) => {
                     info!(group, kind, contract = ?found.contract, "a kind is watched");
-                    self.keep(cluster, &group, &kind, found);
+                    self.keep(cluster, group, kind, found);
                     is_settled = false;
                 }
-                Ok(None) => debug!(group, kind, "the cluster does not serve the kind"),
-                Err(error) => self.trouble(&error, "a kind cannot be looked up"),
+                Some(Err(error)) => self.trouble(&error, "a kind cannot be looked up"),
+                None => debug!(group, kind, "the cluster does not serve the kind"),
             }
         }
         self.troubled &= !is_settled;

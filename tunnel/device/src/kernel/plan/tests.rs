@@ -76,6 +76,7 @@ fn spec(number: u8) -> PeerSpec {
         allowed_ips: Vec::new(),
         keepalive: None,
         always_up: false,
+        accepts: Vec::new(),
     }
 }
 

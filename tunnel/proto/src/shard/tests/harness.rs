@@ -86,6 +86,7 @@ pub(super) fn spec(number: u8, endpoint: Option<&str>) -> PeerSpec {
         allowed_ips: vec![format!("10.0.0.{number}/32").parse::<IpNet>().unwrap()],
         keepalive: None,
         always_up: false,
+        accepts: Vec::new(),
     }
 }
 

@@ -1,0 +1,40 @@
+//! The gateway's commands.
+
+use clap::{Args, Subcommand};
+
+use super::RoleArgs;
+
+/// Running a gateway, and orders to one that runs.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct GatewayArgs {
+    /// How it runs.
+    #[command(flatten)]
+    pub role: RoleArgs,
+    /// An order to the one that runs here.
+    #[command(subcommand)]
+    pub order: Option<GatewayOrder>,
+}
+
+/// An order to a running gateway.
+#[derive(Clone, Debug, Subcommand)]
+pub enum GatewayOrder {
+    /// Send every host to another gateway, and go on forwarding
+    ///
+    /// Hosts that have several gateways take another one before they leave this one: no packet is
+    /// lost. The order survives restarts, until `kedge gateway undrain`.
+    Drain(GatewayDrainArgs),
+    /// Let hosts come again
+    Undrain,
+}
+
+/// How a gateway is drained.
+#[derive(Clone, Debug, Args)]
+pub struct GatewayDrainArgs {
+    /// Wait until every host has heard it, for --timeout at most
+    #[arg(long)]
+    pub wait: bool,
+    /// Only say how many hosts there are
+    #[arg(long)]
+    pub dry_run: bool,
+}

@@ -1,0 +1,186 @@
+//! BFD with every host that wants it, inside its tunnel: hosts leave a gateway that is silent within a
+//! second, and one that is going to stop before it does.
+
+use std::{collections::BTreeMap, io, net::IpAddr, time::Duration};
+
+use ipnet::IpNet;
+use kedge_core::{Code, Name, Problem, bfd::Liveness};
+use kedge_tunnel_device::{PeerSpec, keeper::Wish};
+use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSpec, Config, Interval, MinTtl, Multiplier};
+use tracing::{info, warn};
+
+/// The sessions of this gateway.
+pub(crate) struct Sessions {
+    bfd: Bfd,
+    /// Whose session has which name.
+    hosts: BTreeMap<Name, String>,
+    wanted: Vec<BfdSpec>,
+}
+
+/// How far hosts are told that this gateway is going to stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Hosts that were heard by BFD.
+    pub hosts: usize,
+    /// Those that have not answered yet.
+    pub waiting: usize,
+}
+
+impl Sessions {
+    /// None yet.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptors left.
+    pub fn new() -> Result<Self, Problem> {
+        let refused = |error: io::Error| {
+            Problem::new(Code::SysUnexpected, "BFD cannot be prepared").evidence(error.to_string())
+        };
+        Ok(Self {
+            bfd: Bfd::new(true).map_err(refused)?,
+            hosts: BTreeMap::new(),
+            wanted: Vec::new(),
+        })
+    }
+
+    /// Has one with every host of `tunnel`. While it drains each host is told that this gateway is
+    /// going to stop, which is no failure.
+    pub fn want(&mut self, tunnel: Option<&Wish>, drains: bool) {
+        let mut wanted = Vec::new();
+        let mut hosts = BTreeMap::new();
+        if let Some(wish) = tunnel {
+            for peer in &wish.peers {
+                let spec = name(peer).zip(ends(&wish.addresses, &peer.allowed_ips));
+                let Some((name, (local, remote))) = spec else {
+                    continue;
+                };
+                hosts.insert(name.clone(), peer.name.clone());
+                wanted.push(spec_of(name, local, remote, drains));
+            }
+        }
+        self.hosts = hosts;
+        if self.wanted != wanted {
+            self.wanted.clone_from(&wanted);
+            self.bfd.apply(wanted);
+        }
+    }
+
+    /// Waits for something to happen.
+    pub async fn event(&mut self) -> BfdEvent {
+        match self.bfd.event().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Writes what happened into the log.
+    pub fn log(&self, event: &BfdEvent) {
+        let host = self.hosts.get(&event.name).map(String::as_str);
+        let (from, to) = (event.from.to_string(), event.to.to_string());
+        let because = &event.because;
+        if event.liveness == Liveness::Lost && from == "Up" {
+            warn!(host, from, to, because, "a BFD session lost its host");
+        } else {
+            info!(host, from, to, because, "a BFD session changed");
+        }
+    }
+
+    /// How far hosts are told.
+    pub fn told(&self) -> Told {
+        let snapshot = self.bfd.snapshot();
+        let heard = snapshot
+            .iter()
+            .filter(|it| it.view.remote.heard_at.is_some());
+        let mut told = Told::default();
+        for session in heard {
+            told.hosts += 1;
+            // Whoever has heard it is down as well (RFC 5880 section 6.8.6).
+            let state = session.view.remote.state;
+            told.waiting += usize::from(state == kedge_core::bfd::SessionState::Up);
+        }
+        told
+    }
+
+    /// What is wrong. That a host does not speak BFD is its own business.
+    pub fn problems(&self) -> impl Iterator<Item = Problem> {
+        let snapshot = self.bfd.snapshot();
+        let all = snapshot.iter().flat_map(|it| &it.problems);
+        let taken = all.filter(|it| it.code == Code::BfdPortInUse).cloned();
+        let taken: Vec<Problem> = taken.take(1).collect();
+        self.bfd.problem().into_iter().chain(taken)
+    }
+
+    /// Tells every host that this gateway stops. Whether any of them was there.
+    pub async fn leave(mut self) -> bool {
+        let any = self.told().hosts > 0;
+        self.bfd.shutdown(LEAVE).await;
+        any
+    }
+}
+
+/// A host has the session under a name that outlives a change of what it is called.
+fn name(peer: &PeerSpec) -> Option<Name> {
+    let mut text = "host-".to_owned();
+    peer.public_key.write_hex(&mut text);
+    text.truncate(5 + 32);
+    text.parse().ok()
+}
+
+/// The first of our own addresses that the host has one of the same family for, and that.
+fn ends(own: &[IpNet], theirs: &[IpNet]) -> Option<(IpAddr, IpAddr)> {
+    own.iter().find_map(|local| {
+        let local = local.addr();
+        let remote = theirs.iter().map(IpNet::addr);
+        let remote = remote
+            .into_iter()
+            .find(|remote| remote.is_ipv4() == local.is_ipv4())?;
+        Some((local, remote))
+    })
+}
+
+fn spec_of(name: Name, local: IpAddr, remote: IpAddr, drains: bool) -> BfdSpec {
+    BfdSpec {
+        name,
+        peer: remote,
+        interface: None,
+        source: Some(local),
+        multihop: true,
+        config: Config {
+            desired_min_tx: QUICKEST,
+            required_min_rx: QUICKEST,
+            multiplier: Multiplier::DEFAULT,
+            // A host that wants it begins, and says how quick it is to be.
+            passive: true,
+            shutdown: drains,
+            min_ttl: MinTtl::NEIGHBOR,
+        },
+    }
+}
+
+const QUICKEST: Interval = Interval::from_micros(100_000);
+/// How long hosts may take to answer a goodbye.
+const LEAVE: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_are_those_of_the_gateways_first_address_that_fits() {
+        let nets =
+            |all: &[&str]| -> Vec<IpNet> { all.iter().map(|net| net.parse().unwrap()).collect() };
+        let own = nets(&["fd6b::1/128", "198.18.0.1/32"]);
+        for (theirs, expected) in [
+            (
+                &["198.18.0.9/32", "fd6b::9/128"][..],
+                Some(("fd6b::1", "fd6b::9")),
+            ),
+            (&["198.18.0.9/32"], Some(("198.18.0.1", "198.18.0.9"))),
+            (&[], None),
+        ] {
+            let expected =
+                expected.map(|(a, b)| (a.parse::<IpAddr>().unwrap(), b.parse::<IpAddr>().unwrap()));
+            assert_eq!(ends(&own, &nets(theirs)), expected, "{theirs:?}");
+        }
+    }
+}

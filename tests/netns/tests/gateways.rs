@@ -1,0 +1,308 @@
+//! A host with two gateways to the same network: real agents and gateways, and what a packet each
+//! millisecond sees of their failures.
+//!
+//! ```text
+//!   edge 10.20.14.11 ──┬── 10.20.14.21  a  10.9.0.1 ──┬── 10.9.0.5 server
+//!   198.18.0.10        └── 10.20.14.22  b  10.9.0.2 ──┘
+//! ```
+//! The gateways masquerade towards the server, so that its answers come back the way they went.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code"
+)]
+
+use std::{
+    net::Ipv4Addr,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use kedge_control::agent::{GatewayConfig, PeerConfig, TunnelConfig};
+use kedge_host::Role;
+use kedge_net::link::sysctl;
+use kedge_tests_netns::{
+    agent::Agent,
+    asked::Asked,
+    eventually,
+    gateway::{Gateway, tunnel_key},
+    lan::{Host, Lan},
+    millis, on_a_steady_machine, secs, throughout,
+    train::{Echo, Train},
+};
+use serde_json::Value;
+
+const KEDGE: &str = env!("CARGO_BIN_EXE_kedge-under-test");
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
+/// How long a preferred gateway must be well before it is active again.
+const RETURN: Duration = secs(3);
+
+struct Hosts {
+    _lan: Lan,
+    edge: Host,
+    a: Host,
+    b: Host,
+    server: Host,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let lan = Lan::new();
+        let host = |name, address: &str| lan.host(name, address);
+        let (edge, server) = (
+            host("edge", "10.20.14.11/24"),
+            host("server", "10.9.0.5/24"),
+        );
+        let (a, b) = (host("a", "10.20.14.21/24"), host("b", "10.20.14.22/24"));
+        a.add_address("10.9.0.1/24");
+        b.add_address("10.9.0.2/24");
+        for gateway in [&a, &b] {
+            gateway.run(|| sysctl("ipv4/ip_forward", "1").unwrap());
+            let masquerade = "table ip way { chain out { type nat hook postrouting priority 100; \
+                              ip saddr 198.18.0.0/16 oifname eth0 masquerade; }; }";
+            nft(gateway, masquerade);
+        }
+        Self {
+            _lan: lan,
+            edge,
+            a,
+            b,
+            server,
+        }
+    }
+
+    /// The agent and both gateways, with `a` active and both sessions up.
+    fn start(&self, targets: &str, return_after: &str) -> (Agent<'_>, Gateway<'_>, Gateway<'_>) {
+        let gateway = |host| Gateway::new(host, KEDGE, "tunnel: {listen_port: 51820}\n");
+        let (mut a, mut b) = (gateway(&self.a), gateway(&self.b));
+        let peer = |name: &str, gateway: &Gateway<'_>, number: u8| {
+            format!(
+                "{name}: {{public_key: '{}', endpoint: '10.20.14.{}:51820', \
+                 allowed_ips: [198.18.0.{number}/32]}}",
+                gateway.key(),
+                20 + number
+            )
+        };
+        let yaml = format!(
+            "tunnel: {{addresses: [198.18.0.10/32], peers: {{{}, {}}}, failover: {{prefixes: \
+             [10.9.0.0/24], gateways: [a, b], profile: fast, targets: [{targets}], \
+             return_after: {return_after}}}}}\n",
+            peer("a", &a, 1),
+            peer("b", &b, 2)
+        );
+        let mut agent = Agent::new(&self.edge, KEDGE, &yaml);
+        let edge = tunnel_key(agent.root(), Role::Agent);
+        for (gateway, number) in [(&mut a, 1), (&mut b, 2)] {
+            gateway.remember(&GatewayConfig {
+                generation: 1,
+                tunnel: Some(TunnelConfig {
+                    addresses: vec![format!("198.18.0.{number}/32").parse().unwrap()],
+                    mtu: 1420,
+                    peers: vec![PeerConfig {
+                        name: "site/edge".to_owned(),
+                        public_key: edge.to_string(),
+                        endpoint: None,
+                        allowed_ips: vec!["198.18.0.10/32".parse().unwrap()],
+                        keepalive_seconds: 0,
+                    }],
+                }),
+                ..GatewayConfig::default()
+            });
+            gateway.start();
+        }
+        agent.start();
+        both_up(&agent);
+        assert_eq!(active(&agent), "a", "it is the preferred one");
+        (agent, a, b)
+    }
+}
+
+fn nft(host: &Host, rules: &'static str) {
+    host.run(move || {
+        let status = Command::new("nft").arg(rules).status().unwrap();
+        assert!(status.success());
+    });
+}
+
+fn tunnels(agent: &Agent<'_>) -> Vec<Value> {
+    let list = agent.kedge("tunnel list -o json").json();
+    list["items"].as_array().unwrap().clone()
+}
+
+/// The active gateway.
+fn active(agent: &Agent<'_>) -> String {
+    let all = tunnels(agent);
+    let active = all.iter().find(|it| it["gateway"]["active"] == true);
+    active.map_or_else(String::new, |it| it["name"].as_str().unwrap().to_owned())
+}
+
+/// Why a gateway is active, or is not.
+fn because(agent: &Agent<'_>, name: &str) -> String {
+    let all = tunnels(agent);
+    let gateway = all.iter().find(|it| it["name"] == name).unwrap();
+    gateway["gateway"]["because"].as_str().unwrap().to_owned()
+}
+
+fn both_up(agent: &Agent<'_>) {
+    eventually("BFD is up with both, quickly", secs(15), || {
+        let sessions = agent.kedge("bfd sessions -o json").json();
+        let all = sessions["items"].as_array().unwrap();
+        let up = |it: &Value| {
+            it["state"] == "Up" && it["detectionSeconds"].as_f64().is_some_and(|it| it < 0.35)
+        };
+        all.len() == 2 && all.iter().all(up)
+    });
+}
+
+fn until_active(agent: &Agent<'_>, name: &str) {
+    eventually(&format!("{name} is active"), secs(10), || {
+        active(agent) == name
+    });
+}
+
+#[test]
+fn a_killed_gateway_is_left_within_half_a_second() {
+    on_a_steady_machine(|| {
+        let hosts = Hosts::new();
+        let _echo = Echo::start(&hosts.server);
+        let (agent, mut a, mut b) = hosts.start("", "1h");
+        let kills = std::env::var("KEDGE_KILLS").map_or(4, |it| it.parse().unwrap());
+        let mut outages = Vec::new();
+        for kill in 0..kills {
+            let (victim, next) = if kill % 2 == 0 {
+                (&mut a, "b")
+            } else {
+                (&mut b, "a")
+            };
+            let train = Train::start(&hosts.edge, SERVER);
+            // Not in step with the packets of BFD.
+            std::thread::sleep(millis(300 + 37 * (kill % 10)));
+            victim.kill();
+            until_active(&agent, next);
+            std::thread::sleep(millis(300));
+            let (sent, outage) = train.outage();
+            println!("kill {kill}: {outage} ms without an answer, of {sent} ms");
+            outages.push(outage);
+            victim.start();
+            both_up(&agent);
+            // It is not gone back to because it is there again.
+            assert_eq!(active(&agent), next);
+            if next == "a" {
+                continue;
+            }
+            assert!(because(&agent, "b").contains("not heard any more"));
+        }
+        outages.sort_unstable();
+        let median = outages[outages.len() / 2];
+        println!(
+            "{kills} kills: median {median} ms, longest {} ms",
+            outages[outages.len() - 1]
+        );
+        assert!(outages.iter().all(|outage| *outage <= 500), "{outages:?}");
+    });
+}
+
+#[test]
+fn a_gateway_that_answers_and_forwards_nothing_is_left_and_comes_back_after_a_while() {
+    on_a_steady_machine(|| {
+        let hosts = Hosts::new();
+        let _echo = Echo::start(&hosts.server);
+        let (agent, _a, _b) = hosts.start("10.9.0.5", "3s");
+        let train = Train::start(&hosts.edge, SERVER);
+        std::thread::sleep(millis(500));
+        let drop = "table ip fault { chain way { type filter hook forward priority 0; drop; }; }";
+        nft(&hosts.a, drop);
+        until_active(&agent, "b");
+        std::thread::sleep(millis(300));
+        let (sent, outage) = train.outage();
+        println!("{outage} ms without an answer, of {sent} ms");
+        assert!(outage <= 800, "{outage} ms");
+        let why = because(&agent, "b");
+        assert!(why.contains("answers and forwards nothing"), "{why}");
+        both_up(&agent);
+        throughout(
+            "it stays away while it forwards nothing",
+            RETURN + secs(1),
+            || active(&agent) == "b",
+        );
+        let train = Train::start(&hosts.edge, SERVER);
+        nft(&hosts.a, "delete table ip fault");
+        let healed = Instant::now();
+        until_active(&agent, "a");
+        let waited = healed.elapsed();
+        println!("active again after {:.1} s", waited.as_secs_f64());
+        assert!(waited >= RETURN, "{waited:?}");
+        std::thread::sleep(millis(300));
+        let (sent, lost) = train.finish();
+        println!("going back: {lost} of {sent} packets lost");
+        assert_eq!(lost, 0);
+    });
+}
+
+#[test]
+fn a_drained_gateway_and_one_that_is_stopped_lose_no_packet() {
+    on_a_steady_machine(|| {
+        let hosts = Hosts::new();
+        let _echo = Echo::start(&hosts.server);
+        let (agent, mut a, _b) = hosts.start("10.9.0.5", "3s");
+        let train = Train::start(&hosts.edge, SERVER);
+        std::thread::sleep(millis(500));
+        let ordered = Instant::now();
+        let said = a.kedge("gateway drain --wait -o json");
+        assert_eq!(said.code, 0, "{said:?}");
+        let told = said.json();
+        assert_eq!((&told["hosts"], &told["waiting"]), (&1.into(), &0.into()));
+        until_active(&agent, "b");
+        println!(
+            "elsewhere {:.0} ms after the order",
+            ordered.elapsed().as_secs_f64() * 1e3
+        );
+        let why = because(&agent, "b");
+        assert!(why.contains("is going to stop"), "{why}");
+        throughout("it stays away while it drains", RETURN + secs(2), || {
+            active(&agent) == "b"
+        });
+        let (sent, lost) = train.finish();
+        println!("drained: {lost} of {sent} packets lost");
+        assert_eq!(lost, 0);
+
+        let train = Train::start(&hosts.edge, SERVER);
+        let said = a.kedge("gateway undrain");
+        assert_eq!(said.code, 0, "{said:?}");
+        let allowed = Instant::now();
+        until_active(&agent, "a");
+        let waited = allowed.elapsed();
+        println!("active again after {:.1} s", waited.as_secs_f64());
+        assert!(waited + millis(200) >= RETURN, "{waited:?}");
+        std::thread::sleep(millis(500));
+        a.stop();
+        until_active(&agent, "b");
+        std::thread::sleep(millis(500));
+        let (sent, lost) = train.finish();
+        println!("undrained and stopped: {lost} of {sent} packets lost");
+        assert_eq!(lost, 0);
+    });
+}
+
+#[test]
+fn targets_that_die_change_nothing() {
+    on_a_steady_machine(|| {
+        let hosts = Hosts::new();
+        let _echo = Echo::start(&hosts.server);
+        let (agent, _a, _b) = hosts.start("10.9.0.5", "3s");
+        let train = Train::start(&hosts.edge, SERVER);
+        let deaf = "table ip deaf { chain in { type filter hook input priority 0; \
+                    ip protocol icmp drop; }; }";
+        nft(&hosts.server, deaf);
+        eventually("the target is unreachable", secs(5), || {
+            tunnels(&agent)[0]["gateway"]["targetsUnreachable"] == true
+        });
+        throughout("the same gateway is active", secs(3), || {
+            active(&agent) == "a"
+        });
+        let (sent, lost) = train.finish();
+        println!("{lost} of {sent} packets lost");
+        assert_eq!(lost, 0);
+    });
+}
