@@ -19,6 +19,7 @@ use kedge_host::{
     saver::Saver,
     state::Store,
 };
+use kedge_tunnel_device::backend::Kind;
 use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory};
 use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
 use tracing::{info, warn};
@@ -417,12 +418,21 @@ impl Agent {
     /// Wants the tunnel as it is planned. A host that has none needs no key either.
     fn want_tunnel(&mut self) {
         self.key_problem = None;
+        let kind = self.live.config().tunnel.data_plane.kind();
+        if let Some(mut other) = self.tunnel.take_if(|tunnel| tunnel.kind != kind) {
+            info!(from = %other.kind, to = %kind, because = "configured", "the tunnel's data plane changes");
+            other.close();
+            if let Some(memory) = other.learned() {
+                self.tunnel_peers.save(memory.clone());
+            }
+        }
         if self.tunnel.is_none() && self.desired.tunnel.is_some() {
             match self.tunnel_key() {
                 Ok(key) => {
                     let memory = self.store.load::<Memory>(TUNNEL_PEERS);
                     self.standing.extend(memory.problems);
-                    let mut tunnel = Tunnel::new(key, memory.value.unwrap_or_default());
+                    let memory = memory.value.unwrap_or_default();
+                    let mut tunnel = Tunnel::new(kind, key, memory);
                     tunnel.resume(self.store.load(EPOCH).value.unwrap_or_default());
                     self.tunnel = Some(tunnel);
                 }
@@ -438,8 +448,12 @@ impl Agent {
     }
 
     fn tunnel_key(&self) -> Result<PrivateKey, Problem> {
-        let key = TunnelKey::load_or_create(self.live.root(), Role::Agent)
-            .map_err(|error| error.problem())?;
+        let root = self.live.root();
+        let key = match self.live.config().tunnel.data_plane.kind() {
+            Kind::Userspace => TunnelKey::load_or_create(root, Role::Agent),
+            Kind::Kernel => TunnelKey::load_or_create_for_kernel(root, Role::Agent),
+        };
+        let key = key.map_err(|error| error.problem())?;
         PrivateKey::from_bytes(*key.expose()).map_err(|error| error.problem())
     }
 

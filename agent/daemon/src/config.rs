@@ -15,7 +15,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::enrol::ManagerUrl;
-use kedge_tunnel_device::offload::Allowed;
+use kedge_tunnel_device::{backend, offload::Allowed};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use kedge_vip_proto::vrrp::{ChecksumPolicy, Members};
 use kedge_vip_speaker::{
@@ -280,6 +280,8 @@ pub struct TunnelConfig {
     pub mtu: Option<u16>,
     /// Whose handshakes and sessions peers have.
     pub noise_core: CoreName,
+    /// Who moves the packets.
+    pub data_plane: backend::Mode,
     /// Whether WireGuard's tools may read the device.
     pub wg_socket: bool,
     /// What may be left to the kernel.

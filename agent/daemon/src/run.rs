@@ -150,17 +150,22 @@ pub async fn serve(
         None if terminated => Successor::after_sigterm().await,
         None => Successor::Nobody,
     };
+    let somebody_comes = successor != Successor::Nobody;
     let ended = successor.prepare(&agent, notifier).await;
     serving.close();
     // Questions still in the queue are answered with "the agent is leaving".
     drop(asked);
-    leave_gracefully(agent, events).await;
+    leave_gracefully(agent, events, somebody_comes).await;
     serving.end(ANSWER).await;
     outcome.map(|_| ended)
 }
 
 /// Hands the VIPs over first: everything else may take its time afterwards.
-async fn leave_gracefully(agent: Agent, mut events: mpsc::Receiver<VipEvent>) {
+async fn leave_gracefully(
+    agent: Agent,
+    mut events: mpsc::Receiver<VipEvent>,
+    somebody_comes: bool,
+) {
     let Agent {
         speaker,
         gates,
@@ -195,7 +200,11 @@ async fn leave_gracefully(agent: Agent, mut events: mpsc::Receiver<VipEvent>) {
     }
     drop(link);
     if let Some(mut tunnel) = tunnel {
-        tunnel.close();
+        if somebody_comes {
+            tunnel.leave();
+        } else {
+            tunnel.close();
+        }
         if let Some(memory) = tunnel.learned() {
             tunnel_peers.save(memory.clone());
         }

@@ -4,6 +4,7 @@
 
 mod gateways;
 mod names;
+mod opinion;
 mod place;
 mod targets;
 mod tools;
@@ -12,19 +13,24 @@ mod view;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
+    path::Path,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use kedge_control::{
-    local::{OffloadPart, TunnelList, TunnelState},
+    local::{DataPlane, OffloadPart, TunnelList, TunnelState},
     report::ReportedTunnel,
 };
 use kedge_core::{Code, Coded as _, Fix, Instant, Problem};
 use kedge_host::wall;
-use kedge_net::clock;
+use kedge_net::{
+    clock,
+    wireguard::module::{self, Module},
+};
 use kedge_tunnel_device::{
-    Device, PeerSpec, PeerStats,
+    PeerSpec,
+    backend::Kind,
     echo::{Client, Config, Report},
     keeper::{Keeper, Wish},
 };
@@ -41,6 +47,7 @@ pub(crate) use self::gateways::sessions;
 use self::{
     gateways::{Gateways, Known},
     names::Names,
+    opinion::opinion,
     targets::Targets,
     tools::Tools,
 };
@@ -49,6 +56,10 @@ use crate::desired::{Peer, TunnelWish};
 /// The tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
+    /// Which data plane it is of; another one is another tunnel, with another key.
+    pub kind: Kind,
+    /// How the kernel stands to WireGuard.
+    module: Module,
     keeper: Keeper,
     public_key: String,
     wish: Option<TunnelWish>,
@@ -91,11 +102,14 @@ struct Life {
 }
 
 impl Tunnel {
-    /// No tunnel yet; `memory` is what an earlier process learned of its peers.
-    pub fn new(key: PrivateKey, memory: Memory) -> Self {
+    /// No tunnel yet, of that data plane, whose key it is; `memory` is what an earlier process learned of
+    /// its peers.
+    pub fn new(kind: Kind, key: PrivateKey, memory: Memory) -> Self {
         Self {
+            kind,
+            module: module::standing(Path::new("/")),
             public_key: key.public().to_string(),
-            keeper: Keeper::new(key, memory),
+            keeper: Keeper::of(kind, key, memory),
             wish: None,
             names: Names::default(),
             echoes: BTreeMap::new(),
@@ -173,7 +187,8 @@ impl Tunnel {
     /// Every peer, as people see it.
     pub fn list(&self) -> TunnelList {
         let stats = self.keeper.device().map(|device| device.stats());
-        let port = self.keeper.device().map(|device| device.local_port());
+        let device = self.keeper.device().map(|device| device.device_stats());
+        let port = device.as_ref().map(|device| device.listen_port);
         let list = view::list(
             &self.public_key,
             self.wish.as_ref(),
@@ -182,14 +197,18 @@ impl Tunnel {
             &self.peers,
             self.gateways.as_ref(),
         );
-        let offload = self.keeper.device().map(|device| {
-            let parts = device.device_stats().offload.parts();
-            let named = parts
-                .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
-            named.into()
+        let offload = device.and_then(|device| device.offload);
+        let parts = offload.into_iter().flat_map(|all| all.parts());
+        let parts =
+            parts.map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
+        let plane = self.wish.as_ref().map(|wish| DataPlane {
+            mode: wish.data_plane.kind().to_string(),
+            because: wish.data_plane.because(self.module).to_owned(),
+            repairs: self.keeper.repairs(),
         });
         TunnelList {
-            offload: offload.unwrap_or_default(),
+            offload: parts.collect(),
+            data_plane: plane,
             problems: self.device_problem().cloned().into_iter().collect(),
             ..list
         }
@@ -247,6 +266,13 @@ impl Tunnel {
         self.keeper.learned()
     }
 
+    /// Leaves the device to the agent that comes next, as far as it can be left.
+    pub fn leave(&mut self) {
+        self.echoes.clear();
+        self.tools = Tools::default();
+        self.keeper.leave();
+    }
+
     /// Takes the device down.
     pub fn close(&mut self) {
         self.echoes.clear();
@@ -276,7 +302,7 @@ impl Tunnel {
         let Some(gateways) = &mut self.gateways else {
             return false;
         };
-        let device = self.keeper.device().map(Device::handle);
+        let device = self.keeper.device().map(|device| device.handle());
         let (echoes, targets) = (&self.echoes, &self.targets);
         gateways.see(clock::now(), &self.levels, |name| Known {
             answers: echoes.get(name).and_then(|echo| echo.client.report().up),
@@ -410,64 +436,8 @@ impl Tunnel {
     }
 }
 
-/// What can be said of a peer: by its echo where it is asked, else by the age of its data.
-fn opinion(
-    peer: &Peer,
-    stats: Option<&PeerStats>,
-    report: Option<&Report>,
-    now: Instant,
-) -> (TunnelState, String) {
-    let Some(stats) = stats else {
-        let because = "the tunnel device is not open".to_owned();
-        return (TunnelState::Connecting, because);
-    };
-    let place = stats
-        .endpoint
-        .map(|at| format!(" from {at}"))
-        .unwrap_or_default();
-    if peer.echo.is_some() {
-        let misses = report.map_or(0, |report| report.misses);
-        return match report.and_then(|report| report.up.map(|up| (up, report))) {
-            Some((true, report)) => {
-                let took = report
-                    .rtt
-                    .map(|rtt| format!(" in {:.1} ms", rtt.as_secs_f64() * 1_000.0))
-                    .unwrap_or_default();
-                (
-                    TunnelState::Up,
-                    format!("the echo through the tunnel is answered{took}"),
-                )
-            }
-            Some((false, report)) if report.answered > 0 => (
-                TunnelState::Down,
-                format!("{misses} probes in a row are unanswered{place}"),
-            ),
-            _ => (
-                TunnelState::Connecting,
-                format!("no probe was answered yet{place}"),
-            ),
-        };
-    }
-    let bound = peer
-        .keepalive
-        .map_or(IDLE, |keepalive| keepalive * 2 + Duration::from_secs(10));
-    match stats.last_authenticated_data.map(|at| now.since(at)) {
-        Some(age) if age < bound => (TunnelState::Up, "authenticated data arrives".to_owned()),
-        Some(_) => {
-            let because = format!("no authenticated data for {} s", bound.as_secs());
-            (TunnelState::Down, because)
-        }
-        None => (
-            TunnelState::Connecting,
-            format!("no authenticated data yet{place}"),
-        ),
-    }
-}
-
 /// A peer that is silent this long is a problem.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Without keepalives a session that is older than this has ended (REJECT_AFTER_TIME).
-const IDLE: Duration = Duration::from_secs(180);
 
 #[cfg(test)]
 mod tests;

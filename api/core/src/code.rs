@@ -129,6 +129,7 @@ codes! {
     TunOutsideBounds = TUN 4, "a tunnel prefix is outside what this host allows";
     TunKey = TUN 5, "a WireGuard key cannot be used";
     TunUnknown = TUN 6, "no tunnel peer has that name";
+    TunNoKernel = TUN 12, "the kernel has no WireGuard";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";

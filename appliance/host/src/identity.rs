@@ -111,7 +111,20 @@ impl TunnelKey {
     ///
     /// As for [`IdentityKey::load_or_create`].
     pub fn load_or_create(root: &Root, role: Role) -> Result<Self, KeyError> {
-        let path = root.state_dir(role).join("tunnel.key");
+        Self::at(root.state_dir(role).join("tunnel.key"))
+    }
+
+    /// The same for the kernel's data plane. Peers refuse a key for a while that moves from one data
+    /// plane to another, whose stamps are different, so that each has its own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`IdentityKey::load_or_create`].
+    pub fn load_or_create_for_kernel(root: &Root, role: Role) -> Result<Self, KeyError> {
+        Self::at(root.state_dir(role).join("tunnel-kernel.key"))
+    }
+
+    fn at(path: PathBuf) -> Result<Self, KeyError> {
         match read_private(&path)? {
             Some(text) => {
                 let mut bytes = Zeroizing::new([0; 32]);

@@ -37,6 +37,7 @@ pub mod udp;
 pub mod virtual_link;
 pub mod vrrp;
 pub mod wait;
+pub mod wireguard;
 
 pub use sys::packet::Mac;
 

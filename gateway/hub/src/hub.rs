@@ -366,7 +366,7 @@ impl Hub {
                 .keeper
                 .device()
                 .map_or(self.live.config().tunnel.listen_port, |device| {
-                    device.local_port()
+                    device.device_stats().listen_port
                 }),
             peers: self.hosts.iter().map(peer).collect(),
             problems: self.own_problems().into_iter().take(MAX_ITEMS).collect(),

@@ -51,11 +51,12 @@ impl Hub {
             list.mtu = wish.mtu;
         }
         if let Some(device) = device {
-            list.listen_port = device.local_port();
-            let parts = device.device_stats().offload.parts();
-            let named = parts
-                .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
-            list.offload = named.into();
+            let stats = device.device_stats();
+            list.listen_port = stats.listen_port;
+            let parts = stats.offload.into_iter().flat_map(|all| all.parts());
+            list.offload = parts
+                .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }))
+                .collect();
             let stats = device.stats();
             list.items = stats.into_iter().map(|peer| self.tunnel(peer)).collect();
         }

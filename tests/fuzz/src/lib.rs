@@ -16,6 +16,7 @@ mod packets;
 mod router;
 mod session;
 mod uapi;
+mod wireguard;
 
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
@@ -23,12 +24,13 @@ pub use packets::{coalesce, split};
 pub use router::router;
 pub use session::session;
 pub use uapi::uapi_text;
+pub use wireguard::wg_dump;
 
 /// A target by its name.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -39,4 +41,5 @@ pub const TARGETS: [Target; 10] = [
     ("split", split),
     ("coalesce", coalesce),
     ("uapi_text", uapi_text),
+    ("wg_dump", wg_dump),
 ];

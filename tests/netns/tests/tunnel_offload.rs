@@ -42,7 +42,7 @@ fn with_everything_each_direction_goes_in_pieces_as_large_as_can_be() {
     let Some(end) = Ends::connected(Allowed::ALL) else {
         return;
     };
-    let offload = end.device.device_stats().offload;
+    let offload = end.device.device_stats().offload.unwrap();
     println!("{offload:?}");
     assert_eq!((offload.gso, offload.gro), (Part::On, Part::On));
     let link = run(&end.site.host, "ip", &["-d", "link", "show", "kedge0"]);
@@ -63,7 +63,7 @@ fn without_super_packets_of_udp() {
     }) else {
         return;
     };
-    let offload = end.device.device_stats().offload;
+    let offload = end.device.device_stats().offload.unwrap();
     assert_eq!(offload.tun, Rung::Tso);
     assert!(offload.tun_because.is_some());
     end.carry();
@@ -77,7 +77,7 @@ fn without_super_packets() {
     }) else {
         return;
     };
-    let offload = end.device.device_stats().offload;
+    let offload = end.device.device_stats().offload.unwrap();
     assert_eq!(offload.tun, Rung::Plain);
     assert_eq!(offload.tun_because, Some(Because::Configured));
     let carried = end.carry();
@@ -93,7 +93,7 @@ fn without_runs_of_datagrams() {
     }) else {
         return;
     };
-    let offload = end.device.device_stats().offload;
+    let offload = end.device.device_stats().offload.unwrap();
     let off = Part::Off(Because::Configured);
     assert_eq!((offload.gso, offload.gro), (off, off));
     end.carry();
@@ -104,7 +104,7 @@ fn without_anything() {
     let Some(end) = Ends::connected(Allowed::NONE) else {
         return;
     };
-    let offload = end.device.device_stats().offload;
+    let offload = end.device.device_stats().offload.unwrap();
     let off = Part::Off(Because::Configured);
     assert_eq!((offload.coalesce_tcp, offload.coalesce_udp), (off, off));
     let carried = end.carry();
@@ -139,7 +139,7 @@ fn a_link_too_small_for_runs_costs_no_packet() {
     }
     end.tcp(&end.site.host, HOST_V4, &end.site.gateway, GATEWAY_V4);
     eventually("it is told", LIMIT, || {
-        end.device.device_stats().offload.gso == Part::OnBut(1)
+        end.device.device_stats().offload.unwrap().gso == Part::OnBut(1)
     });
     end.check_drops();
 }

@@ -13,6 +13,7 @@ use std::{
 use ipnet::IpNet;
 use kedge_core::Instant;
 use kedge_net::{
+    clock,
     tun::{Interface, Tun},
     udp::Sockets,
     wait::Doorbell,
@@ -28,9 +29,12 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::{
+    Handle,
+    backend::{Backend, Desired, Diff, Event, Kind},
     config::DeviceConfig,
     error::{ApplyError, OpenError, RehandshakeError},
     handshakes::Handshakes,
+    kernel::LOOK,
     offload::Standing,
     shelf::Shelf,
     stats::{DeviceStats, PeerStats},
@@ -43,15 +47,11 @@ use crate::{
 /// behind, as a crash does: traffic for the tunnel must not leave unencrypted.
 #[derive(Debug)]
 pub struct Device {
-    handle: Handle,
+    inner: Arc<Inner>,
     worker: Option<JoinHandle<()>>,
 }
 
-/// What the rest of a role needs of a [`Device`] while somebody else owns it.
-#[derive(Clone, Debug)]
-pub struct Handle(Arc<Inner>);
-
-struct Inner {
+pub(crate) struct Inner {
     control: Mutex<Control>,
     commands: SyncSender<Command>,
     bell: Arc<Doorbell>,
@@ -66,6 +66,9 @@ struct Inner {
 pub(crate) struct Control {
     pub(crate) directory: Directory,
     interface: Interface,
+    addresses: Vec<IpNet>,
+    /// When addresses and routes are looked at again.
+    look_at: Instant,
     pub(crate) handshakes: Handshakes,
 }
 
@@ -112,6 +115,8 @@ impl Device {
         let control = Mutex::new(Control {
             directory,
             interface,
+            addresses: config.addresses,
+            look_at: clock::now() + LOOK,
             handshakes: Handshakes::default(),
         });
         let inner = Inner {
@@ -126,7 +131,7 @@ impl Device {
             port,
         };
         Ok(Self {
-            handle: Handle(Arc::new(inner)),
+            inner: Arc::new(inner),
             worker: Some(worker),
         })
     }
@@ -138,24 +143,7 @@ impl Device {
     ///
     /// The peers do not go together, or the kernel refused a route.
     pub fn apply(&self, peers: Vec<PeerSpec>) -> Result<(), ApplyError> {
-        let inner = &self.handle.0;
-        let mut control = inner.control();
-        let change = control.directory.plan(peers)?;
-        if !change.is_empty() {
-            control.directory.commit(&change);
-            inner
-                .commands
-                .send(Command::Change(Box::new(change)))
-                .map_err(|_| ApplyError::Stopped)?;
-            inner.bell.ring();
-        }
-        let prefixes: Vec<IpNet> = control
-            .directory
-            .entries()
-            .flat_map(|entry| entry.spec.allowed_ips.iter().copied())
-            .collect();
-        control.interface.set_prefixes(&prefixes)?;
-        Ok(())
+        self.inner.apply(peers).map(drop)
     }
 
     /// Has exactly `addresses` on the interface.
@@ -164,8 +152,7 @@ impl Device {
     ///
     /// The kernel refused.
     pub fn set_addresses(&self, addresses: &[IpNet]) -> Result<(), ApplyError> {
-        self.handle.0.control().interface.set_addresses(addresses)?;
-        Ok(())
+        self.inner.set_addresses(addresses).map(drop)
     }
 
     /// Starts a handshake with a peer whatever its session's state.
@@ -174,31 +161,31 @@ impl Device {
     ///
     /// No peer has that name, or the worker takes no commands.
     pub fn rehandshake(&self, name: &str) -> Result<(), RehandshakeError> {
-        self.handle.rehandshake(name)
+        self.inner.rehandshake(name)
     }
 
     /// Every peer, by name.
     #[must_use]
     pub fn stats(&self) -> Vec<PeerStats> {
-        self.handle.stats()
+        self.inner.stats()
     }
 
     /// The device as a whole.
     #[must_use]
     pub fn device_stats(&self) -> DeviceStats {
-        self.handle.device_stats()
+        self.inner.device_stats()
     }
 
     /// The UDP port in use.
     #[must_use]
     pub fn local_port(&self) -> u16 {
-        self.handle.0.port
+        self.inner.port
     }
 
     /// A handle for tasks that outlive a borrow.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        Handle::userspace(Arc::clone(&self.inner))
     }
 
     /// Ends the worker and takes back every route, the `unreachable` ones too.
@@ -207,18 +194,68 @@ impl Device {
     ///
     /// The kernel refused to remove a route; the device is closed all the same.
     pub fn close(mut self) -> Result<(), ApplyError> {
-        let withdrawn = self.handle.0.control().interface.set_prefixes(&[]);
+        let withdrawn = self.inner.control().interface.set_prefixes(&[]);
         self.stop();
-        Ok(withdrawn?)
+        withdrawn?;
+        Ok(())
     }
 
     fn stop(&mut self) {
         if let Some(worker) = self.worker.take() {
             // The worker may have ended by itself; then nobody listens and that is fine.
-            let _ = self.handle.0.commands.send(Command::Stop);
-            self.handle.0.bell.ring();
+            let _ = self.inner.commands.send(Command::Stop);
+            self.inner.bell.ring();
             let _ = worker.join();
         }
+    }
+}
+
+impl Backend for Device {
+    fn kind(&self) -> Kind {
+        Kind::Userspace
+    }
+
+    fn apply(&self, desired: &Desired) -> Result<Diff, ApplyError> {
+        // The peers first: they may be a change of gateways, before which nothing is asked of the kernel.
+        let peers = self.inner.apply(desired.peers.clone());
+        let addresses = self.inner.set_addresses(&desired.addresses);
+        let diff = peers?;
+        Ok(Diff {
+            addresses: addresses?,
+            ..diff
+        })
+    }
+
+    fn events(&self) -> Vec<Event> {
+        if !self.device_stats().running {
+            return vec![Event::Lost];
+        }
+        let strayed = self.inner.is_strayed().then_some(Event::Strayed);
+        strayed.into_iter().collect()
+    }
+
+    fn stats(&self) -> Vec<PeerStats> {
+        self.inner.stats()
+    }
+
+    fn device_stats(&self) -> DeviceStats {
+        self.inner.device_stats()
+    }
+
+    fn handle(&self) -> Handle {
+        Self::handle(self)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), ApplyError> {
+        Self::close(*self)
+    }
+}
+
+impl Control {
+    fn prefixes(&self) -> Vec<IpNet> {
+        let entries = self.directory.entries();
+        let prefixes = entries.flat_map(|entry| entry.spec.allowed_ips.iter().copied());
+        prefixes.collect()
     }
 }
 
@@ -228,12 +265,11 @@ impl Drop for Device {
     }
 }
 
-impl Handle {
+impl Inner {
     /// What must outlive the process, if there is more of it than the last time somebody asked: half
     /// a minute old at most, and everything when the device is closed.
-    #[must_use]
-    pub fn learned(&self) -> Option<Memory> {
-        self.0.shelf.take()
+    pub(crate) fn learned(&self) -> Option<Memory> {
+        self.shelf.take()
     }
 
     /// Starts a handshake with a peer whatever its session's state.
@@ -241,15 +277,15 @@ impl Handle {
     /// # Errors
     ///
     /// No peer has that name, or the worker takes no commands.
-    pub fn rehandshake(&self, name: &str) -> Result<(), RehandshakeError> {
-        let control = self.0.control();
+    pub(crate) fn rehandshake(&self, name: &str) -> Result<(), RehandshakeError> {
+        let control = self.control();
         let entry = control
             .directory
             .find(name)
             .ok_or_else(|| RehandshakeError::Unknown(name.escape_debug().take(80).collect()))?;
-        match self.0.commands.try_send(Command::Rehandshake(entry.id)) {
+        match self.commands.try_send(Command::Rehandshake(entry.id)) {
             Ok(()) => {
-                self.0.bell.ring();
+                self.bell.ring();
                 Ok(())
             }
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
@@ -260,28 +296,25 @@ impl Handle {
 
     /// Sends an inner packet through a peer, whoever owns its destination: a question that has to go
     /// this way. Whether it was sent.
-    #[must_use]
-    pub fn send_through(&self, name: &str, packet: &[u8]) -> bool {
-        let id = self.0.control().directory.find(name).map(|entry| entry.id);
+    pub(crate) fn send_through(&self, name: &str, packet: &[u8]) -> bool {
+        let id = self.control().directory.find(name).map(|entry| entry.id);
         let command = id.map(|id| Command::Send(id, packet.into()));
-        let taken = command.is_some_and(|command| self.0.commands.try_send(command).is_ok());
+        let taken = command.is_some_and(|command| self.commands.try_send(command).is_ok());
         if taken {
-            self.0.bell.ring();
+            self.bell.ring();
         }
         taken
     }
 
     /// When authenticated data came from a peer last.
-    #[must_use]
-    pub fn heard(&self, name: &str) -> Option<Instant> {
-        let control = self.0.control();
+    pub(crate) fn heard(&self, name: &str) -> Option<Instant> {
+        let control = self.control();
         control.directory.find(name)?.counters.read().last_data
     }
 
     /// Every peer, by name.
-    #[must_use]
-    pub fn stats(&self) -> Vec<PeerStats> {
-        let mut control = self.0.control();
+    pub(crate) fn stats(&self) -> Vec<PeerStats> {
+        let mut control = self.control();
         let Control {
             directory,
             handshakes,
@@ -300,25 +333,53 @@ impl Handle {
         stats
     }
 
-    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
-        self.0.control()
-    }
-
     /// The device as a whole.
-    #[must_use]
-    pub fn device_stats(&self) -> DeviceStats {
+    pub(crate) fn device_stats(&self) -> DeviceStats {
         DeviceStats {
-            public_key: self.0.public_key,
-            listen_port: self.0.port,
-            running: *self.0.running.borrow(),
-            offload: self.0.offload.read(),
-            drops: self.0.drops.nonzero(),
+            public_key: self.public_key,
+            listen_port: self.port,
+            running: *self.running.borrow(),
+            offload: Some(self.offload.read()),
+            drops: self.drops.nonzero(),
         }
     }
-}
 
-impl Inner {
-    fn control(&self) -> MutexGuard<'_, Control> {
+    /// Has exactly these peers, and their prefixes routed into the tunnel.
+    fn apply(&self, peers: Vec<PeerSpec>) -> Result<Diff, ApplyError> {
+        let mut control = self.control();
+        let change = control.directory.plan(peers)?;
+        let diff = Diff::of_peers(&control.directory, &change);
+        if !change.is_empty() {
+            control.directory.commit(&change);
+            self.commands
+                .send(Command::Change(Box::new(change)))
+                .map_err(|_| ApplyError::Stopped)?;
+            self.bell.ring();
+        }
+        let prefixes = control.prefixes();
+        let routes = control.interface.set_prefixes(&prefixes)?;
+        Ok(Diff { routes, ..diff })
+    }
+
+    fn set_addresses(&self, addresses: &[IpNet]) -> Result<usize, ApplyError> {
+        let mut control = self.control();
+        control.addresses = addresses.to_vec();
+        Ok(control.interface.set_addresses(addresses)?)
+    }
+
+    /// Whether somebody else changed addresses or routes. The worker's peers nobody can change.
+    fn is_strayed(&self) -> bool {
+        let mut control = self.control();
+        if clock::now() < control.look_at {
+            return false;
+        }
+        control.look_at = clock::now() + LOOK;
+        let (addresses, prefixes) = (control.addresses.clone(), control.prefixes());
+        // Who cannot be asked is asked again.
+        matches!(control.interface.has(&addresses, &prefixes), Ok(false))
+    }
+
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,6 +6,7 @@ use kedge_core::{Code, Coded, Fix, Problem};
 use kedge_net::{
     tun::{InterfaceError, TunError},
     udp::BindError,
+    wireguard::{WireguardError, link::LinkError},
 };
 use kedge_tunnel_proto::directory::PlanError;
 
@@ -24,6 +25,12 @@ pub enum OpenError {
     /// The worker thread.
     #[error("the tunnel's worker cannot be started")]
     Worker(#[source] io::Error),
+    /// The kernel's WireGuard.
+    #[error("the tunnel has no device of the kernel's")]
+    Kernel(#[from] WireguardError),
+    /// The kernel's interface, or one that is left of it.
+    #[error("the tunnel has no interface of the kernel's")]
+    Link(#[from] LinkError),
 }
 
 /// Peers or addresses could not be applied.
@@ -35,9 +42,15 @@ pub enum ApplyError {
     /// The kernel refused a route or address; the peers changed, applying again tries again.
     #[error("the tunnel's routes and addresses cannot be set")]
     Interface(#[from] InterfaceError),
-    /// The worker has ended because the interface was taken away.
-    #[error("the tunnel's worker has ended")]
+    /// The interface was taken away.
+    #[error("the tunnel's device has ended")]
     Stopped,
+    /// The kernel's WireGuard refused or did not answer.
+    #[error("the kernel's tunnel device cannot be changed")]
+    Kernel(#[from] WireguardError),
+    /// The kernel's interface could not be removed.
+    #[error("the kernel's tunnel device cannot be removed")]
+    Link(#[from] LinkError),
 }
 
 /// A handshake could not be started.
@@ -46,8 +59,8 @@ pub enum RehandshakeError {
     /// No peer has that name.
     #[error("no tunnel peer is called `{0}`")]
     Unknown(String),
-    /// The worker is busy or has ended; the next try may work.
-    #[error("the tunnel's worker takes no commands")]
+    /// It is busy or has ended; the next try may work.
+    #[error("the tunnel's device takes no commands")]
     Busy,
 }
 
@@ -57,6 +70,8 @@ impl Coded for OpenError {
             Self::Tun(error) => error.problem(),
             Self::Udp(error) => error.problem(),
             Self::Interface(error) => error.problem(),
+            Self::Kernel(error) => error.problem(),
+            Self::Link(error) => error.problem(),
             Self::Worker(_) => Problem::new(Code::SysUnexpected, "a thread cannot be started")
                 .caused_by(self)
                 .consequence("there is no tunnel")
@@ -72,6 +87,8 @@ impl Coded for ApplyError {
         match self {
             Self::Plan(error) => error.problem(),
             Self::Interface(error) => error.problem(),
+            Self::Kernel(error) => error.problem(),
+            Self::Link(error) => error.problem(),
             Self::Stopped => Problem::new(Code::TunDeviceMissing, "the tunnel's interface is gone")
                 .evidence(self.to_string())
                 .consequence("no packet passes the tunnel")

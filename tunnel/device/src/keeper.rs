@@ -8,7 +8,12 @@ use kedge_net::{clock, tun};
 use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 use tracing::{info, warn};
 
-use crate::{Device, DeviceConfig, Handle, PeerSpec, offload::Allowed};
+use crate::{
+    Device, DeviceConfig, Handle, PeerSpec,
+    backend::{Backend, Desired, Event, Kind},
+    kernel::{self, Kernel, KernelConfig},
+    offload::Allowed,
+};
 
 /// What should be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,19 +34,24 @@ pub struct Wish {
     pub peers: Vec<PeerSpec>,
 }
 
-/// Keeps a [`Device`] as it is wanted. A failure is a problem and is tried again; it is never a
+/// Keeps a data plane as it is wanted. A failure is a problem and is tried again; it is never a
 /// reason to stop.
 #[derive(Debug)]
 pub struct Keeper {
+    kind: Kind,
+    /// No other kind ever uses it: each has stamps of its own.
     key: PrivateKey,
     /// What is known of peers, for the next device.
     memory: Memory,
     /// Whether somebody has to write it down.
     learned: bool,
     wish: Option<Wish>,
-    device: Option<Device>,
+    device: Option<Box<dyn Backend>>,
     /// What the device has.
     applied: Option<Wish>,
+    /// Somebody else changed it since.
+    strayed: bool,
+    repairs: u64,
     /// The interface that was taken away; its `unreachable` routes still keep packets in.
     lost: Option<String>,
     problem: Option<Problem>,
@@ -51,16 +61,26 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Nothing is wanted yet; `memory` is what was [learned](Self::learned) before.
+    /// Nothing is wanted yet of the engine; `memory` is what was [learned](Self::learned) before.
     #[must_use]
     pub const fn new(key: PrivateKey, memory: Memory) -> Self {
+        Self::of(Kind::Userspace, key, memory)
+    }
+
+    /// Nothing is wanted yet of that data plane. `key` is its own: what another has used is refused by
+    /// peers until their clocks have passed its stamps.
+    #[must_use]
+    pub const fn of(kind: Kind, key: PrivateKey, memory: Memory) -> Self {
         Self {
+            kind,
             key,
             memory,
             learned: false,
             wish: None,
             device: None,
             applied: None,
+            strayed: false,
+            repairs: 0,
             lost: None,
             problem: None,
             retry_at: Instant::ZERO,
@@ -81,18 +101,20 @@ impl Keeper {
 
     /// Does what is still to do; call it about once a second.
     pub fn tend(&mut self) {
-        if self
-            .device
-            .as_ref()
-            .is_some_and(|device| !device.device_stats().running)
-        {
-            warn!(
-                because = "its interface was taken away",
-                "tunnel device lost"
-            );
-            self.recall();
-            self.device = None;
-            self.lost = self.applied.take().map(|applied| applied.ifname);
+        let events = self.device.as_ref().map(|device| device.events());
+        for event in events.unwrap_or_default() {
+            match event {
+                Event::Lost => {
+                    warn!(
+                        because = "its interface was taken away",
+                        "tunnel device lost"
+                    );
+                    self.recall();
+                    self.device = None;
+                    self.lost = self.applied.take().map(|applied| applied.ifname);
+                }
+                Event::Strayed => self.strayed = true,
+            }
         }
         let wanted = self.wish.as_ref().map(|wish| wish.ifname.as_str());
         if let Some(lost) = self.lost.take_if(|lost| Some(lost.as_str()) != wanted) {
@@ -100,7 +122,7 @@ impl Keeper {
         }
         match self.wish.clone() {
             None => self.close(),
-            Some(wish) if self.applied.as_ref() == Some(&wish) => {}
+            Some(wish) if self.applied.as_ref() == Some(&wish) && !self.strayed => {}
             Some(_) if clock::now() < self.retry_at => {}
             Some(wish) => self.satisfy(wish),
         }
@@ -113,10 +135,16 @@ impl Keeper {
         self.openings
     }
 
+    /// How often something was repaired that somebody else had changed.
+    #[must_use]
+    pub const fn repairs(&self) -> u64 {
+        self.repairs
+    }
+
     /// The device, while it is open.
     #[must_use]
-    pub const fn device(&self) -> Option<&Device> {
-        self.device.as_ref()
+    pub fn device(&self) -> Option<&dyn Backend> {
+        self.device.as_deref()
     }
 
     /// What is wrong.
@@ -131,16 +159,26 @@ impl Keeper {
         std::mem::take(&mut self.learned).then_some(&self.memory)
     }
 
+    /// Leaves the device to the process that comes next: the kernel's stays as it is, the engine's is
+    /// [closed](Self::close).
+    pub fn leave(&mut self) {
+        if self.kind == Kind::Kernel {
+            self.device = None;
+        }
+        self.close();
+    }
+
     /// Closes the device and takes back its routes.
     pub fn close(&mut self) {
         self.applied = None;
+        self.strayed = false;
         self.problem = None;
         if let Some(device) = self.device.take() {
             let handle = device.handle();
             if let Err(err) = device.close() {
                 warn!(
                     error = &err as &dyn std::error::Error,
-                    "tunnel routes stay behind"
+                    "something of the tunnel stays behind"
                 );
             }
             self.take_from(&handle);
@@ -148,7 +186,7 @@ impl Keeper {
     }
 
     fn recall(&mut self) {
-        if let Some(handle) = self.device.as_ref().map(Device::handle) {
+        if let Some(handle) = self.device.as_ref().map(|device| device.handle()) {
             self.take_from(&handle);
         }
     }
@@ -194,30 +232,28 @@ impl Keeper {
         let device = match self.device.take() {
             Some(device) => device,
             None => {
-                let config = DeviceConfig {
-                    ifname: wish.ifname.clone(),
-                    private_key: self.key.clone(),
-                    listen_port: wish.listen_port,
-                    addresses: wish.addresses.clone(),
-                    mtu: wish.mtu,
-                    noise_core: wish.noise_core,
-                    offload: wish.offload,
-                    memory: self.memory.clone(),
-                };
-                let device = Device::open(config).map_err(|error| error.problem())?;
+                let device = self.open(wish)?;
                 self.lost = None;
                 self.openings += 1;
                 device
             }
         };
-        let same = self.applied.as_ref().map(|applied| &applied.addresses) == Some(&wish.addresses);
-        // A change of peers alone may be a change of gateways: nothing is asked of the kernel first.
-        let addressed = if same {
-            Ok(())
-        } else {
-            device.set_addresses(&wish.addresses)
+        let desired = Desired {
+            addresses: wish.addresses.clone(),
+            peers: wish.peers.clone(),
         };
-        let done = addressed.and_then(|()| device.apply(wish.peers.clone()));
+        let done = device.apply(&desired);
+        if std::mem::take(&mut self.strayed)
+            && let Ok(diff) = &done
+            && !diff.is_empty()
+        {
+            self.repairs += 1;
+            warn!(
+                ?diff,
+                because = "somebody else changed it",
+                "tunnel device repaired"
+            );
+        }
         // What could be done stays done: a refused route must not cost the sessions.
         self.device = Some(device);
         // The device is the wished one even when a peer or route was refused.
@@ -226,13 +262,53 @@ impl Keeper {
             peers: Vec::new(),
             ..wish.clone()
         });
-        done.map_err(|error| error.problem())
+        done.map(drop).map_err(|error| error.problem())
+    }
+
+    fn open(&self, wish: &Wish) -> Result<Box<dyn Backend>, Problem> {
+        if self.kind == Kind::Kernel {
+            let config = KernelConfig {
+                ifname: wish.ifname.clone(),
+                private_key: self.key.clone(),
+                listen_port: wish.listen_port,
+                mtu: wish.mtu,
+            };
+            let device = Kernel::open(&config).map_err(|error| error.problem())?;
+            return Ok(Box::new(device));
+        }
+        // The kernel's device outlives its process, and it has the name.
+        kernel::clear(&wish.ifname).map_err(|error| error.problem())?;
+        let config = DeviceConfig {
+            ifname: wish.ifname.clone(),
+            private_key: self.key.clone(),
+            listen_port: wish.listen_port,
+            addresses: wish.addresses.clone(),
+            mtu: wish.mtu,
+            noise_core: wish.noise_core,
+            offload: wish.offload,
+            memory: self.memory.clone(),
+        };
+        let device = Device::open(config).map_err(|error| error.problem())?;
+        Ok(Box::new(device))
     }
 }
 
-/// Clears the routes that a killed process left for `ifname`: whoever starts and wants no tunnel
-/// calls it. What cannot be cleared is logged.
+/// Clears the routes and the interface of the kernel's that a killed process left for `ifname`: whoever
+/// starts and wants no tunnel calls it. What cannot be cleared is logged.
 pub fn clear_leftovers(ifname: &str) {
+    match kernel::clear(ifname) {
+        Ok(false) => {}
+        Ok(true) => info!(
+            ifname,
+            because = "no tunnel is wanted",
+            "tunnel interface of an earlier process removed"
+        ),
+        Err(err) => warn!(
+            ifname,
+            error = &err as &dyn std::error::Error,
+            "a tunnel interface stays behind"
+        ),
+    }
     match tun::clear_leftovers(ifname) {
         Ok(0) => {}
         Ok(routes) => info!(

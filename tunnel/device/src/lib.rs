@@ -6,17 +6,21 @@
 //!        └─► routes, addresses (netlink)          counters ──► stats()
 //! ```
 //!
-//! [`Device`] is one WireGuard interface. It blocks on nothing but netlink, so it can be used from
+//! [`Device`] is one WireGuard interface of Kedge's own engine, [`kernel::Kernel`] one of the kernel's;
+//! both are a [`backend::Backend`]. A `Device` blocks on nothing but netlink, so it can be used from
 //! async code; the worker knows no runtime. [`echo`] asks and answers through the tunnel, on tokio.
 //! [`uapi`] is a device that WireGuard's own tools configure.
 
+pub mod backend;
 mod config;
 mod device;
 pub mod echo;
 mod error;
 mod from_host;
+mod handle;
 mod handshakes;
 pub mod keeper;
+pub mod kernel;
 pub mod mtu;
 mod network;
 mod noise;
@@ -37,7 +41,8 @@ pub use kedge_tunnel_proto::{
 
 pub use self::{
     config::DeviceConfig,
-    device::{Device, Handle},
+    device::Device,
     error::{ApplyError, OpenError, RehandshakeError},
+    handle::Handle,
     stats::{DeviceStats, PeerStats},
 };

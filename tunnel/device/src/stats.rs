@@ -21,15 +21,16 @@ pub struct PeerStats {
     /// When the last handshake was completed, on the wall clock.
     pub last_handshake: Option<SystemTime>,
     /// When the last authenticated data message came, keepalives included, on the clock of
-    /// `kedge_net::clock`.
+    /// `kedge_net::clock`. Of the kernel's device it is when its counter was last seen to have grown,
+    /// which handshakes make it do as well.
     pub last_authenticated_data: Option<Instant>,
     /// Bytes of WireGuard messages received.
     pub rx_bytes: u64,
     /// Bytes of WireGuard messages sent.
     pub tx_bytes: u64,
-    /// Inner packets received.
+    /// Inner packets received; 0 of the kernel's device, which does not count them.
     pub rx_packets: u64,
-    /// Inner packets sent.
+    /// Inner packets sent; 0 of the kernel's device, which does not count them.
     pub tx_packets: u64,
     /// Packets of this peer that were not carried, by reason; only reasons that happened.
     pub drops: Vec<(DropReason, u64)>,
@@ -42,10 +43,10 @@ pub struct DeviceStats {
     pub public_key: PublicKey,
     /// The UDP port in use.
     pub listen_port: u16,
-    /// Whether the worker runs. It ends only when the interface is taken away from outside.
+    /// Whether it runs. It ends only when the interface is taken away from outside.
     pub running: bool,
-    /// What is left to the kernel.
-    pub offload: Offload,
+    /// What is left to the kernel; `None` where the kernel does everything.
+    pub offload: Option<Offload>,
     /// Packets that could be put down to no peer and were not carried, by reason.
     pub drops: Vec<(DropReason, u64)>,
 }

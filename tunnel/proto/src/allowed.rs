@@ -8,6 +8,7 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
 };
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -28,6 +29,49 @@ struct Sources {
     /// Positions in `lists`.
     table: Table<usize>,
     lists: Vec<Vec<PeerId>>,
+}
+
+/// The table in force, and its last answers: packets come in runs that go the same way, and a search
+/// for each of them is what a fast core would be waiting for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lookup {
+    routes: Arc<Routes>,
+    sent: Option<(IpAddr, PeerId)>,
+    accepted: Option<(IpAddr, PeerId)>,
+}
+
+impl Lookup {
+    /// Another table is in force.
+    pub(crate) fn swap(&mut self, routes: Arc<Routes>) {
+        *self = Self {
+            routes,
+            ..Self::default()
+        };
+    }
+
+    /// [`Routes::to`].
+    pub(crate) fn to(&mut self, address: IpAddr) -> Option<PeerId> {
+        if let Some((last, peer)) = self.sent
+            && last == address
+        {
+            return Some(peer);
+        }
+        let peer = self.routes.to(address)?;
+        self.sent = Some((address, peer));
+        Some(peer)
+    }
+
+    /// [`Routes::accept`].
+    pub(crate) fn accept(&mut self, address: IpAddr, from: PeerId) -> bool {
+        if self.accepted == Some((address, from)) {
+            return true;
+        }
+        let is_accepted = self.routes.accept(address, from);
+        if is_accepted {
+            self.accepted = Some((address, from));
+        }
+        is_accepted
+    }
 }
 
 /// Prefixes and their owners.
@@ -239,6 +283,29 @@ mod tests {
                 let sent = owned.iter().filter(|(prefix, _)| prefix.contains(&address));
                 let sent = sent.max_by_key(|(prefix, _)| prefix.prefix_len());
                 prop_assert_eq!(routes.to(address), sent.map(|(_, peer)| *peer));
+            }
+        }
+
+        #[test]
+        fn the_last_answer_is_the_tables_and_goes_with_it(
+            tables in prop::collection::vec(
+                (prop::collection::vec((prefix(), 0_u32..4), 0..6), prop::collection::vec((v4(), 0_u32..4), 0..6)),
+                1..4,
+            ),
+        ) {
+            let mut lookup = Lookup::default();
+            for (prefixes, questions) in tables {
+                let owned: BTreeMap<IpNet, PeerId> = prefixes
+                    .into_iter()
+                    .map(|(prefix, peer)| (prefix.trunc(), PeerId(peer)))
+                    .collect();
+                let routes = Arc::new(Routes::new(owned, []));
+                lookup.swap(Arc::clone(&routes));
+                let twice = questions.iter().flat_map(|question| [question; 2]);
+                for (address, peer) in twice.map(|(address, peer)| (IpAddr::from(*address), PeerId(*peer))) {
+                    prop_assert_eq!(lookup.to(address), routes.to(address));
+                    prop_assert_eq!(lookup.accept(address, peer), routes.accept(address, peer));
+                }
             }
         }
 

@@ -103,6 +103,12 @@ impl PrivateKey {
         Zeroizing::new(STANDARD.encode(self.0))
     }
 
+    /// The key, for whoever hands it to the kernel; do not log it.
+    #[must_use]
+    pub const fn expose(&self) -> &[u8; LENGTH] {
+        &self.0
+    }
+
     /// The bytes of the key.
     pub(crate) fn bytes(&self) -> Zeroizing<[u8; LENGTH]> {
         Zeroizing::new(self.0)
@@ -134,6 +140,12 @@ impl PresharedKey {
     /// Appends the key as hexadecimal text, for the interface's owner and nobody else.
     pub fn write_hex(&self, text: &mut String) {
         hex::encode(&self.0, text);
+    }
+
+    /// The key, for whoever hands it to the kernel; do not log it.
+    #[must_use]
+    pub const fn expose(&self) -> &[u8; LENGTH] {
+        &self.0
     }
 
     /// The bytes of the key.

@@ -15,7 +15,7 @@ use kedge_core::Instant;
 
 use crate::{
     admission::Admission,
-    allowed::{Routes, addresses},
+    allowed::{Lookup, addresses},
     backlog::Budget,
     counters::State,
     directory::PeerId,
@@ -34,7 +34,7 @@ pub struct Shard {
     number: u8,
     mtu: usize,
     door: FrontDoor,
-    routes: Arc<Routes>,
+    routes: Lookup,
     peers: Vec<Option<Slot>>,
     by_key: BTreeMap<PublicKey, PeerId>,
     by_index: BTreeMap<u32, PeerId>,
@@ -158,7 +158,7 @@ impl Shard {
             number,
             mtu: usize::from(mtu),
             door: FrontDoor::new(key, noise),
-            routes: Arc::default(),
+            routes: Lookup::default(),
             peers: Vec::new(),
             by_key: BTreeMap::new(),
             by_index: BTreeMap::new(),

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use kedge_control::{
     local::{
-        ActivePeer, AgentStatus, EchoStatus, FleetCondition, FleetEndpoint, FleetEndpointList,
-        FleetHost, FleetHostList, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink,
-        ManagerStatus, MemberStatus, OffloadPart, PeerLink, RejectedInterface, RoleInfo, TokenList,
-        TokenSummary, TrackStatus, Transition, Tunnel, TunnelList, TunnelState, Vip,
-        VipExplanation,
+        ActivePeer, AgentStatus, DataPlane, EchoStatus, FleetCondition, FleetEndpoint,
+        FleetEndpointList, FleetHost, FleetHostList, GatewayStatus, HealthStatus, ListenerStatus,
+        ManagerLink, ManagerStatus, MemberStatus, OffloadPart, PeerLink, RejectedInterface,
+        RoleInfo, TokenList, TokenSummary, TrackStatus, Transition, Tunnel, TunnelList,
+        TunnelState, Vip, VipExplanation,
     },
     report::{AddressType, ReportedAddress},
 };
@@ -170,6 +170,11 @@ pub(super) fn tunnels() -> TunnelList {
         addresses: vec!["fd6b:6564:6765::a/128".into()],
         listen_port: 51820,
         mtu: 1420,
+        data_plane: Some(DataPlane {
+            mode: "kernel".into(),
+            because: "tunnel.data_plane is kernel".into(),
+            repairs: 2,
+        }),
         offload: BTreeMap::from([
             ("tun".into(), part("tun+uso", None)),
             (

@@ -31,6 +31,16 @@ impl Show for TunnelList {
             self.listen_port,
             clean(&self.public_key)
         );
+        if let Some(plane) = &self.data_plane {
+            let (mode, because) = (clean(&plane.mode), clean(&plane.because));
+            let repairs = match plane.repairs {
+                0 => String::new(),
+                repairs => format!("; repaired {repairs} times after somebody else's changes"),
+            };
+            let hook = view.style.hook();
+            let line = format!("  {hook} data plane {mode} because {because}{repairs}\n");
+            text.push_str(&line);
+        }
         for (name, part) in &self.offload {
             if let Some(because) = &part.because {
                 let (name, state, because) = (clean(name), clean(&part.state), clean(because));

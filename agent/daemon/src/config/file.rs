@@ -9,7 +9,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, Vrid},
 };
 use kedge_host::{enrol::ManagerUrl, layers::Auto, section};
-use kedge_tunnel_device::offload::Switch;
+use kedge_tunnel_device::{backend::Mode, offload::Switch};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -270,6 +270,9 @@ section! {
         mtu: Mtu,
         /// Whose handshakes and sessions peers have: `boringtun`, or Kedge's `own`.
         noise_core: CoreName,
+        /// Who moves the packets: `userspace`, Kedge's own engine; `kernel`, the kernel's WireGuard, with a
+        /// key of its own; or `auto`, which is `userspace`.
+        data_plane: Mode,
         /// Whether `wg show` and other tools may read the device, without its keys, at
         /// /var/run/wireguard/INTERFACE.sock. What it is they cannot change.
         wg_socket: bool,

@@ -7,7 +7,7 @@ mod virtual_mac;
 
 use kedge_core::{Code, Problem};
 use kedge_host::layers::{RoleFile, Sources, load_from};
-use kedge_tunnel_device::offload::Allowed;
+use kedge_tunnel_device::{backend, offload::Allowed};
 
 use super::*;
 
@@ -62,6 +62,7 @@ fn a_vip_alone_is_a_configuration() {
     assert_eq!(config.manager, None);
     assert_eq!(config.tunnel.interface, "kedge0");
     assert_eq!(config.tunnel.noise_core, CoreName::Boringtun);
+    assert_eq!(config.tunnel.data_plane, backend::Mode::Auto);
     assert!(!config.tunnel.wg_socket);
     assert_eq!(config.tunnel.offload, Allowed::ALL);
     assert_eq!(config.tunnel.allowed, DEFAULT_OVERLAY);
@@ -102,6 +103,7 @@ tunnel:
   interface: kedge1
   mtu: 1400
   noise_core: own
+  data_plane: userspace
   wg_socket: true
   offload: auto
   offload_send: off
@@ -148,6 +150,7 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
     assert_eq!(peer.keepalive, Some(Duration::from_secs(25)));
     assert_eq!(config.tunnel.mtu, Some(1400));
     assert_eq!(config.tunnel.noise_core, CoreName::Own);
+    assert_eq!(config.tunnel.data_plane, backend::Mode::Userspace);
     assert!(config.tunnel.wg_socket);
     let inward = Allowed {
         gro: true,

@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use kedge_control::agent;
 use kedge_core::{Code, Fix, Problem};
-use kedge_tunnel_device::{mtu, offload::Allowed};
+use kedge_tunnel_device::{backend::Mode, mtu, offload::Allowed};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
 use super::Source;
@@ -22,6 +22,8 @@ pub(crate) struct TunnelWish {
     pub mtu: u16,
     /// Whose handshakes and sessions its peers have.
     pub noise_core: CoreName,
+    /// Who is to move its packets.
+    pub data_plane: Mode,
     /// Whether WireGuard's tools may read it.
     pub wg_socket: bool,
     /// What may be left to the kernel.
@@ -117,6 +119,7 @@ pub(super) fn plan(
         interface: config.interface.clone(),
         mtu,
         noise_core: config.noise_core,
+        data_plane: config.data_plane,
         wg_socket: config.wg_socket,
         offload: config.offload,
         addresses,

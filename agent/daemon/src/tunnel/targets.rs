@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use kedge_core::{Coded as _, Problem};
 use kedge_tunnel_device::{
-    Device,
+    backend::Backend,
     echo::{Asked, Target as Client},
 };
 use kedge_tunnel_proto::failover::Target;
@@ -25,7 +25,7 @@ pub(super) struct Targets {
 
 impl Targets {
     /// Asks what `wish` wants asked, while there is a device to ask through.
-    pub fn want(&mut self, wish: Option<&TunnelWish>, device: Option<&Device>, opening: u64) {
+    pub fn want(&mut self, wish: Option<&TunnelWish>, device: Option<&dyn Backend>, opening: u64) {
         self.problem = None;
         let Some((wish, device)) = wish.zip(device) else {
             self.clear();

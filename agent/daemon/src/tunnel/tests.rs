@@ -1,5 +1,4 @@
-use kedge_tunnel_device::State;
-use kedge_tunnel_device::offload::Allowed;
+use kedge_tunnel_device::{State, backend::Mode, offload::Allowed};
 use kedge_tunnel_proto::noise::CoreName;
 
 use super::*;
@@ -115,7 +114,11 @@ fn a_static_peer_is_up_by_the_age_of_its_data() {
 
 #[test]
 fn without_a_wish_there_is_nothing_and_nothing_is_wrong() {
-    let mut tunnel = Tunnel::new(PrivateKey::from_random([7; 32]), Memory::default());
+    let mut tunnel = Tunnel::new(
+        Kind::Userspace,
+        PrivateKey::from_random([7; 32]),
+        Memory::default(),
+    );
     tunnel.want(None);
     tunnel.tend();
     assert!(tunnel.problems().is_empty());
@@ -126,12 +129,17 @@ fn without_a_wish_there_is_nothing_and_nothing_is_wrong() {
 
 #[test]
 fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
-    let mut tunnel = Tunnel::new(PrivateKey::from_random([7; 32]), Memory::default());
+    let mut tunnel = Tunnel::new(
+        Kind::Userspace,
+        PrivateKey::from_random([7; 32]),
+        Memory::default(),
+    );
     tunnel.want(Some(TunnelWish {
         interface: "no/name".to_owned(),
         listen_port: 0,
         mtu: 1_420,
         noise_core: CoreName::default(),
+        data_plane: Mode::Auto,
         wg_socket: false,
         offload: Allowed::default(),
         addresses: Vec::new(),

@@ -12,7 +12,8 @@ pub(super) struct Tools {
 
 #[derive(Debug)]
 struct Served {
-    declared: Declared,
+    /// The kernel's device is read without.
+    declared: Option<Declared>,
     ifname: String,
     /// The opening of the device it is that of.
     opening: u64,
@@ -25,7 +26,8 @@ impl Tools {
         let wanted = ifname.zip(device);
         let opening = keeper.openings();
         let stays = |served: &Served| {
-            let same = served.opening == opening && served.declared.is_there();
+            let there = served.declared.as_ref().is_none_or(Declared::is_there);
+            let same = served.opening == opening && there;
             same && wanted.is_some_and(|(ifname, _)| ifname == served.ifname)
         };
         if self.served.as_ref().is_some_and(stays) {
@@ -37,7 +39,7 @@ impl Tools {
         let Some((ifname, device)) = wanted else {
             return;
         };
-        match Declared::serve(device.handle(), ifname) {
+        match Declared::serve(&device.handle(), ifname) {
             Ok(declared) => {
                 self.served = Some(Served {
                     declared,

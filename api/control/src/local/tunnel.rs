@@ -20,6 +20,9 @@ pub struct TunnelList {
     pub listen_port: u16,
     /// The device's MTU in bytes.
     pub mtu: u16,
+    /// Who moves the packets, and why; nobody while no tunnel is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_plane: Option<DataPlane>,
     /// What is left to the kernel, part by part; empty while the device is not open.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub offload: BTreeMap<String, OffloadPart>,
@@ -28,6 +31,19 @@ pub struct TunnelList {
     /// What is wrong with the device itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
+}
+
+/// Who moves the tunnel's packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DataPlane {
+    /// `userspace`, Kedge's own engine, or `kernel`, the kernel's WireGuard.
+    pub mode: String,
+    /// Why it is that one.
+    pub because: String,
+    /// How often something of the device was repaired that somebody else had changed.
+    #[serde(default)]
+    pub repairs: u64,
 }
 
 /// One part of what is left to the kernel: `tun` (super packets of this host), `udp_gso` and

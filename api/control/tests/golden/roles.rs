@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use kedge_control::{
     Document,
     local::{
-        ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DrainOrder,
-        EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HealthStatus, History, HistoryItem,
-        ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order, OrderOutcome, OrderRequest,
-        Origin, PeerLink, RejectedInterface, Reloaded, Restart, RestartOutcome, RoleInfo,
-        ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus, Transition, Tunnel, TunnelList,
-        TunnelState, Vip, VipExplanation, VipList, VipOrder, VridScan, VridUse,
+        ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DataPlane,
+        DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HealthStatus, History,
+        HistoryItem, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order, OrderOutcome,
+        OrderRequest, Origin, PeerLink, RejectedInterface, Reloaded, Restart, RestartOutcome,
+        RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus, Transition, Tunnel,
+        TunnelList, TunnelState, Vip, VipExplanation, VipList, VipOrder, VridScan, VridUse,
     },
 };
 use kedge_core::{
@@ -118,6 +118,11 @@ fn the_agent() {
         addresses: vec![text("fd6b:6564:6765::a/128")],
         listen_port: 51820,
         mtu: 1420,
+        data_plane: Some(DataPlane {
+            mode: text("kernel"),
+            because: text("tunnel.data_plane is kernel"),
+            repairs: 2,
+        }),
         offload: offload(),
         items: vec![tunnel()],
         problems: Vec::new(),

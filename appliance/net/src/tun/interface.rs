@@ -1,4 +1,5 @@
-//! The kernel's side of a TUN device: MTU, state, addresses, routes.
+//! The kernel's side of a tunnel's device, of a TUN device or one of the kernel's own: MTU, state,
+//! addresses, routes.
 //!
 //! Addresses and routes are compared with the kernel; only what carries our protocol number and
 //! belongs to this interface is changed.
@@ -6,6 +7,8 @@
 //! Beside each route into the tunnel stands an `unreachable` route with a worse metric. It does
 //! not depend on the interface, so when the process dies and its TUN goes, packets for the tunnel
 //! are refused instead of leaving unencrypted by the default route.
+
+mod route;
 
 use std::{collections::BTreeSet, io, net::IpAddr};
 
@@ -20,14 +23,21 @@ use netlink_packet_route::{
 };
 use rustix::{io::Errno, net::netdevice::name_to_index};
 
+use self::route::{Kind, metric, own_route, routes_of};
 use super::Tun;
-use crate::{PROTOCOL, monitor::Address, privilege, rtnl::Requests};
+use crate::{
+    PROTOCOL,
+    monitor::{Address, Link},
+    privilege,
+    rtnl::Requests,
+};
 
-/// The kernel's side of a [`Tun`], in the namespace of the thread that opened it.
+/// The kernel's side of a [`Tun`] or a link, in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Interface {
     name: String,
     index: u32,
+    mtu: u16,
     requests: Requests,
     /// The metric of the `unreachable` routes, which also says that they are this interface's.
     metric: u32,
@@ -41,11 +51,18 @@ pub struct InterfaceError {
     source: io::Error,
 }
 
-/// A route of ours, as far as it is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Tunnel,
-    Unreachable,
+impl InterfaceError {
+    /// Whether the interface is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.source.raw_os_error() == Some(libc::ENODEV)
+    }
+
+    /// Whether the port of an interface that the kernel serves is taken.
+    #[must_use]
+    pub fn is_port_taken(&self) -> bool {
+        self.source.raw_os_error() == Some(libc::EADDRINUSE)
+    }
 }
 
 impl Interface {
@@ -56,6 +73,65 @@ impl Interface {
     /// The kernel refused.
     pub fn set_up(tun: &Tun, mtu: u16) -> Result<Self, InterfaceError> {
         Self::configure(tun, mtu, LinkFlags::Up)
+    }
+
+    /// Finds the interface called `name`, which the kernel serves itself. It stays as it is until it is
+    /// [raised](Self::raise).
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the kernel refused.
+    pub fn of_link(name: &str, mtu: u16) -> Result<Self, InterfaceError> {
+        let failed = |source| InterfaceError {
+            what: format!("find {name}"),
+            source,
+        };
+        let mut interface = Self {
+            metric: metric(name),
+            name: name.to_owned(),
+            index: index(name).map_err(failed)?,
+            mtu,
+            requests: Requests::open().map_err(failed)?,
+        };
+        interface.be_quiet();
+        Ok(interface)
+    }
+
+    /// Sets the interface up, with its MTU; whether it was not.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, `ENODEV` if it is gone, `EADDRINUSE` if the kernel serves it and its port
+    /// is taken.
+    pub fn raise(&mut self) -> Result<bool, InterfaceError> {
+        if self.is_raised()? {
+            return Ok(false);
+        }
+        let mut message = link(self.index);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        let mtu = LinkAttribute::Mtu(u32::from(self.mtu));
+        message.attributes.push(mtu);
+        self.change(Message::SetLink(message), 0, &[], || "set it up".to_owned())?;
+        Ok(true)
+    }
+
+    /// Whether the interface is up and has its MTU.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer, `ENODEV` if it is gone.
+    pub fn is_raised(&mut self) -> Result<bool, InterfaceError> {
+        let answer = self.requests.get(Message::GetLink(link(self.index)));
+        let answer = answer.map_err(|source| InterfaceError {
+            what: format!("read the state of {}", self.name),
+            source,
+        })?;
+        let Message::NewLink(message) = answer else {
+            return Ok(false);
+        };
+        let seen = Link::read(&message);
+        Ok(seen.is_some_and(|link| link.up && link.mtu == u32::from(self.mtu)))
     }
 
     /// The same without setting it up, for whoever does that later.
@@ -79,16 +155,15 @@ impl Interface {
             what: format!("set up {name}"),
             source,
         };
-        let mut requests = Requests::open().map_err(failed)?;
-        let index = index(&name).map_err(failed)?;
-        // No link-local address and so no router solicitations into the tunnel. Without IPv6 in
-        // the kernel there is nothing to switch off.
-        let quiet = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
-        let mut message = link(index);
-        message
-            .attributes
-            .push(LinkAttribute::AfSpecUnspec(vec![quiet]));
-        let _ = requests.change(Message::SetLink(message), 0);
+        let mut interface = Self {
+            metric: metric(&name),
+            index: index(&name).map_err(failed)?,
+            mtu,
+            requests: Requests::open().map_err(failed)?,
+            name: name.clone(),
+        };
+        interface.be_quiet();
+        let (index, requests) = (interface.index, &mut interface.requests);
         let mut message = link(index);
         message.header.flags = up;
         message.header.change_mask = up;
@@ -102,22 +177,30 @@ impl Interface {
         let largest = largest_super_packet(mtu);
         message.attributes.push(LinkAttribute::GsoMaxSize(largest));
         let _ = requests.change(Message::SetLink(message), 0);
-        Ok(Self {
-            metric: metric(&name),
-            name,
-            index,
-            requests,
-        })
+        Ok(interface)
     }
 
-    /// Makes the interface carry exactly `desired`, as far as addresses of ours go.
+    /// No link-local address and so no router solicitations into the tunnel. Without IPv6 in the kernel
+    /// there is nothing to switch off.
+    fn be_quiet(&mut self) {
+        let quiet = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+        let mut message = link(self.index);
+        message
+            .attributes
+            .push(LinkAttribute::AfSpecUnspec(vec![quiet]));
+        let _ = self.requests.change(Message::SetLink(message), 0);
+    }
+
+    /// Makes the interface carry exactly `desired`, as far as addresses of ours go, and tells how many
+    /// came and went.
     ///
     /// # Errors
     ///
     /// The kernel refused; what was done before stays.
-    pub fn set_addresses(&mut self, desired: &[IpNet]) -> Result<(), InterfaceError> {
+    pub fn set_addresses(&mut self, desired: &[IpNet]) -> Result<usize, InterfaceError> {
         let desired: BTreeSet<IpNet> = desired.iter().copied().collect();
         let observed = self.addresses()?;
+        let changes = observed.symmetric_difference(&desired).count();
         for net in observed.difference(&desired) {
             let message = Message::DelAddress(self.address(*net));
             self.change(message, 0, &[Errno::ADDRNOTAVAIL], || {
@@ -129,17 +212,20 @@ impl Interface {
             let flags = NLM_F_CREATE | NLM_F_REPLACE;
             self.change(message, flags, &[], || format!("add the address {net}"))?;
         }
-        Ok(())
+        Ok(changes)
     }
 
-    /// Leads exactly `desired` into the tunnel, and nowhere when the tunnel is gone.
+    /// Leads exactly `desired` into the tunnel, and nowhere when the tunnel is gone, and tells how many
+    /// routes came and went.
     ///
     /// # Errors
     ///
     /// The kernel refused; what was done before stays.
-    pub fn set_prefixes(&mut self, desired: &[IpNet]) -> Result<(), InterfaceError> {
+    pub fn set_prefixes(&mut self, desired: &[IpNet]) -> Result<usize, InterfaceError> {
         let desired: BTreeSet<IpNet> = desired.iter().map(IpNet::trunc).collect();
         let observed = self.routes()?;
+        let wanted = routes_of(&desired);
+        let changes = observed.symmetric_difference(&wanted).count();
         let of = |kind: Kind| -> BTreeSet<IpNet> {
             let seen = observed.iter().filter(|(seen, _)| *seen == kind);
             seen.map(|(_, prefix)| *prefix).collect()
@@ -149,7 +235,19 @@ impl Interface {
         self.add_routes(Kind::Unreachable, desired.difference(&unreachable))?;
         self.add_routes(Kind::Tunnel, desired.difference(&tunnel))?;
         self.remove_routes(Kind::Tunnel, tunnel.difference(&desired))?;
-        self.remove_routes(Kind::Unreachable, unreachable.difference(&desired))
+        self.remove_routes(Kind::Unreachable, unreachable.difference(&desired))?;
+        Ok(changes)
+    }
+
+    /// Whether the addresses and routes of ours are these: what somebody else took away is missed.
+    ///
+    /// # Errors
+    ///
+    /// The kernel did not answer.
+    pub fn has(&mut self, addresses: &[IpNet], prefixes: &[IpNet]) -> Result<bool, InterfaceError> {
+        let addresses: BTreeSet<IpNet> = addresses.iter().copied().collect();
+        let prefixes: BTreeSet<IpNet> = prefixes.iter().map(IpNet::trunc).collect();
+        Ok(self.addresses()? == addresses && self.routes()? == routes_of(&prefixes))
     }
 
     fn add_routes<'a>(
@@ -229,6 +327,8 @@ impl Interface {
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
+            // Kernels that know filters tell no more than ours.
+            message.header.protocol = RouteProtocol::from(PROTOCOL);
             self.requests
                 .dump(Message::GetRoute(message), |object| {
                     if let Message::NewRoute(message) = object {
@@ -309,6 +409,7 @@ pub fn clear_leftovers(name: &str) -> Result<usize, InterfaceError> {
     let mut gone = Interface {
         name: name.to_owned(),
         index: 0,
+        mtu: 0,
         requests: Requests::open().map_err(failed)?,
         metric: metric(name),
     };
@@ -338,32 +439,6 @@ fn own_address(message: &AddressMessage) -> Option<IpNet> {
     (address.protocol == PROTOCOL).then_some(address.net)
 }
 
-/// The kind and prefix of a route that is this interface's and ours.
-fn own_route(message: &RouteMessage, index: u32, metric: u32) -> Option<(Kind, IpNet)> {
-    let header = &message.header;
-    if header.protocol != RouteProtocol::from(PROTOCOL) || header.table != MAIN_TABLE {
-        return None;
-    }
-    let has = |wanted: &RouteAttribute| message.attributes.contains(wanted);
-    let kind = match header.kind {
-        RouteType::Unicast if has(&RouteAttribute::Oif(index)) => Kind::Tunnel,
-        RouteType::Unreachable if has(&RouteAttribute::Priority(metric)) => Kind::Unreachable,
-        _ => return None,
-    };
-    let address = message
-        .attributes
-        .iter()
-        .find_map(|attribute| match attribute {
-            RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::V4(*address)),
-            RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
-            _ => None,
-        })?;
-    Some((
-        kind,
-        IpNet::new(address, header.destination_prefix_length).ok()?,
-    ))
-}
-
 fn link(index: u32) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
@@ -391,23 +466,6 @@ fn largest_super_packet(mtu: u16) -> u32 {
     let segments = LARGEST_RUN / (u32::from(mtu) + SEALED);
     segments * (u32::from(mtu) - HEADERS) + HEADERS
 }
-
-/// The metric of the `unreachable` routes of the interface `name`.
-fn metric(name: &str) -> u32 {
-    METRIC + u32::from(hash(name))
-}
-
-/// FNV-1a folded to 16 bits.
-fn hash(name: &str) -> u16 {
-    let folded = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
-    let [a, b, c, d] = folded.to_be_bytes();
-    u16::from_be_bytes([a ^ c, b ^ d])
-}
-
-/// Worse than any metric a person or a routing daemon gives.
-const METRIC: u32 = 0x7000_0000;
 
 /// Runs of VXLAN packets overflow the default of 500 and also 1000.
 const QUEUE: u32 = 2_000;

@@ -155,7 +155,12 @@ pub const ROOMS: &[Room] = &[
     room(
         "kedge-tests-fuzz",
         "tests/fuzz",
-        &["kedge-core", "kedge-tunnel-proto", "kedge-vip-proto"],
+        &[
+            "kedge-core",
+            "kedge-net",
+            "kedge-tunnel-proto",
+            "kedge-vip-proto",
+        ],
     ),
     room(
         "kedge-tests-sim",

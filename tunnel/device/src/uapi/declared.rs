@@ -11,7 +11,10 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 use zeroize::Zeroizing;
 
 use super::{Socket, SocketError, Tool, serving, traffic};
-use crate::device::{Control, Handle};
+use crate::{
+    Handle,
+    device::{Control, Inner},
+};
 
 /// A role's device as tools see it, as long as this lives.
 #[derive(Debug)]
@@ -21,25 +24,28 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Serves the device of this interface on the current runtime.
+    /// Serves the device of this interface on the current runtime; `None` for the kernel's, which
+    /// tools read from the kernel.
     ///
     /// # Errors
     ///
     /// Somebody serves that socket, or its folder cannot be written.
-    pub fn serve(handle: Handle, ifname: &str) -> Result<Self, SocketError> {
+    pub fn serve(handle: &Handle, ifname: &str) -> Result<Option<Self>, SocketError> {
+        let Some(tool) = handle.engine() else {
+            return Ok(None);
+        };
         let socket = Socket::bind(ifname)?;
         let listener = socket.listener().map_err(|source| SocketError::Io {
             path: socket.path().to_owned(),
             source,
         })?;
         let places = Arc::new(Semaphore::new(serving::CONNECTIONS));
-        let tool = Arc::new(handle);
         let serving = tokio::spawn(async move {
             loop {
                 serving::admit(&listener, &places, &tool).await;
             }
         });
-        Ok(Self { serving, socket })
+        Ok(Some(Self { serving, socket }))
     }
 
     /// Whether tools still find it.
@@ -55,7 +61,7 @@ impl Drop for Declared {
     }
 }
 
-impl Tool for Handle {
+impl Tool for Inner {
     fn get(&self) -> Zeroizing<String> {
         let port = self.device_stats().listen_port;
         let mut control = self.control();

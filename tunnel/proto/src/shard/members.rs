@@ -39,7 +39,7 @@ impl Shard {
             }
         }
         if let Some(table) = change.table {
-            self.routes = table;
+            self.routes.swap(table);
         }
     }
 

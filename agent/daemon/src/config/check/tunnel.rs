@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use kedge_core::{Fix, Name, Problem};
-use kedge_tunnel_device::offload::Allowed;
+use kedge_tunnel_device::{
+    backend::{Capability, Kind},
+    offload::{Allowed, Switch},
+};
+use kedge_tunnel_proto::noise::CoreName;
 
 use super::{DEFAULT_OVERLAY, keep, range, rule};
 use crate::config::{
@@ -60,6 +64,9 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
             .fix(Fix::text("name the overlay's prefixes")),
         );
     }
+    if file.data_plane.unwrap_or_default().kind() == Kind::Kernel {
+        check_kernel(file, &mut problems);
+    }
     let failover = file.failover.as_ref();
     let failover = failover.and_then(|file| check_failover(file, &peers, &mut problems));
     if !problems.is_empty() {
@@ -71,6 +78,7 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
         interface: interface.unwrap_or_else(|| "kedge0".to_owned()),
         mtu: file.mtu.map(|mtu| mtu.get()),
         noise_core: file.noise_core.unwrap_or_default(),
+        data_plane: file.data_plane.unwrap_or_default(),
         wg_socket: file.wg_socket.unwrap_or_default(),
         offload: Allowed::switched(
             file.offload.unwrap_or_default(),
@@ -125,6 +133,41 @@ fn check_failover(
         targets,
         return_after: return_after.map_or(Delay::RETURN.duration(), Delay::duration),
     })
+}
+
+/// What the kernel's data plane cannot do is refused, not ignored.
+fn check_kernel(file: &TunnelFile, problems: &mut Vec<Problem>) {
+    let off = |switch: Option<Switch>| switch == Some(Switch::Off);
+    let own = file.noise_core == Some(CoreName::Own);
+    for (key, set, capability) in [
+        ("tunnel.noise_core", own, Capability::OwnCore),
+        (
+            "tunnel.failover",
+            file.failover.is_some(),
+            Capability::SeveralGateways,
+        ),
+        (
+            "tunnel.offload",
+            off(file.offload),
+            Capability::OffloadSwitches,
+        ),
+        (
+            "tunnel.offload_send",
+            off(file.offload_send),
+            Capability::OffloadSwitches,
+        ),
+        (
+            "tunnel.offload_receive",
+            off(file.offload_receive),
+            Capability::OffloadSwitches,
+        ),
+    ] {
+        if set && let Some(because) = Kind::Kernel.lacks(capability) {
+            let what = format!("it does not go with `data_plane: kernel`: {because}");
+            let fix = Fix::text("leave it out, or set `tunnel.data_plane: userspace`");
+            problems.push(rule(key, what).fix(fix));
+        }
+    }
 }
 
 fn check_peer(key: &str, file: &PeerFile) -> Result<PeerConfig, Vec<Problem>> {

@@ -52,6 +52,21 @@ fn every_mistake_elsewhere_is_located_and_coded() {
             "1280 to 9000, not 9001",
         ),
         (
+            "tunnel: {data_plane: fast}".to_owned(),
+            Code::ConfigOutOfRange,
+            "fast",
+        ),
+        (
+            "tunnel: {data_plane: kernel, noise_core: own}".to_owned(),
+            Code::ConfigRule,
+            "its own handshakes",
+        ),
+        (
+            "tunnel: {data_plane: kernel, offload_send: off}".to_owned(),
+            Code::ConfigRule,
+            "never leave the kernel",
+        ),
+        (
             "tunnel: {interface: 'a/b'}".to_owned(),
             Code::ConfigOutOfRange,
             "interface name",

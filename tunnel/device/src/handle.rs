@@ -1,0 +1,96 @@
+//! What the rest of a role needs of a device while somebody else owns it.
+
+use std::sync::Arc;
+
+use kedge_core::Instant;
+use kedge_tunnel_proto::memory::Memory;
+
+use crate::{DeviceStats, PeerStats, RehandshakeError, device, kernel};
+
+/// What the rest of a role needs of a device while somebody else owns it.
+#[derive(Clone, Debug)]
+pub struct Handle(Of);
+
+#[derive(Clone, Debug)]
+enum Of {
+    Userspace(Arc<device::Inner>),
+    Kernel(Arc<kernel::Inner>),
+}
+
+impl Handle {
+    pub(crate) const fn userspace(inner: Arc<device::Inner>) -> Self {
+        Self(Of::Userspace(inner))
+    }
+
+    pub(crate) const fn kernel(inner: Arc<kernel::Inner>) -> Self {
+        Self(Of::Kernel(inner))
+    }
+
+    /// What must outlive the process, if there is more of it than the last time somebody asked: half
+    /// a minute old at most, and everything when the device is closed.
+    #[must_use]
+    pub fn learned(&self) -> Option<Memory> {
+        match &self.0 {
+            Of::Userspace(inner) => inner.learned(),
+            // The kernel keeps what it learns to itself.
+            Of::Kernel(_) => None,
+        }
+    }
+
+    /// Starts a handshake with a peer whatever its session's state. In the kernel that ends the session.
+    ///
+    /// # Errors
+    ///
+    /// No peer has that name, or the data plane takes no commands.
+    pub fn rehandshake(&self, name: &str) -> Result<(), RehandshakeError> {
+        match &self.0 {
+            Of::Userspace(inner) => inner.rehandshake(name),
+            Of::Kernel(inner) => inner.rehandshake(name),
+        }
+    }
+
+    /// Sends an inner packet through a peer, whoever owns its destination: a question that has to go
+    /// this way. Whether it was sent, which in the kernel it never is: there the destination decides.
+    #[must_use]
+    pub fn send_through(&self, name: &str, packet: &[u8]) -> bool {
+        match &self.0 {
+            Of::Userspace(inner) => inner.send_through(name, packet),
+            Of::Kernel(_) => false,
+        }
+    }
+
+    /// When authenticated data came from a peer last.
+    #[must_use]
+    pub fn heard(&self, name: &str) -> Option<Instant> {
+        match &self.0 {
+            Of::Userspace(inner) => inner.heard(name),
+            Of::Kernel(inner) => inner.heard(name),
+        }
+    }
+
+    /// Every peer, by name.
+    #[must_use]
+    pub fn stats(&self) -> Vec<PeerStats> {
+        match &self.0 {
+            Of::Userspace(inner) => inner.stats(),
+            Of::Kernel(inner) => inner.stats(),
+        }
+    }
+
+    /// The device as a whole.
+    #[must_use]
+    pub fn device_stats(&self) -> DeviceStats {
+        match &self.0 {
+            Of::Userspace(inner) => inner.device_stats(),
+            Of::Kernel(inner) => inner.device_stats(),
+        }
+    }
+
+    /// The engine, where there is one. The kernel's device tools read from the kernel.
+    pub(crate) fn engine(&self) -> Option<Arc<device::Inner>> {
+        match &self.0 {
+            Of::Userspace(inner) => Some(Arc::clone(inner)),
+            Of::Kernel(_) => None,
+        }
+    }
+}
