@@ -376,7 +376,7 @@ impl Shard {
     }
 
     /// Whether packets for an address go to a gateway that would have to pass them on.
-    fn is_elsewhere(&self, to: IpAddr) -> bool {
+    fn is_elsewhere(&mut self, to: IpAddr) -> bool {
         let owner = self.routes.to(to).map(position);
         let slot = owner.and_then(|at| self.peers.get(at)?.as_ref());
         slot.is_some_and(|slot| slot.relays)
