@@ -360,7 +360,7 @@ fn wg_reads_a_role_s_device_without_its_keys_and_changes_nothing() {
         .unwrap();
     let declared = {
         let _inside = runtime.enter();
-        Declared::serve(role.handle(), &device.name).unwrap()
+        Declared::serve(&role.handle(), &device.name).unwrap()
     };
     let told = |what| device.of_peer(what, &key(1));
     eventually("a handshake", LIMIT, || device.handshake(&key(1)) > 0);
