@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use kedge_control::local::GatewayUse;
 use kedge_net::clock;
-use kedge_tunnel_device::Device;
 use kedge_tunnel_proto::echo::{Claim, Claims};
 use kedge_vip_speaker::bfd::BfdEvent;
 use tokio::sync::mpsc;
@@ -47,7 +46,7 @@ impl Places {
 impl Hub {
     /// Has the tunnel as it is planned, with packets going where hosts are.
     pub fn want_tunnel(&mut self) {
-        let device = self.keeper.device().map(Device::handle);
+        let device = self.keeper.device().map(|device| device.handle());
         let now = clock::now();
         let alive = |peer: &str| {
             let heard = device.as_ref().and_then(|device| device.heard(peer));
