@@ -1,4 +1,4 @@
-use kedge_tunnel_device::{State, backend::Mode, offload::Allowed};
+use kedge_tunnel_device::{PeerStats, State, backend::Mode, offload::Allowed};
 use kedge_tunnel_proto::noise::CoreName;
 
 use super::*;
