@@ -77,6 +77,7 @@ fn spec(number: u8) -> PeerSpec {
         keepalive: None,
         always_up: false,
         accepts: Vec::new(),
+        relays: false,
     }
 }
 
