@@ -10,6 +10,7 @@
     reason = "a target's panic is its result"
 )]
 
+mod claims;
 mod codecs;
 mod noise;
 mod packets;
@@ -18,6 +19,7 @@ mod session;
 mod uapi;
 mod wireguard;
 
+pub use claims::claims;
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
 pub use packets::{coalesce, split};
@@ -30,7 +32,7 @@ pub use wireguard::wg_dump;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -42,4 +44,5 @@ pub const TARGETS: [Target; 11] = [
     ("coalesce", coalesce),
     ("uapi_text", uapi_text),
     ("wg_dump", wg_dump),
+    ("claims", claims),
 ];

@@ -1,6 +1,7 @@
 mod auth;
 mod bfd;
 mod elsewhere;
+mod failover;
 mod group;
 mod track;
 mod virtual_mac;
