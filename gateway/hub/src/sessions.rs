@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, io, net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use kedge_core::{Code, Instant, Name, Problem, bfd::Liveness};
 use kedge_tunnel_device::{PeerSpec, keeper::Wish};
-use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSpec, Config, Interval, MinTtl, Multiplier};
+use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSpec, Config, Interval};
 use tracing::{info, warn};
 
 /// The sessions of this gateway.
@@ -159,21 +159,15 @@ fn ends(own: &[IpNet], theirs: &[IpNet]) -> Option<(IpAddr, IpAddr)> {
 }
 
 fn spec_of(name: Name, local: IpAddr, remote: IpAddr, drains: bool) -> BfdSpec {
+    let spec = BfdSpec::in_tunnel(name, [local, remote], QUICKEST);
     BfdSpec {
-        name,
-        peer: remote,
-        interface: None,
-        source: Some(local),
-        multihop: true,
         config: Config {
-            desired_min_tx: QUICKEST,
-            required_min_rx: QUICKEST,
-            multiplier: Multiplier::DEFAULT,
             // A host that wants it begins, and says how quick it is to be.
             passive: true,
             shutdown: drains,
-            min_ttl: MinTtl::NEIGHBOR,
+            ..spec.config
         },
+        ..spec
     }
 }
 

@@ -254,8 +254,9 @@ fn a_gateway_that_answers_and_forwards_nothing_is_left_and_comes_back_after_a_wh
             || active(&agent) == "b",
         );
         let train = Train::start(&hosts.edge, SERVER);
-        nft(&hosts.a, "delete table ip fault");
+        // Before the order: it may be in force long before `nft` has ended and was waited for.
         let healed = Instant::now();
+        nft(&hosts.a, "delete table ip fault");
         until_active(&agent, "a");
         let waited = healed.elapsed();
         println!("active again after {:.1} s", waited.as_secs_f64());
@@ -295,13 +296,13 @@ fn a_drained_gateway_and_one_that_is_stopped_lose_no_packet() {
         assert_eq!(lost, 0);
 
         let train = Train::start(&hosts.edge, SERVER);
+        let allowed = Instant::now();
         let said = a.kedge("gateway undrain");
         assert_eq!(said.code, 0, "{said:?}");
-        let allowed = Instant::now();
         until_active(&agent, "a");
         let waited = allowed.elapsed();
         println!("active again after {:.1} s", waited.as_secs_f64());
-        assert!(waited + millis(200) >= RETURN, "{waited:?}");
+        assert!(waited >= RETURN, "{waited:?}");
         std::thread::sleep(millis(500));
         a.stop();
         until_active(&agent, "b");

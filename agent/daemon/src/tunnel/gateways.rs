@@ -9,9 +9,7 @@ use kedge_tunnel_device::PeerSpec;
 use kedge_tunnel_proto::failover::{
     Because, Config, Evidence, Failover, Input, Output, Session, Target, Verdict,
 };
-use kedge_vip_speaker::bfd::{
-    BfdSpec, Config as Timers, Interval, Level, Levels, MinTtl, Multiplier,
-};
+use kedge_vip_speaker::bfd::{BfdSpec, Interval, Level, Levels, Multiplier};
 use tracing::{debug, info, warn};
 
 use crate::desired::{FailoverWish, TunnelWish};
@@ -169,22 +167,7 @@ pub(crate) fn sessions(wish: &TunnelWish) -> Vec<BfdSpec> {
 fn spec(name: Name, local: IpAddr, remote: IpAddr, interval: Duration) -> BfdSpec {
     let micros = u32::try_from(interval.as_micros()).unwrap_or(u32::MAX);
     let interval = Interval::from_micros(micros);
-    BfdSpec {
-        name,
-        peer: remote,
-        interface: None,
-        source: Some(local),
-        // On the port of RFC 5883, which other programs leave free; nobody stands in between.
-        multihop: true,
-        config: Timers {
-            desired_min_tx: interval,
-            required_min_rx: interval,
-            multiplier: Multiplier::DEFAULT,
-            passive: false,
-            shutdown: false,
-            min_ttl: MinTtl::NEIGHBOR,
-        },
-    }
+    BfdSpec::in_tunnel(name, [local, remote], interval)
 }
 
 /// The name of a gateway's session among all of the host's.

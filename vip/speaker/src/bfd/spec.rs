@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use kedge_core::Name;
 use kedge_net::udp::Family;
 use kedge_vip_proto::{
-    bfd::Config,
-    wire::bfd::{MULTIHOP_PORT, PORT},
+    bfd::{Config, MinTtl},
+    wire::bfd::{Interval, MULTIHOP_PORT, Multiplier, PORT},
 };
 
 /// A BFD session.
@@ -27,6 +27,27 @@ pub struct BfdSpec {
 }
 
 impl BfdSpec {
+    /// A session between two addresses in a tunnel: active, with the same interval both ways. It is on the
+    /// port of RFC 5883, which other programs leave free; nobody stands in between.
+    #[must_use]
+    pub fn in_tunnel(name: Name, [local, remote]: [IpAddr; 2], interval: Interval) -> Self {
+        Self {
+            name,
+            peer: remote,
+            interface: None,
+            source: Some(local),
+            multihop: true,
+            config: Config {
+                desired_min_tx: interval,
+                required_min_rx: interval,
+                multiplier: Multiplier::DEFAULT,
+                passive: false,
+                shutdown: false,
+                min_ttl: MinTtl::NEIGHBOR,
+            },
+        }
+    }
+
     /// Whether another one is the same session, perhaps with other timers.
     pub(super) fn is_same_session(&self, other: &Self) -> bool {
         let Self {
