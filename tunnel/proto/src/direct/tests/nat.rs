@@ -156,9 +156,8 @@ impl World {
                 let (own, router) = (node.own, node.router);
                 self.routers[router].out(own, gateway)
             });
-            for index in 0..2 {
+            for (index, at) in seen.into_iter().enumerate() {
                 let gateway = name.to_owned();
-                let at = seen[index];
                 self.give(index, Input::SeenAt { gateway, at });
             }
             for index in 0..2 {
@@ -196,7 +195,8 @@ impl World {
         };
         let delay = if local { 1 } else { 8 + self.random(4) };
         let (private, ip) = (to.ip().to_string().starts_with("10."), to.ip());
-        if (private && !local) || (self.cut && !local) || (ip == self.routers[router].outside) {
+        let back_in = ip == self.routers[router].outside;
+        if back_in || !local && (private || self.cut) {
             // To nobody, into the fault, or back in again, which these NATs do not do.
             return;
         }
