@@ -267,6 +267,13 @@ pub enum TunnelCommand {
         /// Its name
         name: String,
     },
+    /// Show which way packets take, and why
+    ///
+    /// To gateways, and to the other hosts of the mesh: direct, or through a gateway.
+    Path {
+        /// The peer; left out, all of them
+        name: Option<String>,
+    },
 }
 
 /// The fleet.

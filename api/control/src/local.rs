@@ -12,6 +12,8 @@
 //! | agent | `POST /v1/vips/{name}/{release,move,freeze,thaw}` (root) | [`OrderRequest`] → [`VipOrder`] |
 //! | agent | `POST /v1/{drain,undrain}` (root) | [`OrderRequest`] → [`DrainOrder`] |
 //! | agent | `POST /v1/restart` (root) | [`OrderRequest`] → [`Restart`] |
+//! | agent | `GET /v1/paths` | [`PathList`] |
+//! | agent | `GET /v1/paths/{name}` | [`TunnelPath`] |
 //! | agent, gateway | `GET /v1/tunnels` | [`TunnelList`] |
 //! | agent, gateway | `GET /v1/tunnels/{name}` | [`Tunnel`] |
 //! | agent, gateway, manager | `GET /v1/config` | [`ConfigInForce`] |
@@ -36,6 +38,7 @@ mod config;
 mod fleet;
 mod history;
 mod order;
+mod path;
 mod restart;
 mod scan;
 mod status;
@@ -54,6 +57,7 @@ pub use fleet::{
 };
 pub use history::{History, HistoryItem};
 pub use order::{DrainOrder, Order, OrderOutcome, OrderRequest, VipOrder};
+pub use path::{PathList, TunnelPath};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
@@ -82,6 +86,8 @@ crate::document::kinds! {
     TokenList => "TokenList",
     TunnelList => "TunnelList",
     Tunnel => "Tunnel",
+    PathList => "TunnelPathList",
+    TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",
     VipList => "VIPList",
     Vip => "VIP",

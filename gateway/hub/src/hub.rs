@@ -41,6 +41,7 @@ use crate::{
     config::GatewayFile,
     drain::Drain,
     liveness::{Change, Hosts},
+    meeting::Meeting,
     places::Places,
     sessions::Sessions,
 };
@@ -67,6 +68,8 @@ pub(crate) struct Hub {
     pub drain: Drain,
     /// Where the hosts are.
     pub places: Places,
+    /// What hosts are told of each other.
+    pub meeting: Meeting,
     /// What went wrong before the loop.
     standing: Vec<Problem>,
     /// What went wrong when the link was started last.
@@ -100,6 +103,7 @@ impl Hub {
             sessions: Sessions::new()?,
             drain,
             places: Places::new(),
+            meeting: Meeting::new(),
             public_key: private.public(),
             keeper: Keeper::new(private, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
@@ -180,6 +184,7 @@ impl Hub {
         self.want_tunnel();
         self.plane.apply(self.plan.listeners.clone());
         self.answer_echoes();
+        self.open_meeting();
         self.want_sessions();
         self.watch_hosts();
         self.report();
@@ -199,6 +204,7 @@ impl Hub {
             self.peers.save(memory.clone());
         }
         self.answer_echoes();
+        self.open_meeting();
         self.report();
     }
 
@@ -283,6 +289,7 @@ impl Hub {
             .chain(&self.link_problems)
             .chain(self.keeper.problem())
             .chain(&self.echo_problem)
+            .chain(self.meeting.problem())
             .chain(&self.plan.problems)
             .cloned()
             .chain(self.plane.problems())

@@ -8,6 +8,7 @@ mod live;
 use std::{
     collections::BTreeMap,
     io,
+    net::SocketAddr,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Rehandshake(PeerId),
     /// A packet goes through this peer, whoever owns its destination.
     Send(PeerId, Box<[u8]>),
+    /// A peer may be at each of these places.
+    Call(PeerId, Vec<SocketAddr>),
     /// Whoever owns the device has it otherwise.
     Reconfigure(Box<Reconfiguration>),
     /// End.
@@ -251,6 +254,7 @@ impl Worker {
                     self.shard.force_handshake(clock::now(), peer);
                 }
                 Ok(Command::Send(peer, packet)) => self.send_to(peer, &packet),
+                Ok(Command::Call(peer, places)) => self.call(peer, &places),
                 Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {

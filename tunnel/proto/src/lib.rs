@@ -3,13 +3,15 @@
 //! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
 //! handshakes and sessions, `admission` decides who gets a handshake first, [`echo`] proves that a
-//! session is alive, [`failover`] chooses between gateways, [`keys`] holds keys, [`packet`] splits and
-//! joins inner packets by the batch, [`uapi`] is what WireGuard's tools say.
+//! session is alive, [`failover`] chooses between gateways, [`direct`] between them and a direct path,
+//! [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch, [`uapi`] is what
+//! WireGuard's tools say.
 
 mod admission;
 pub mod allowed;
 mod backlog;
 pub mod counters;
+pub mod direct;
 pub mod directory;
 pub mod drops;
 pub mod echo;

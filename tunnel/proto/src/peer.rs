@@ -35,6 +35,8 @@ pub(crate) struct Peer {
     backlog: Backlog,
     /// The highest counter seen in the newest session.
     heard: Option<u64>,
+    /// Where it was called last: whoever answers from one of these places is there.
+    called: Vec<SocketAddr>,
     moved_at: Option<Instant>,
     state: State,
     /// When the newest session began, and whether we asked for it.
@@ -93,6 +95,7 @@ impl Peer {
             always_up: spec.always_up,
             backlog: Backlog::default(),
             heard: None,
+            called: Vec::new(),
             moved_at: None,
             state: State::Idle,
             session: None,
@@ -211,6 +214,7 @@ impl Peer {
                 self.counters.received_handshake(datagram.len());
                 self.core.answered(receiver);
                 self.heard = None;
+                self.meet(now, from);
                 self.established(now, true);
                 self.sent_at = now;
             }

@@ -1,7 +1,7 @@
 //! What changes about a device while it runs: its key, what its peers share, its MTU, whether it can
 //! send.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, net::SocketAddr};
 
 use kedge_core::Instant;
 
@@ -33,6 +33,22 @@ impl Shard {
     /// Has another MTU, up to which packets are padded.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.mtu = usize::from(mtu);
+    }
+
+    /// Calls a peer that may be at each of `places`: makes one initiation, which stands at the start of
+    /// `dst` and goes to all of them, and says how long it is. Whoever answers it from one of them is
+    /// there.
+    pub fn call(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        places: &[SocketAddr],
+        dst: &mut [u8],
+    ) -> Option<usize> {
+        let slot = slot(&mut self.peers, id).filter(|_| !self.rests)?;
+        let length = slot.peer.call(now, places, dst);
+        self.settle(id);
+        length
     }
 
     /// Nothing can be sent from here on: a few packets of each peer wait, sessions and timers stand
