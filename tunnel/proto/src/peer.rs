@@ -325,13 +325,6 @@ impl Peer {
         self.endpoint.is_some() && (waits || self.owed != Owed::Nothing)
     }
 
-    /// Gives back what the peer holds of the budget.
-    pub(crate) fn discard(&mut self, budget: &mut Budget) {
-        let waiting = self.backlog.clear(budget);
-        self.counters.drops.count_many(DropReason::Expired, waiting);
-        self.set_state(State::Idle);
-    }
-
     /// An authentic data message came: the peer is alive, and there.
     fn heard(
         &mut self,
