@@ -116,6 +116,7 @@ impl Meeting {
             answered: BTreeMap::new(),
             said: Hello::default(),
             hello_at: now,
+            eager: EAGER,
             look_at: now,
             published,
             changed,
@@ -249,6 +250,8 @@ struct Shell {
     /// What was said of this host last.
     said: Hello,
     hello_at: Instant,
+    /// How often it is still said in quick succession: sessions are just coming up.
+    eager: u32,
     look_at: Instant,
     published: watch::Sender<Standing>,
     changed: Arc<Notify>,
@@ -342,7 +345,15 @@ impl Shell {
             all_answer &= last.is_some_and(|at| now.since(*at) < RENEW + SOON);
             self.sockets.send(*ends, &bytes);
         }
-        self.hello_at = now + if all_answer { RENEW } else { SOON };
+        self.hello_at = now
+            + if all_answer {
+                RENEW
+            } else if self.eager > 0 {
+                self.eager -= 1;
+                AT_ONCE
+            } else {
+                SOON
+            };
     }
 
     fn hear(&mut self, from: IpAddr, bytes: &[u8]) {
@@ -485,6 +496,9 @@ impl Shell {
 const RENEW: Duration = Duration::from_secs(5);
 /// The same for as long as a gateway has not answered.
 const SOON: Duration = Duration::from_secs(1);
+/// The same at first, so many times.
+const AT_ONCE: Duration = Duration::from_millis(100);
+const EAGER: u32 = 20;
 const LOOK: Duration = Duration::from_secs(1);
 const CLOSE_LOOK: Duration = Duration::from_millis(20);
 /// What may wait to be taken; more comes again.
