@@ -233,7 +233,7 @@ mod tests {
         format!("198.18.0.{number}/32").parse().unwrap()
     }
 
-    fn mesh(refusal: Option<Refusal>) -> Mesh {
+    fn wanted(refusal: Option<Refusal>) -> Mesh {
         let neighbor = |number: u8| Neighbor {
             name: format!("site/{number}"),
             public_key: key(number),
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn packets_for_a_host_go_one_way_and_come_from_all() {
-        let mut mesh = mesh(None);
+        let mut mesh = wanted(None);
         let now = clock::now();
         let all = specs(&mesh, now);
         assert_eq!(owner(&all, net(11)), ("gw-1", vec!["gw-2", "site/11"]));
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(owner(&all, net(11)), ("site/11", vec!["gw-1", "gw-2"]));
         assert_eq!(owner(&all, net(12)), ("gw-1", vec!["gw-2", "site/12"]));
         // Told to have none, it sends through the gateway at once, and listens for a while.
-        let wish = super::tests::mesh(Some(Refusal::Ordered)).wish;
+        let wish = wanted(Some(Refusal::Ordered)).wish;
         mesh.want(now, wish);
         let all = specs(&mesh, now);
         assert_eq!(owner(&all, net(11)), ("gw-1", vec!["gw-2", "site/11"]));
@@ -305,14 +305,14 @@ mod tests {
 
     #[test]
     fn the_kernels_data_plane_has_one_owner_for_a_prefix_and_no_direct_peers() {
-        let all = specs(&mesh(Some(Refusal::Unsupported)), clock::now());
+        let all = specs(&wanted(Some(Refusal::Unsupported)), clock::now());
         assert_eq!(owner(&all, net(11)), ("gw-1", vec![]));
         assert_eq!(all.len(), 2);
     }
 
     #[test]
     fn without_a_gateway_nothing_leaves_the_tunnel() {
-        let all = mesh(None).specs(clock::now(), None);
+        let all = wanted(None).specs(clock::now(), None);
         assert_eq!(owner(&all, net(12)), ("site/12", vec![]));
     }
 }
