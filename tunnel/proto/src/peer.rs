@@ -79,15 +79,16 @@ pub(crate) enum Received {
 }
 
 impl Peer {
+    /// A peer that has no core yet.
     pub(crate) fn new(
-        core: NoiseCore,
+        stamps: Stamps,
         spec: &PeerSpec,
         counters: Arc<Counters>,
         now: Instant,
     ) -> Self {
         counters.set_endpoint(spec.endpoint);
         Self {
-            core,
+            core: NoiseCore::Asleep(stamps),
             counters,
             endpoint: spec.endpoint,
             keepalive: spec.keepalive,
@@ -103,6 +104,32 @@ impl Peer {
             forced_at: None,
             rearm_at: None,
             owed: Owed::Nothing,
+        }
+    }
+
+    /// Whether it has no core, and needs one to be woken for what is due or waits.
+    pub(crate) fn is_called(&self) -> bool {
+        let due = self.wants_session() || self.owed == Owed::Initiation;
+        self.core.is_asleep() && self.endpoint.is_some() && due
+    }
+
+    pub(crate) const fn is_asleep(&self) -> bool {
+        self.core.is_asleep()
+    }
+
+    /// Goes on with a core that was made for it.
+    pub(crate) fn wake(&mut self, now: Instant, mut core: NoiseCore) {
+        if let NoiseCore::Asleep(stamps) = self.core {
+            core.raise_stamps(stamps);
+        }
+        self.core = core;
+        self.ticked_at = now;
+    }
+
+    /// Goes without a core if nothing is lost by it.
+    pub(crate) fn rest(&mut self) {
+        if self.state == State::Idle && !self.wants_session() && self.owed == Owed::Nothing {
+            self.core.rest();
         }
     }
 
@@ -307,8 +334,11 @@ impl Peer {
         }
     }
 
-    /// When to tick next: soon while something goes on, rarely else.
+    /// When to tick next: soon while something goes on, rarely else, and never without a core.
     pub(crate) fn next_tick(&self, now: Instant, jitter: &mut Jitter) -> Instant {
+        if self.core.is_asleep() {
+            return Instant::FAR;
+        }
         let busy = self.state != State::Idle || self.wants_session();
         let usual = now + if busy { ACTIVE } else { DORMANT } + jitter.up_to(JITTER);
         let retry = self.core.retry_at().filter(|at| *at > now);

@@ -80,7 +80,7 @@ impl Shard {
             return;
         };
         let changed = slot.peer.set_preshared_key(key.as_ref());
-        slot.preshared_key = key;
+        slot.preshared_key = key.map(Box::new);
         if !changed {
             self.change_core(now, id, |peer, core| peer.succeed(core));
         }
@@ -95,10 +95,18 @@ impl Shard {
         change: impl FnOnce(&mut Peer, NoiseCore) -> Option<u32>,
     ) {
         let index = self.free_index(now);
-        let Some(slot) = self.peers.get_mut(position(id)).and_then(Option::as_mut) else {
+        let Some(slot) = self
+            .peers
+            .get_mut(position(id))
+            .and_then(Option::as_deref_mut)
+        else {
             return;
         };
-        let psk = slot.preshared_key.as_ref().map(PresharedKey::bytes);
+        if slot.peer.is_asleep() {
+            // Whatever core it is given is of the new key.
+            return;
+        }
+        let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
         let mut core = self.door.core(&slot.key, psk, index);
         if let Some(stamps) = slot.peer.stamps() {
             core.raise_stamps(stamps);
