@@ -107,32 +107,6 @@ impl Peer {
         }
     }
 
-    /// Whether it has no core, and needs one to be woken for what is due or waits.
-    pub(crate) fn is_called(&self) -> bool {
-        let due = self.wants_session() || self.owed == Owed::Initiation;
-        self.core.is_asleep() && self.endpoint.is_some() && due
-    }
-
-    pub(crate) const fn is_asleep(&self) -> bool {
-        self.core.is_asleep()
-    }
-
-    /// Goes on with a core that was made for it.
-    pub(crate) fn wake(&mut self, now: Instant, mut core: NoiseCore) {
-        if let NoiseCore::Asleep(stamps) = self.core {
-            core.raise_stamps(stamps);
-        }
-        self.core = core;
-        self.ticked_at = now;
-    }
-
-    /// Goes without a core if nothing is lost by it.
-    pub(crate) fn rest(&mut self) {
-        if self.state == State::Idle && !self.wants_session() && self.owed == Owed::Nothing {
-            self.core.rest();
-        }
-    }
-
     /// The session to send with, of a core that shares it.
     pub(crate) fn session(&self, now: Instant) -> Option<Arc<Keys>> {
         self.core.session(now)
@@ -351,13 +325,6 @@ impl Peer {
         self.endpoint.is_some() && (waits || self.owed != Owed::Nothing)
     }
 
-    /// Gives back what the peer holds of the budget.
-    pub(crate) fn discard(&mut self, budget: &mut Budget) {
-        let waiting = self.backlog.clear(budget);
-        self.counters.drops.count_many(DropReason::Expired, waiting);
-        self.set_state(State::Idle);
-    }
-
     /// An authentic data message came: the peer is alive, and there.
     fn heard(
         &mut self,
@@ -504,6 +471,7 @@ const MOVE_PAUSE: Duration = Duration::from_secs(1);
 /// A handshake is forced at most once in this time.
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
+mod asleep;
 mod live;
 
 #[cfg(test)]

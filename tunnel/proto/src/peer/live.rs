@@ -103,4 +103,11 @@ impl Peer {
     ) -> Result<(), DropReason> {
         self.backlog.push(budget, padded(slot, length, mtu)?)
     }
+
+    /// Gives back what the peer holds of the budget.
+    pub(crate) fn discard(&mut self, budget: &mut Budget) {
+        let waiting = self.backlog.clear(budget);
+        self.counters.drops.count_many(DropReason::Expired, waiting);
+        self.set_state(State::Idle);
+    }
 }
