@@ -59,6 +59,11 @@ struct Site {
 impl Site {
     /// Both hosts behind routers of their own, or behind the first one.
     fn new(nat: Nat, together: bool) -> Self {
+        Self::with(nat, together, "drop")
+    }
+
+    /// What nobody asked for is met with `stranger` by the routers.
+    fn with(nat: Nat, together: bool, stranger: &str) -> Self {
         let lan = Lan::new();
         let routers = [1, 2].map(|number| {
             let router = lan.host(&format!("r{number}"), &format!("203.0.113.{number}/24"));
@@ -74,14 +79,14 @@ impl Site {
                 Nat::Cone => "",
                 Nat::Symmetric => "fully-random",
             };
-            // What nobody asked for is dropped, as routers of homes and shops do.
+            // Routers of homes and shops drop what nobody asked for.
             nft(
                 &router,
                 format!(
                     "table ip way {{ chain out {{ type nat hook postrouting priority 100; \
                      ip saddr 10.{number}.0.0/24 ip daddr 203.0.113.0/24 masquerade {random}; }}; \
                      chain in {{ type filter hook input priority 0; ip daddr 203.0.113.{number} \
-                     meta l4proto udp drop; }}; }}"
+                     meta l4proto udp {stranger}; }}; }}"
                 ),
             );
             router
@@ -395,5 +400,80 @@ fn two_hosts_of_one_lan_meet_there_whatever_their_nat_does() {
             let at = told["endpoint"].as_str().unwrap();
             assert!(at.starts_with("10.1.0.3:"), "{at}");
         }
+    });
+}
+
+#[test]
+fn gateways_that_die_take_no_packet_of_a_direct_path() {
+    on_a_steady_machine(|| {
+        let site = Site::new(Nat::Cone, false);
+        let (agents, mut gateways) = site.start();
+        let _echo = Echo::start(&site.edges[1]);
+        promote(&agents);
+        let train = Train::start(&site.edges[0], EDGE_B);
+        for gateway in &mut gateways {
+            std::thread::sleep(millis(700));
+            gateway.kill();
+        }
+        throughout("the direct path stays", secs(4), || {
+            both_are(&agents, "direct")
+        });
+        for gateway in &mut gateways {
+            gateway.start();
+        }
+        eventually("a gateway answers again", secs(15), || {
+            let list = agents[0].kedge("tunnel list -o json").json();
+            let items = list["items"].as_array().unwrap();
+            items.iter().any(|it| it["state"] == "Up")
+        });
+        let (sent, lost) = train.finish();
+        println!("{lost} of {sent} lost");
+        assert_eq!(lost, 0);
+        assert!(both_are(&agents, "direct"));
+    });
+}
+
+#[test]
+fn a_host_whose_agent_starts_anew_is_reached_through_the_gateway_and_straight_again() {
+    on_a_steady_machine(|| {
+        let site = Site::new(Nat::Cone, false);
+        let (mut agents, _gateways) = site.start();
+        let _echo = Echo::start(&site.edges[1]);
+        promote(&agents);
+        let train = Train::start(&site.edges[0], EDGE_B);
+        std::thread::sleep(millis(500));
+        agents[1].kill();
+        agents[1].start();
+        let begun = Instant::now();
+        eventually("both take the direct path again", secs(15), || {
+            both_are(&agents, "direct")
+        });
+        let took = begun.elapsed().as_secs_f64() * 1e3;
+        std::thread::sleep(millis(500));
+        let (sent, outage) = train.outage();
+        println!("direct after {took:.0} ms; {outage} ms without an answer, of {sent} ms");
+        assert!(outage <= 3_500, "{outage} ms");
+    });
+}
+
+/// Without delay between the routers the call of one host is always there before the other host's own,
+/// and a Linux router that takes it in for itself has no room for the right mapping any more.
+#[test]
+fn routers_that_take_in_strangers_cost_no_packet_whatever_becomes_of_the_direct_path() {
+    on_a_steady_machine(|| {
+        let site = Site::with(Nat::Cone, false, "accept");
+        let (agents, _gateways) = site.start();
+        let _echo = Echo::start(&site.edges[1]);
+        let train = Train::start(&site.edges[0], EDGE_B);
+        agents[0].configure(&auto());
+        agents[0].reload();
+        eventually("all of it was tried", secs(20), || {
+            agents
+                .iter()
+                .all(|it| ["proven", "unanswered"].contains(&reason(it).as_str()))
+        });
+        let (sent, lost) = train.finish();
+        println!("{}: {lost} of {sent} lost", reason(&agents[0]));
+        assert_eq!(lost, 0);
     });
 }

@@ -3,6 +3,8 @@
 //!
 //! It listens on overlay addresses, on the tunnel's interface alone.
 
+mod sockets;
+
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -15,18 +17,17 @@ use kedge_core::{Instant, Machine as _};
 use kedge_net::clock;
 use kedge_tunnel_proto::{
     direct::{
-        Candidate, Direct, Hello, Input, MEETING_PORT, Nat, Output, Path, Probe, Refusal, Reject,
-        View, Word,
+        Candidate, Direct, Hello, Input, Nat, Output, Path, Probe, Refusal, Reject, View, Word,
     },
     keys::PublicKey,
 };
 use tokio::{
-    net::UdpSocket,
     sync::{Notify, mpsc, watch},
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
 };
 use tracing::{debug, info, trace};
 
+pub use self::sockets::{Heard, Sockets};
 use crate::{Handle, echo::EchoError, seed::seed};
 
 /// Whom this host may meet, and through whom.
@@ -116,6 +117,7 @@ impl Meeting {
             answered: BTreeMap::new(),
             said: Hello::default(),
             hello_at: now,
+            eager: EAGER,
             look_at: now,
             published,
             changed,
@@ -161,84 +163,6 @@ impl Drop for Meeting {
     }
 }
 
-/// Sockets on overlay addresses, on the tunnel's interface alone; what is heard goes into a queue.
-#[derive(Debug)]
-pub struct Sockets {
-    all: Vec<(IpAddr, Arc<UdpSocket>)>,
-    // Dropping the set ends the tasks.
-    _tasks: JoinSet<()>,
-}
-
-/// A datagram, and from whom.
-pub type Heard = (IpAddr, Vec<u8>);
-
-impl Sockets {
-    /// Listens on each of `addresses`.
-    ///
-    /// # Errors
-    ///
-    /// An address is not on this host or the port is taken.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime.
-    pub fn open(
-        ifname: &str,
-        addresses: &[IpAddr],
-        heard: &mpsc::Sender<Heard>,
-    ) -> Result<Self, EchoError> {
-        let mut tasks = JoinSet::new();
-        let mut all = Vec::new();
-        for address in addresses {
-            let port = MEETING_PORT;
-            let open = || {
-                let socket = std::net::UdpSocket::bind((*address, port))?;
-                socket.set_nonblocking(true)?;
-                let socket = UdpSocket::from_std(socket)?;
-                socket.bind_device(Some(ifname.as_bytes()))?;
-                Ok(Arc::new(socket))
-            };
-            let socket = open().map_err(|source| EchoError {
-                address: *address,
-                port,
-                source,
-            })?;
-            tasks.spawn(listen(Arc::clone(&socket), heard.clone()));
-            all.push((*address, socket));
-        }
-        Ok(Self { all, _tasks: tasks })
-    }
-
-    /// Sends a datagram from one overlay address to another's meeting port. What is lost is sent again
-    /// sooner or later.
-    pub fn send(&self, (from, to): (IpAddr, IpAddr), bytes: &[u8]) {
-        let socket = self.all.iter().find(|(address, _)| *address == from);
-        let to = SocketAddr::new(to, MEETING_PORT);
-        if let Some(Err(error)) = socket.map(|(_, socket)| socket.try_send_to(bytes, to)) {
-            let error = &error as &dyn std::error::Error;
-            trace!(%to, error, "not sent");
-        }
-    }
-}
-
-async fn listen(socket: Arc<UdpSocket>, heard: mpsc::Sender<Heard>) {
-    let mut buffer = [0; BUFFER];
-    loop {
-        match socket.recv_from(&mut buffer).await {
-            Ok((length, from)) if from.port() == MEETING_PORT => {
-                let bytes = buffer.get(..length).unwrap_or_default().to_vec();
-                if heard.send((from.ip(), bytes)).await.is_err() {
-                    return;
-                }
-            }
-            Ok(_) => {}
-            // An ICMP error for something sent earlier. The pause keeps a kernel that goes on refusing
-            // from taking a core.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
-}
-
 struct Shell {
     handle: Handle,
     sockets: Sockets,
@@ -249,6 +173,8 @@ struct Shell {
     /// What was said of this host last.
     said: Hello,
     hello_at: Instant,
+    /// How often it is still said in quick succession: sessions are just coming up.
+    eager: u32,
     look_at: Instant,
     published: watch::Sender<Standing>,
     changed: Arc<Notify>,
@@ -342,7 +268,15 @@ impl Shell {
             all_answer &= last.is_some_and(|at| now.since(*at) < RENEW + SOON);
             self.sockets.send(*ends, &bytes);
         }
-        self.hello_at = now + if all_answer { RENEW } else { SOON };
+        self.hello_at = now
+            + if all_answer {
+                RENEW
+            } else if self.eager > 0 {
+                self.eager -= 1;
+                AT_ONCE
+            } else {
+                SOON
+            };
     }
 
     fn hear(&mut self, from: IpAddr, bytes: &[u8]) {
@@ -485,8 +419,10 @@ impl Shell {
 const RENEW: Duration = Duration::from_secs(5);
 /// The same for as long as a gateway has not answered.
 const SOON: Duration = Duration::from_secs(1);
+/// The same at first, so many times.
+const AT_ONCE: Duration = Duration::from_millis(100);
+const EAGER: u32 = 20;
 const LOOK: Duration = Duration::from_secs(1);
 const CLOSE_LOOK: Duration = Duration::from_millis(20);
 /// What may wait to be taken; more comes again.
 const QUEUE: usize = 256;
-const BUFFER: usize = 2048;

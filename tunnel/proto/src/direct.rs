@@ -259,9 +259,12 @@ impl Direct {
         bits ^ (bits >> 31)
     }
 
-    fn advance(&mut self, now: Instant) {
+    /// Does what is due with one peer, or with all of them.
+    fn advance(&mut self, now: Instant, only: Option<PublicKey>) {
         let (own, calls, outputs) = (&self.own, &mut self.calls, &mut self.outputs);
-        for peer in self.peers.values_mut() {
+        let concerned = |key: &PublicKey| only.is_none_or(|only| only == *key);
+        let peers = self.peers.iter_mut().filter(|(key, _)| concerned(key));
+        for (_, peer) in peers {
             peer.advance(now, own, &mut |output| {
                 let Output::Call { peer, to } = output else {
                     outputs.push_back(output);
@@ -347,14 +350,26 @@ impl Machine for Direct {
     type Reject = Reject;
 
     fn handle_input(&mut self, now: Instant, input: Input) -> Result<(), Reject> {
+        // What is said of one peer changes nothing for the others.
+        let only = match &input {
+            Input::Told { peer, .. } | Input::Session { peer, .. } | Input::Answer { peer, .. } => {
+                Some(*peer)
+            }
+            Input::Peers(_)
+            | Input::Refuse(_)
+            | Input::Candidates(_)
+            | Input::Inside(_)
+            | Input::Gateways(_)
+            | Input::SeenAt { .. } => None,
+        };
         self.take(now, input)?;
-        self.advance(now);
+        self.advance(now, only);
         Ok(())
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|due| due <= now) {
-            self.advance(now);
+            self.advance(now, None);
         }
     }
 

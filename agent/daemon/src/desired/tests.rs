@@ -404,3 +404,114 @@ fn an_ipv6_vip_is_placed_by_its_prefix_and_ranked_by_the_link_local_address() {
         vip.priority_because
     );
 }
+
+fn meshed(peers: Vec<agent::MeshPeer>) -> HostConfig {
+    let gw = gateway("gw-0", KEYS[0], &["fd6b:6564:6765::1/128"]);
+    HostConfig {
+        mesh: Some(agent::MeshConfig {
+            direct_path: agent::DirectPath::Auto,
+            peers,
+        }),
+        ..tunnel(&["fd6b:6564:6765::a/128"], vec![gw])
+    }
+}
+
+fn other(name: &str, key: &str, address: &str) -> agent::MeshPeer {
+    agent::MeshPeer {
+        name: name.to_owned(),
+        public_key: key.to_owned(),
+        addresses: nets(&[address]),
+    }
+}
+
+#[test]
+fn hosts_of_the_mesh_within_the_bounds_are_taken_up_and_are_led_through_a_gateway() {
+    let good = other("site/b", KEYS[1], "fd6b:6564:6765::b/128");
+    let desired = planned(&config("version: 1"), Some(&meshed(vec![good])));
+    assert!(desired.problems.is_empty(), "{:?}", desired.problems);
+    let wish = desired.tunnel.unwrap();
+    assert_eq!(wish.failover.unwrap().gateways, ["gw-0"]);
+    let mesh = wish.mesh.unwrap();
+    assert_eq!(mesh.refusal, None);
+    let ends = ("fd6b:6564:6765::a", "fd6b:6564:6765::b");
+    assert_eq!(
+        mesh.peers[0].ends,
+        (ends.0.parse().unwrap(), ends.1.parse().unwrap())
+    );
+    let hosts: Vec<String> = mesh.hosts.iter().map(ToString::to_string).collect();
+    assert_eq!(hosts.len(), 3, "{hosts:?}");
+    assert!(hosts.contains(&"10.20.14.11".to_owned()), "{hosts:?}");
+}
+
+#[test]
+fn a_host_of_the_mesh_never_gets_what_is_somebody_elses() {
+    for (bad, code) in [
+        (
+            other("site/b", KEYS[1], "10.0.0.1/32"),
+            Code::TunOutsideBounds,
+        ),
+        (
+            other("site/b", KEYS[1], "fd6b:6564:6765::/64"),
+            Code::TunOutsideBounds,
+        ),
+        (
+            other("site/b", KEYS[1], "fd6b:6564:6765::a/128"),
+            Code::TunOutsideBounds,
+        ),
+        (
+            other("site/b", KEYS[1], "fd6b:6564:6765::1/128"),
+            Code::TunOutsideBounds,
+        ),
+        (
+            other("site/b", KEYS[1], "198.18.0.9/32"),
+            Code::TunOutsideBounds,
+        ),
+        (
+            other("site/b", KEYS[0], "fd6b:6564:6765::b/128"),
+            Code::TunKey,
+        ),
+        (
+            other("gw-0", KEYS[1], "fd6b:6564:6765::b/128"),
+            Code::TunKey,
+        ),
+        (other("site/b", "x", "fd6b:6564:6765::b/128"), Code::TunKey),
+    ] {
+        let desired = planned(&config("version: 1"), Some(&meshed(vec![bad.clone()])));
+        assert_eq!(desired.problems.len(), 1, "{bad:?}");
+        assert_eq!(desired.problems[0].code, code, "{bad:?}");
+        assert!(desired.tunnel.unwrap().mesh.unwrap().peers.is_empty());
+    }
+}
+
+#[test]
+fn either_end_may_forbid_direct_paths_and_the_kernel_has_none() {
+    use kedge_tunnel_proto::direct::Refusal;
+    for (yaml, manager, refusal) in [
+        ("version: 1", agent::DirectPath::Auto, None),
+        (
+            "version: 1",
+            agent::DirectPath::Never,
+            Some(Refusal::Ordered),
+        ),
+        (
+            "tunnel: {direct_path: never}",
+            agent::DirectPath::Auto,
+            Some(Refusal::Ordered),
+        ),
+        (
+            "tunnel: {direct_path: auto}",
+            agent::DirectPath::Never,
+            Some(Refusal::Ordered),
+        ),
+        (
+            "tunnel: {data_plane: kernel}",
+            agent::DirectPath::Auto,
+            Some(Refusal::Unsupported),
+        ),
+    ] {
+        let mut wish = meshed(Vec::new());
+        wish.mesh.as_mut().unwrap().direct_path = manager;
+        let mesh = planned(&config(yaml), Some(&wish)).tunnel.unwrap().mesh;
+        assert_eq!(mesh.unwrap().refusal, refusal, "{yaml} {manager:?}");
+    }
+}

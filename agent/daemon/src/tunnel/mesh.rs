@@ -18,7 +18,7 @@ use kedge_tunnel_proto::direct::{Candidate, CandidateKind, PEERS, PLACES, Path, 
 use tokio::sync::Notify;
 use tracing::debug;
 
-use crate::desired::{MeshWish, Neighbor, Peer, Source, TunnelWish};
+use crate::desired::{MeshWish, Neighbor, Peer, TunnelWish};
 
 /// The mesh.
 #[derive(Debug)]
@@ -182,10 +182,6 @@ impl Mesh {
             key: it.public_key,
             ends: it.ends,
         };
-        let gateways = tunnel
-            .peers
-            .iter()
-            .filter(|it| it.source == Source::Manager);
         let teller = |it: &Peer| {
             Some(Teller {
                 name: it.name.clone(),
@@ -205,7 +201,8 @@ impl Mesh {
         let mesh = self.wish.peers.iter().flat_map(|it| &it.addresses);
         Wish {
             peers: self.wish.peers.iter().map(met).collect(),
-            gateways: gateways.filter_map(teller).collect(),
+            // Who is asked whether it lives is a gateway.
+            gateways: tunnel.peers.iter().filter_map(teller).collect(),
             active: active.map(str::to_owned),
             refusal: self.wish.refusal,
             // What is configured is worth more than the last of many addresses.
@@ -217,3 +214,105 @@ impl Mesh {
 
 /// For how long packets are taken on a direct path after this host was told to have none.
 const LINGER: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use kedge_net::clock;
+    use kedge_tunnel_proto::{
+        directory::Directory,
+        keys::{PrivateKey, PublicKey},
+    };
+
+    use super::*;
+
+    fn key(number: u8) -> PublicKey {
+        PrivateKey::from_random([number; 32]).public()
+    }
+
+    fn net(number: u8) -> IpNet {
+        format!("198.18.0.{number}/32").parse().unwrap()
+    }
+
+    fn wanted(refusal: Option<Refusal>) -> Mesh {
+        let neighbor = |number: u8| Neighbor {
+            name: format!("site/{number}"),
+            public_key: key(number),
+            addresses: vec![net(number)],
+            ends: (net(10).addr(), net(number).addr()),
+        };
+        Mesh::new(MeshWish {
+            peers: vec![neighbor(11), neighbor(12)],
+            refusal,
+            hosts: Vec::new(),
+            endpoints: Vec::new(),
+        })
+    }
+
+    fn gateway(number: u8) -> PeerSpec {
+        PeerSpec {
+            name: format!("gw-{number}"),
+            public_key: key(number),
+            preshared_key: None,
+            endpoint: None,
+            allowed_ips: vec![net(number)],
+            keepalive: None,
+            always_up: true,
+            accepts: Vec::new(),
+            relays: false,
+        }
+    }
+
+    /// All peers of the device, of which `gw-1` is the active gateway.
+    fn specs(mesh: &Mesh, now: Instant) -> Vec<PeerSpec> {
+        let mut all = vec![gateway(1), gateway(2)];
+        for spec in &mut all {
+            mesh.lead(spec, Some("gw-1"));
+        }
+        all.extend(mesh.specs(now, Some("gw-1")));
+        // They go together.
+        Directory::new(key(99)).plan(all.clone()).unwrap();
+        all
+    }
+
+    fn owner(specs: &[PeerSpec], prefix: IpNet) -> (&str, Vec<&str>) {
+        let names = |of: fn(&PeerSpec) -> &Vec<IpNet>| -> Vec<&str> {
+            let with = specs.iter().filter(|it| of(it).contains(&prefix));
+            with.map(|it| it.name.as_str()).collect()
+        };
+        let owners = names(|it| &it.allowed_ips);
+        assert_eq!(owners.len(), 1, "{owners:?}");
+        (owners[0], names(|it| &it.accepts))
+    }
+
+    #[test]
+    fn packets_for_a_host_go_one_way_and_come_from_all() {
+        let mut mesh = wanted(None);
+        let now = clock::now();
+        let all = specs(&mesh, now);
+        assert_eq!(owner(&all, net(11)), ("gw-1", vec!["gw-2", "site/11"]));
+        mesh.paths.insert("site/11".to_owned(), Path::Direct);
+        let all = specs(&mesh, now);
+        assert_eq!(owner(&all, net(11)), ("site/11", vec!["gw-1", "gw-2"]));
+        assert_eq!(owner(&all, net(12)), ("gw-1", vec!["gw-2", "site/12"]));
+        // Told to have none, it sends through the gateway at once, and listens for a while.
+        let wish = wanted(Some(Refusal::Ordered)).wish;
+        mesh.want(now, wish);
+        let all = specs(&mesh, now);
+        assert_eq!(owner(&all, net(11)), ("gw-1", vec!["gw-2", "site/11"]));
+        let all = specs(&mesh, now + LINGER);
+        assert_eq!(owner(&all, net(11)), ("gw-1", vec!["gw-2"]));
+    }
+
+    #[test]
+    fn the_kernels_data_plane_has_one_owner_for_a_prefix_and_no_direct_peers() {
+        let all = specs(&wanted(Some(Refusal::Unsupported)), clock::now());
+        assert_eq!(owner(&all, net(11)), ("gw-1", vec![]));
+        assert_eq!(all.len(), 2);
+    }
+
+    #[test]
+    fn without_a_gateway_nothing_leaves_the_tunnel() {
+        let all = wanted(None).specs(clock::now(), None);
+        assert_eq!(owner(&all, net(12)), ("site/12", vec![]));
+    }
+}

@@ -45,7 +45,11 @@ impl Shard {
         places: &[SocketAddr],
         dst: &mut [u8],
     ) -> Option<usize> {
-        let slot = slot(&mut self.peers, id).filter(|_| !self.rests)?;
+        if self.rests {
+            return None;
+        }
+        self.wake_up(now, id);
+        let slot = slot(&mut self.peers, id)?;
         let length = slot.peer.call(now, places, dst);
         self.settle(id);
         length
