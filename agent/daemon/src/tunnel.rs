@@ -9,6 +9,7 @@ mod place;
 mod targets;
 mod tools;
 mod view;
+mod ways;
 
 use std::{
     collections::BTreeMap,
@@ -50,6 +51,7 @@ use self::{
     opinion::opinion,
     targets::Targets,
     tools::Tools,
+    ways::Ways,
 };
 use crate::desired::{Peer, TunnelWish};
 
@@ -77,6 +79,7 @@ pub(crate) struct Tunnel {
     /// What the BFD sessions of this host say.
     levels: Levels,
     targets: Targets,
+    ways: Ways,
     /// What this host says of the gateway it sends through.
     claim: Option<Claim>,
     epoch: u64,
@@ -122,6 +125,7 @@ impl Tunnel {
             gateways: None,
             levels: Levels::default(),
             targets: Targets::default(),
+            ways: Ways::default(),
             claim: None,
             epoch: 0,
             epoch_is_new: false,
@@ -196,6 +200,7 @@ impl Tunnel {
             &stats.unwrap_or_default(),
             &self.peers,
             self.gateways.as_ref(),
+            &self.ways,
         );
         let offload = device.and_then(|device| device.offload);
         let parts = offload.into_iter().flat_map(|all| all.parts());
@@ -256,8 +261,11 @@ impl Tunnel {
             .chain(&self.echo_problem)
             .chain(self.tools.problem())
             .chain(self.targets.problem())
+            .chain(self.keeper.clamp_problem())
             .cloned();
-        device.chain(self.names.problems()).chain(silent).collect()
+        let small = self.ways.problems(self.wish.as_ref());
+        let device = device.chain(self.names.problems()).chain(small);
+        device.chain(silent).collect()
     }
 
     /// What was learned of peers and must outlive the process, if there is more of it than the last
@@ -269,6 +277,7 @@ impl Tunnel {
     /// Leaves the device to the agent that comes next, as far as it can be left.
     pub fn leave(&mut self) {
         self.echoes.clear();
+        self.ways.clear();
         self.tools = Tools::default();
         self.keeper.leave();
     }
@@ -277,6 +286,7 @@ impl Tunnel {
     pub fn close(&mut self) {
         self.echoes.clear();
         self.targets.clear();
+        self.ways.clear();
         self.tools = Tools::default();
         self.keeper.close();
     }
@@ -294,6 +304,7 @@ impl Tunnel {
         self.say_where();
         self.targets
             .want(self.wish.as_ref(), self.keeper.device(), self.opening);
+        self.ways.tend(self.wish.as_ref(), &mut self.keeper);
         self.judge();
     }
 

@@ -62,7 +62,9 @@ pub use status::{
 };
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
-pub use tunnel::{DataPlane, EchoStatus, GatewayUse, OffloadPart, Tunnel, TunnelList, TunnelState};
+pub use tunnel::{
+    DataPlane, EchoStatus, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelList, TunnelState,
+};
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{
     ActivePeer, Frozen, RejectedInterface, TrackStatus, Transition, Vip, VipExplanation, VipList,

@@ -43,6 +43,7 @@ use crate::{
     liveness::{Change, Hosts},
     places::Places,
     sessions::Sessions,
+    ways::Ways,
 };
 
 /// The gateway.
@@ -67,6 +68,8 @@ pub(crate) struct Hub {
     pub drain: Drain,
     /// Where the hosts are.
     pub places: Places,
+    /// What the ways to them carry.
+    pub ways: Ways,
     /// What went wrong before the loop.
     standing: Vec<Problem>,
     /// What went wrong when the link was started last.
@@ -100,6 +103,7 @@ impl Hub {
             sessions: Sessions::new()?,
             drain,
             places: Places::new(),
+            ways: Ways::default(),
             public_key: private.public(),
             keeper: Keeper::new(private, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
@@ -195,6 +199,7 @@ impl Hub {
     pub fn tend(&mut self) {
         self.keeper.tend();
         self.tell_gateways();
+        self.ways.tend(&self.plan, &mut self.keeper);
         if let Some(memory) = self.keeper.learned() {
             self.peers.save(memory.clone());
         }
@@ -282,6 +287,7 @@ impl Hub {
             .chain(&self.standing)
             .chain(&self.link_problems)
             .chain(self.keeper.problem())
+            .chain(self.keeper.clamp_problem())
             .chain(&self.echo_problem)
             .chain(&self.plan.problems)
             .cloned()

@@ -4,6 +4,7 @@
 //! takes a bounded number from each, so that none starves another.
 
 mod live;
+mod whole;
 
 use std::{
     collections::BTreeMap,
@@ -56,6 +57,10 @@ pub(crate) enum Command {
     Rehandshake(PeerId),
     /// A packet goes through this peer, whoever owns its destination.
     Send(PeerId, Box<[u8]>),
+    /// A packet goes through this peer as it is, in one piece or not at all.
+    Whole(PeerId, Box<[u8]>),
+    /// What the ways to these peers carry.
+    Paths(Vec<(PeerId, u16)>),
     /// Whoever owns the device has it otherwise.
     Reconfigure(Box<Reconfiguration>),
     /// End.
@@ -251,6 +256,8 @@ impl Worker {
                     self.shard.force_handshake(clock::now(), peer);
                 }
                 Ok(Command::Send(peer, packet)) => self.send_to(peer, &packet),
+                Ok(Command::Whole(peer, packet)) => self.send_whole(peer, &packet),
+                Ok(Command::Paths(paths)) => self.set_paths(&paths),
                 Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
