@@ -1,6 +1,7 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
 mod gateway;
+mod tunnel;
 mod vip;
 mod wg;
 
@@ -13,6 +14,7 @@ use kedge_core::Span;
 use kedge_host::layers::Override;
 
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
+pub use self::tunnel::{PingArgs, TunnelCommand};
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,
@@ -255,18 +257,6 @@ impl From<RoleName> for kedge_host::Role {
 pub enum BfdCommand {
     /// List the BFD sessions of this host, and why each is in its state
     Sessions,
-}
-
-/// Tunnels.
-#[derive(Clone, Debug, Subcommand)]
-pub enum TunnelCommand {
-    /// List the tunnel's peers
-    List,
-    /// Show one peer
-    Show {
-        /// Its name
-        name: String,
-    },
 }
 
 /// The fleet.

@@ -4,6 +4,7 @@ mod approve;
 mod gateway;
 mod history;
 mod order;
+mod ping;
 mod release;
 mod restart;
 mod rotate;
@@ -153,6 +154,7 @@ pub fn tunnel(app: &App, command: &TunnelCommand) -> Result<Exit, Failure> {
         TunnelCommand::Show { name } => {
             get::<Tunnel>(app, role, &format!("/v1/tunnels/{}", segment(name)?))
         }
+        TunnelCommand::Ping(args) => ping::run(app, role, args),
     }
 }
 

@@ -5,6 +5,7 @@ mod config;
 mod fleet;
 mod gateway;
 mod operate;
+mod ping;
 mod status;
 mod tokens;
 mod tunnels;

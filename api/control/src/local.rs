@@ -36,6 +36,7 @@ mod config;
 mod fleet;
 mod history;
 mod order;
+mod ping;
 mod restart;
 mod scan;
 mod status;
@@ -54,6 +55,7 @@ pub use fleet::{
 };
 pub use history::{History, HistoryItem};
 pub use order::{DrainOrder, Order, OrderOutcome, OrderRequest, VipOrder};
+pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
@@ -84,6 +86,7 @@ crate::document::kinds! {
     TokenList => "TokenList",
     TunnelList => "TunnelList",
     Tunnel => "Tunnel",
+    TunnelPing => "TunnelPing",
     Uninstalled => "Uninstalled",
     VipList => "VIPList",
     Vip => "VIP",

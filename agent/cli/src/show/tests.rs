@@ -1,5 +1,6 @@
 use kedge_control::local::{
-    AgentStatus, ConfigInForce, Frozen, GatewayStatus, Origin, Timeline, Vip, VipList, VipOrder,
+    AgentStatus, ConfigInForce, Frozen, GatewayStatus, Origin, PingItem, RoundTrips, Timeline,
+    TunnelPing, Vip, VipList, VipOrder,
 };
 
 use super::{samples, *};
@@ -215,4 +216,29 @@ fn every_format_shows_the_same_document() {
     let single = own(&samples::manager()).unwrap();
     let line = render(&single, Format::Jsonl, &view()).unwrap();
     assert_eq!(line.lines().count(), 1);
+}
+
+#[test]
+fn a_ping_is_summed_up_as_everybody_knows_it() {
+    let item = |sequence, rtt_seconds| PingItem {
+        sequence,
+        rtt_seconds,
+    };
+    let mut ping = TunnelPing {
+        peer: "gw-0".into(),
+        from: [198, 18, 0, 10].into(),
+        to: [198, 18, 0, 1].into(),
+        bytes: 80,
+        sent: 3,
+        received: 2,
+        loss_percent: 100.0 / 3.0,
+        duration_seconds: 3.004,
+        rtt: RoundTrips::of(&[0.018, 0.022]),
+        items: vec![item(1, Some(0.018)), item(2, None), item(3, Some(0.022))],
+    };
+    insta::assert_snapshot!(ping.text(&view()));
+    ping.rtt = None;
+    ping.received = 0;
+    ping.loss_percent = 100.0;
+    insta::assert_snapshot!(ping.text(&view()));
 }
