@@ -43,6 +43,9 @@ pub struct BenchArgs {
     /// The same with adverts each 100 ms; as long when left out
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub soak_default: Option<u32>,
+    /// What of the tunnel is measured; everything when left out
+    #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
+    pub part: Vec<TunnelPart>,
     /// The executable whose roles are measured; this one when left out
     #[arg(long, value_name = "PATH")]
     pub kedge: Option<std::path::PathBuf>,
@@ -60,6 +63,28 @@ pub enum BenchName {
     Tunnel,
     /// The manager with a fleet, against a real API server: start, memory, rates, enrolment
     Manager,
+}
+
+/// A part of the tunnel's bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TunnelPart {
+    /// What it carries, alone and beside others: streams, small packets, round trips, memory
+    Load,
+    /// Peers that change under traffic
+    Changes,
+    /// Thousands of hosts that call a gateway at once, and what it remembers of them
+    Storm,
+    /// A host with two gateways, which are killed and drained
+    Gateways,
+    /// Minutes without a path
+    Outage,
+}
+
+impl std::fmt::Display for TunnelPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
 }
 
 /// What a bench measured.

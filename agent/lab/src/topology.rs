@@ -62,6 +62,9 @@ pub const MANAGER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 /// The first address of the edge's pool.
 pub const VIP: Ipv4Addr = Ipv4Addr::new(10, 20, 14, 10);
 
+/// What is behind both gateways of [`Topology::gateways`].
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
+
 /// The two hosts of [`Topology::pair`].
 pub const ENDS: [&str; 2] = ["one", "two"];
 
@@ -192,6 +195,54 @@ impl Topology {
         }
     }
 
+    /// A host with two gateways to the same network, each of which masquerades towards it: an answer
+    /// comes back the way its question went.
+    ///
+    /// ```text
+    ///   edge .11 ──┬── .21  a  .1 ──┬── .5 server
+    ///              └── .22  b  .2 ──┘
+    ///  10.20.14.0/24               10.9.0.0/24
+    /// ```
+    #[must_use]
+    pub fn gateways() -> Self {
+        let host = |name, link, segment, address| NodePlan {
+            name,
+            legs: vec![leg(link, segment, address)],
+            ..NodePlan::default()
+        };
+        let gateway = |name, number: u8| NodePlan {
+            name,
+            legs: vec![
+                leg("eth0", "site", lan(20 + number)),
+                leg("back0", "back", Ipv4Addr::new(10, 9, 0, number)),
+            ],
+            forwards: true,
+            masquerade: Some("back0"),
+            ..NodePlan::default()
+        };
+        let bridges = ["site", "back"];
+        let bridge = |name| NodePlan {
+            name,
+            ..NodePlan::default()
+        };
+        let hosts = [
+            host("edge", "eth0", "site", lan(11)),
+            gateway("a", 1),
+            gateway("b", 2),
+            host("server", "eth0", "back", SERVER),
+        ];
+        Self {
+            segments: bridges
+                .map(|name| Segment {
+                    name,
+                    home: name,
+                    address: None,
+                })
+                .into(),
+            nodes: bridges.map(bridge).into_iter().chain(hosts).collect(),
+        }
+    }
+
     /// The node's plan.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&NodePlan> {
@@ -243,7 +294,12 @@ mod tests {
 
     #[test]
     fn every_leg_has_its_segment_and_every_address_is_unique() {
-        for topology in [Topology::edge(), Topology::lan(), Topology::pair()] {
+        for topology in [
+            Topology::edge(),
+            Topology::lan(),
+            Topology::pair(),
+            Topology::gateways(),
+        ] {
             let mut seen = BTreeSet::new();
             for node in &topology.nodes {
                 assert!(

@@ -193,8 +193,15 @@ impl Lease {
             Family::V6 => "ip6 nexthdr 112",
         };
         // The VRID is the second byte of an advert of any version.
-        let renewed = format!("{adverts} @th,8,8 {vrid} update @{set} {{ oif timeout {lasts}ms }}");
-        let rules = RefCell::new(vec![("egress", renewed)]);
+        // What renews it is fenced by nothing, and what only passes by need not be asked everything:
+        // adverts are the packets that each host of the LAN sees all the time.
+        let renewed =
+            format!("{adverts} @th,8,8 {vrid} update @{set} {{ oif timeout {lasts}ms }} accept");
+        let passes = match self.family {
+            Family::V4 => "ip daddr 224.0.0.18 accept",
+            Family::V6 => "ip6 daddr ff02::12 accept",
+        };
+        let rules = RefCell::new(vec![("egress", renewed), ("ingress", passes.to_owned())]);
         let fenced = |hook: &'static str, what: String| {
             let side = if hook == "egress" { "oif" } else { "iif" };
             let rule = format!("{what} {side} != @{set} counter drop");

@@ -34,27 +34,61 @@ fn bench(arguments: &[&str]) -> Value {
     result
 }
 
+/// The row of a metric, with one sample or more.
+fn row<'a>(result: &'a Value, metric: &str) -> &'a Value {
+    let rows = result["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["metric"] == metric);
+    let row = row.unwrap_or_else(|| panic!("{metric}"));
+    assert!(row["n"].as_u64().unwrap() > 0, "{row}");
+    row
+}
+
+fn nothing_is_left(result: &Value) {
+    let notes = result["notes"].to_string();
+    assert!(!notes.contains("Left behind"), "{notes}");
+}
+
 #[test]
 fn bench_tunnel_puts_both_cores_beside_wireguard_go() {
     if !ready() {
         return;
     }
-    let result = bench(&["tunnel", "--runs", "1"]);
-    let rows = result["rows"].as_array().unwrap();
-    for ours in ["kedge", "kedge-own"] {
-        for metric in ["tcp.throughput", "tcp.processor", "udp64.processor", "pss"] {
-            let row = rows.iter().find(|row| {
-                row["metric"] == format!("{ours}.{metric}") && row["peer"] == "wireguard-go"
-            });
-            let row = row.unwrap_or_else(|| panic!("{ours}.{metric}"));
-            assert_eq!(row["n"], 1);
+    let result = bench(&["tunnel", "--runs", "1", "--part", "load,changes"]);
+    for core in ["", "own_core."] {
+        for metric in ["tcp.", "tcp.cpu_", "vxlan.", "udp64.cpu_"] {
+            let row = row(&result, &format!("{core}{metric}vs_wireguard_go"));
+            assert_eq!(row["peer"], "wireguard-go");
             for value in ["p50", "peerP50", "ratio"] {
                 assert!(row[value].as_f64().unwrap() > 0.0, "{row}");
             }
         }
+        let memory = row(&result, &format!("{core}rss_line_rate"));
+        assert!(memory["p50"].as_f64().unwrap() > 0.0, "{memory}");
+        let lost = row(&result, &format!("{core}syncconf.lost"));
+        assert_eq!(lost["max"], 0.0, "{lost}");
     }
-    let left = result["notes"].to_string();
-    assert!(!left.contains("Left behind"), "{left}");
+    nothing_is_left(&result);
+}
+
+#[test]
+fn bench_tunnel_calls_gateways_and_kills_them() {
+    on_a_steady_machine(|| {
+        let result = bench(&["tunnel", "--runs", "1", "--part", "storm,gateways"]);
+        for metric in ["storm_2000", "storm_10000"] {
+            let row = row(&result, metric);
+            // Hosts that get no session are said to have waited a minute.
+            assert!(row["max"].as_f64().unwrap() < 60.0, "{row}");
+        }
+        for metric in ["peer_memory.dormant", "peer_memory.active"] {
+            assert!(row(&result, metric)["p50"].as_f64().unwrap() > 0.0);
+        }
+        let failover = row(&result, "gateway_failover");
+        assert_eq!(failover["n"], 20);
+        // Three packets of BFD at least: nobody is called lost before that.
+        assert!(failover["p50"].as_f64().unwrap() > 0.2, "{failover}");
+        assert_eq!(row(&result, "drain.lost")["max"], 0.0);
+        nothing_is_left(&result);
+    });
 }
 
 #[test]

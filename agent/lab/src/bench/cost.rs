@@ -16,8 +16,17 @@ pub(super) fn processor_seconds(pid: u32) -> f64 {
 
 /// The proportional set size of a process, in MiB.
 pub(super) fn pss(pid: u32) -> f64 {
+    rolled_up(pid, "Pss:")
+}
+
+/// What is resident of a process, in MiB, whoever shares it.
+pub(super) fn rss(pid: u32) -> f64 {
+    rolled_up(pid, "Rss:")
+}
+
+fn rolled_up(pid: u32, field: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
     let number = line.and_then(|line| line.split_whitespace().next());
     number
         .and_then(|kib| kib.parse::<f64>().ok())

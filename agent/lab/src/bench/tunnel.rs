@@ -5,16 +5,23 @@
 //! and each run begins with another one.
 
 mod engine;
+mod faults;
+mod gateways;
 mod load;
 mod rows;
 mod site;
+mod storm;
+
+use std::path::Path;
 
 use self::{
     engine::Engine,
+    gateways::Gateways,
     rows::{Measured, Peer},
     site::Site,
+    storm::Crowd,
 };
-use super::{BenchArgs, BenchResult};
+use super::{BenchArgs, BenchResult, TunnelPart};
 use crate::{error::LabError, stage::Stage};
 
 pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabError> {
@@ -27,56 +34,196 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         args.runs(),
         names.join(", ")
     ));
-    let mut measured: Vec<Measured> = engines.iter().map(|_| Measured::default()).collect();
-    let mut left = Vec::new();
+    let mut bench = Bench {
+        args,
+        stage,
+        measured: engines.iter().map(|_| Measured::default()).collect(),
+        engines: &engines,
+        left: Vec::new(),
+    };
     for run in 0..args.runs() {
         for turn in 0..engines.len() {
-            let at = (turn + run as usize) % engines.len();
-            let (Some(engine), Some(measured)) = (engines.get(at), measured.get_mut(at)) else {
-                continue;
-            };
-            let mut site = Site::start(engine, stage)?;
-            let result = measured.take(&mut site);
-            if let Some(directory) = &args.keep {
-                site.keep(&directory.join(format!("{run}-{}", engine.name())))?;
-            }
-            left.extend(site.take_down());
-            result?;
-            stage.tell(&format!("{}: {}", engine.name(), measured.last()));
+            bench.turn(run, (turn + run as usize) % engines.len())?;
         }
     }
-    let mut measured = engines.iter().zip(measured);
-    let ours: Vec<_> = measured
-        .by_ref()
-        .take(Engine::OURS)
-        .map(|(engine, measured)| Peer::new(engine, measured))
-        .collect();
-    let peers: Vec<_> = measured
-        .map(|(engine, measured)| Peer::new(engine, measured))
-        .collect();
-    let rows = rows::rows(&ours, &peers);
-    let command = format!("sudo kedge lab bench tunnel --runs {}", args.runs());
-    let versions: Vec<String> = peers.iter().map(Peer::version).collect();
-    let result = BenchResult::new(
-        "tunnel",
-        versions.join(", "),
-        command,
-        stage.seconds(),
-        rows,
-    );
-    let mut notes = vec![
-        "Both ends and the generators share the processors of this machine, over veth and a bridge: \
-         nothing here says what a network card allows."
-            .to_owned(),
-        "Processor time is that of the threads of both daemons; what the kernel does for them in \
-         its own name is in nobody's."
-            .to_owned(),
-        "rtt.added is what the tunnel adds to the same exchange without it.".to_owned(),
-    ];
-    notes.extend(left.iter().map(|left| format!("Left behind: {left}")));
-    Ok(BenchResult {
-        ok: result.ok && left.is_empty(),
-        notes,
-        ..result
-    })
+    if bench.wants(TunnelPart::Gateways) {
+        bench.gateways(&kedge)?;
+    }
+    if bench.wants(TunnelPart::Outage) {
+        let left = faults::outage(&engines, &mut bench.measured, stage)?;
+        bench.left.extend(left);
+    }
+    Ok(bench.result())
 }
+
+struct Bench<'a> {
+    args: &'a BenchArgs,
+    stage: &'a Stage,
+    engines: &'a [Engine],
+    measured: Vec<Measured>,
+    /// What labs could not remove.
+    left: Vec<String>,
+}
+
+impl Bench<'_> {
+    fn wants(&self, part: TunnelPart) -> bool {
+        self.args.part.is_empty() || self.args.part.contains(&part)
+    }
+
+    /// Measures an engine in each part once.
+    fn turn(&mut self, run: u32, at: usize) -> Result<(), LabError> {
+        let Some(engine) = self.engines.get(at) else {
+            return Ok(());
+        };
+        let changes = self.wants(TunnelPart::Changes) && engine.changes_peers();
+        let carries = self.wants(TunnelPart::Load);
+        if changes || carries {
+            self.on_a_pair(engine, (run, at), |site, measured| {
+                if changes {
+                    let lost = faults::change_peers(site)?;
+                    measured.syncconf.push(lost);
+                    measured.say(format!("{lost} packets lost while peers changed"));
+                }
+                if carries {
+                    measured.take(site)?;
+                }
+                Ok(())
+            })?;
+        }
+        if self.wants(TunnelPart::Storm) {
+            self.storm(engine, at, STORM)?;
+            if run == 0 && at < Engine::OURS {
+                self.storm(engine, at, LARGE_STORM)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_a_pair(
+        &mut self,
+        engine: &Engine,
+        (run, at): (u32, usize),
+        take: impl FnOnce(&mut Site, &mut Measured) -> Result<(), LabError>,
+    ) -> Result<(), LabError> {
+        let Some(measured) = self.measured.get_mut(at) else {
+            return Ok(());
+        };
+        let mut site = Site::start(engine, self.stage)?;
+        let result = take(&mut site, measured);
+        if let Some(directory) = &self.args.keep {
+            site.keep(&directory.join(format!("{run}-{}", engine.name())))?;
+        }
+        self.left.extend(site.take_down());
+        result?;
+        let said = format!("{}: {}", engine.name(), measured.last());
+        self.stage.tell(&said);
+        Ok(())
+    }
+
+    /// Hosts that the gateway knows, and has never heard, call it at once.
+    fn storm(&mut self, engine: &Engine, at: usize, many: u32) -> Result<(), LabError> {
+        let Some(measured) = self.measured.get_mut(at) else {
+            return Ok(());
+        };
+        let (mut site, key) = Site::gateway(engine, self.stage)?;
+        let crowd = Crowd::gather(&site, &key, many)?;
+        let empty = site.gateway_memory()?;
+        let keys = crowd.keys();
+        site.admit(keys.iter().map(String::as_str))?;
+        let known = site.gateway_memory()?;
+        let arrival = crowd.arrive()?;
+        let active = site.gateway_memory()?;
+        self.left.extend(site.take_down());
+        let (last, asked) = (arrival.sessions.max(), arrival.initiations);
+        let each = |memory: f64| (memory - empty).max(0.0) / f64::from(many);
+        if many == STORM {
+            measured.storm.push(last);
+            measured.initiations.push(asked);
+        } else {
+            measured.large_storm.push(last);
+        }
+        // A page more or less is nothing among so many.
+        if many == LARGE_STORM || at >= Engine::OURS {
+            measured.dormant.push(each(known));
+            measured.active.push(each(active));
+        }
+        self.stage.tell(&format!(
+            "{}: {many} hosts in {last:.2} s, half of them in {:.2} s, {asked:.2} initiations each",
+            engine.name(),
+            arrival.sessions.p50()
+        ));
+        Ok(())
+    }
+
+    /// Gateways that are killed, and drained.
+    fn gateways(&mut self, kedge: &Path) -> Result<(), LabError> {
+        let Some(measured) = self.measured.first_mut() else {
+            return Ok(());
+        };
+        let mut site = Gateways::start(kedge, self.stage)?;
+        let (kills, drains) = (self.args.runs() * 20, self.args.runs() * 2);
+        let mut result = (0..kills).try_for_each(|kill| {
+            measured.failover.push(site.kill(kill)?);
+            Ok(())
+        });
+        for _ in 0..drains {
+            result = result.and_then(|()| {
+                measured.drain.push(site.drain()?);
+                Ok(())
+            });
+        }
+        self.left.extend(site.take_down());
+        let outages = &measured.failover;
+        let (p50, max) = (outages.p50() * 1e3, outages.max() * 1e3);
+        self.stage.tell(&format!(
+            "{} gateways killed: nothing answered for {p50:.0} ms, {max:.0} at most",
+            outages.len()
+        ));
+        result
+    }
+
+    fn result(self) -> BenchResult {
+        let mut measured = self.engines.iter().zip(self.measured);
+        let ours: Vec<_> = measured
+            .by_ref()
+            .take(Engine::OURS)
+            .map(|(engine, measured)| Peer::new(engine, measured))
+            .collect();
+        let peers: Vec<_> = measured
+            .map(|(engine, measured)| Peer::new(engine, measured))
+            .collect();
+        let rows = rows::rows(&ours, &peers);
+        let mut command = format!("sudo kedge lab bench tunnel --runs {}", self.args.runs());
+        for part in &self.args.part {
+            command = format!("{command} --part {part}");
+        }
+        let versions: Vec<String> = peers.iter().map(Peer::version).collect();
+        let result = BenchResult::new(
+            "tunnel",
+            versions.join(", "),
+            command,
+            self.stage.seconds(),
+            rows,
+        );
+        let mut notes: Vec<String> = NOTES.map(str::to_owned).into();
+        notes.extend(self.left.iter().map(|left| format!("Left behind: {left}")));
+        BenchResult {
+            ok: result.ok && self.left.is_empty(),
+            notes,
+            ..result
+        }
+    }
+}
+
+const STORM: u32 = 2_000;
+const LARGE_STORM: u32 = 10_000;
+
+const NOTES: [&str; 4] = [
+    "Both ends and the generators share the processors of this machine, over veth and a bridge: nothing \
+     here says what a network card allows.",
+    "Processor time is that of the threads of both daemons; what the kernel does for them in its own \
+     name is in nobody's.",
+    "rtt is what the tunnel adds to the same exchange without it.",
+    "The hosts of a storm are on the same two processors as the gateway, and of Kedge's own core, \
+     whoever the gateway is.",
+];

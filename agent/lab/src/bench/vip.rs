@@ -89,11 +89,10 @@ fn at_default(
     stage.good("two LANs stand: one Active and two Backups on each");
     let mut measure = || {
         let idle = Duration::from_secs(args.idle.clamp(1, LONGEST_IDLE).into());
-        let [ours, theirs] = &mut lans;
         let (owner, _, _) = hosts();
         // What a start costs is not what standing there costs.
         std::thread::sleep(idle.min(SETTLES));
-        measured.cost = [ours.cost(owner, idle)?, theirs.cost(owner, idle)?];
+        measured.cost = cost::costs(&mut lans, owner, idle)?;
         for (fault, runs, series) in [
             (Fault::Kill, args.kills(), &mut measured.kill),
             (Fault::Stop, args.runs(), &mut measured.stop),

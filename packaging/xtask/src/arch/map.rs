@@ -121,6 +121,8 @@ pub const ROOMS: &[Room] = &[
             "kedge-control",
             "kedge-host",
             "kedge-net",
+            // The hosts of a storm (docs/adr/0034).
+            "kedge-tunnel-proto",
         ],
     ),
     room(

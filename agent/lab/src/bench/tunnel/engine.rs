@@ -43,6 +43,11 @@ impl Engine {
         self.name
     }
 
+    /// Whether peers can be changed while it runs: boringtun's worker panics (boringtun#40).
+    pub(super) fn changes_peers(&self) -> bool {
+        self.name != "boringtun-cli"
+    }
+
     /// The command that stays in the foreground and is the device `ifname`.
     pub(super) fn command(&self, ifname: &str) -> Command {
         let mut command = Command::new(&self.program);

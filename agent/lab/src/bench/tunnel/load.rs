@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     super::{Samples, cost},
-    site::{Site, inner, said},
+    site::{DAEMON, Site, inner, said},
 };
 use crate::{error::LabError, lab::Lab, topology::ENDS};
 
@@ -26,11 +26,11 @@ pub(super) struct Passed {
 }
 
 impl Site {
-    /// One TCP stream, in bytes of payload that arrived.
-    pub(super) fn stream(&mut self) -> Result<Passed, LabError> {
+    /// One TCP stream to an address of the second host, in bytes of payload that arrived.
+    pub(super) fn stream(&mut self, to: Ipv4Addr) -> Result<Passed, LabError> {
         let [one, two] = ENDS;
         let mut server = Command::new("iperf3");
-        server.args(["-s", "-1", "-B"]).arg(inner(1).to_string());
+        server.args(["-s", "-1", "-B"]).arg(to.to_string());
         self.lab_mut().start(two, SERVER, server)?;
         let seconds = STREAM.as_secs().to_string();
         let client = move || {
@@ -38,7 +38,7 @@ impl Site {
             let begun = Instant::now();
             loop {
                 let mut client = Command::new("iperf3");
-                client.arg("-c").arg(inner(1).to_string());
+                client.arg("-c").arg(to.to_string());
                 client.args(["-J", "-t", &seconds]);
                 let said = said(client, "");
                 // With `-J` it may end well and say in its report that nobody listens.
@@ -107,10 +107,17 @@ impl Site {
         ])
     }
 
-    /// The memory of the larger daemon, in MiB.
+    /// What is resident of the larger daemon, in MiB.
     pub(super) fn memory(&mut self) -> Result<f64, LabError> {
         let daemons = self.daemons()?;
-        Ok(daemons.map(cost::pss).into_iter().fold(0.0, f64::max))
+        Ok(daemons.map(cost::rss).into_iter().fold(0.0, f64::max))
+    }
+
+    /// The memory of the gateway that is its own, in KiB.
+    pub(super) fn gateway_memory(&mut self) -> Result<f64, LabError> {
+        let [_, two] = ENDS;
+        let pid = self.lab_mut().process(two, DAEMON)?.pid();
+        Ok(cost::pss(pid) * 1024.0)
     }
 
     fn processor_seconds(&mut self) -> Result<f64, LabError> {
@@ -156,12 +163,12 @@ pub(super) fn exchange(
 }
 
 /// A thread that counts what comes.
-struct Counting {
+pub(super) struct Counting {
     over: Arc<AtomicBool>,
     thread: thread::JoinHandle<u32>,
 }
 
-fn counting(socket: UdpSocket) -> Result<Counting, LabError> {
+pub(super) fn counting(socket: UdpSocket) -> Result<Counting, LabError> {
     let over = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&over);
     let thread = thread::Builder::new()
@@ -177,14 +184,14 @@ fn counting(socket: UdpSocket) -> Result<Counting, LabError> {
 }
 
 impl Counting {
-    fn end(self) -> f64 {
+    pub(super) fn end(self) -> f64 {
         self.over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or(0).into()
     }
 }
 
 /// A socket on each host, connected to each other, that waits no longer than a moment.
-fn sockets(lab: &Lab, addresses: [Ipv4Addr; 2]) -> Result<[UdpSocket; 2], LabError> {
+pub(super) fn sockets(lab: &Lab, addresses: [Ipv4Addr; 2]) -> Result<[UdpSocket; 2], LabError> {
     let [one, two] = ENDS;
     let bind = |end, at: Ipv4Addr, to: Ipv4Addr| {
         lab.worker(end)?

@@ -4,7 +4,7 @@ use super::{
     super::{Row, Samples},
     engine::Engine,
     load::Passed,
-    site::Site,
+    site::{Site, in_vxlan, inner},
 };
 use crate::error::LabError;
 
@@ -13,11 +13,28 @@ use crate::error::LabError;
 pub(super) struct Measured {
     throughput: Samples,
     processor: Samples,
+    vxlan: Samples,
     small: Samples,
     lost: Samples,
     added: Samples,
     added_p99: Samples,
     memory: Samples,
+    /// Until the last host of a storm had its session, and how often each asked.
+    pub(super) storm: Samples,
+    pub(super) initiations: Samples,
+    /// The same of a larger storm.
+    pub(super) large_storm: Samples,
+    /// Memory for each peer that is known and has never been heard, and for each with a session.
+    pub(super) dormant: Samples,
+    pub(super) active: Samples,
+    /// Of a train of packets while peers are changed.
+    pub(super) syncconf: Samples,
+    /// For how long nothing was answered when the active gateway was killed.
+    pub(super) failover: Samples,
+    /// Of a train of packets while the active gateway is drained.
+    pub(super) drain: Samples,
+    /// From the end of a long outage to the first packet that came through.
+    pub(super) outage: Samples,
     last: String,
 }
 
@@ -35,22 +52,31 @@ struct Metric {
     samples: fn(&Measured) -> &Samples,
     /// Whether more is better.
     rate: bool,
-    /// How many times better than a peer Kedge must be, and is when it is excellent.
-    goals: &'static [(&'static str, f64, f64)],
+    goal: Goal,
+}
+
+/// What must be reached, and what is excellent.
+enum Goal {
+    /// How many times better than each of these peers Kedge is to be; a row for each peer.
+    Times(&'static [(&'static str, f64, f64)]),
+    /// What no sample may exceed; one row, beside wireguard-go.
+    AtMost(f64, f64),
 }
 
 impl Measured {
-    /// Measures an engine once.
+    /// Measures what an engine carries, once.
     pub(super) fn take(&mut self, site: &mut Site) -> Result<(), LabError> {
         let Passed {
             amount,
             seconds,
             processor_seconds,
-        } = site.stream()?;
+        } = site.stream(inner(1))?;
         let (gigabits, gigabytes) = (amount * 8.0 / 1e9 / seconds, amount / 1e9);
         self.throughput.push(gigabits);
         self.processor.push(processor_seconds / gigabytes.max(1e-9));
         self.memory.push(site.memory()?);
+        let vxlan = site.stream(in_vxlan(1))?;
+        self.vxlan.push(vxlan.amount * 8.0 / 1e9 / vxlan.seconds);
         let small = site.small()?;
         let sent = 50_000.0 * small.seconds;
         self.small
@@ -70,6 +96,10 @@ impl Measured {
     pub(super) fn last(&self) -> &str {
         &self.last
     }
+
+    pub(super) fn say(&mut self, last: String) {
+        self.last = last;
+    }
 }
 
 impl<'a> Peer<'a> {
@@ -82,61 +112,106 @@ impl<'a> Peer<'a> {
     }
 }
 
-/// Each metric beside each peer, for Kedge as it is by default and then for its other core.
+/// Each metric beside each peer, for Kedge as it is by default and then, without goals, for its other
+/// core. What was not measured has no row.
 pub(super) fn rows(ours: &[Peer<'_>], peers: &[Peer<'_>]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, ours) in ours.iter().enumerate() {
         for metric in &METRICS {
-            for peer in peers {
-                let row = metric.row(ours, peer);
-                rows.push(if at == 0 {
-                    row
-                } else {
-                    Row {
-                        must: String::new(),
-                        excellent: String::new(),
-                        ..row
-                    }
-                });
-            }
+            let beside = metric.beside(peers).into_iter();
+            let found = beside.filter_map(|peer| metric.row(ours, peer));
+            rows.extend(found.map(|row| if at == 0 { row } else { other_core(row) }));
         }
     }
     rows
 }
 
+fn other_core(row: Row) -> Row {
+    Row {
+        metric: format!("own_core.{}", row.metric),
+        must: String::new(),
+        excellent: String::new(),
+        ..row
+    }
+}
+
 impl Metric {
-    fn row(&self, ours: &Peer<'_>, peer: &Peer<'_>) -> Row {
-        let (samples, theirs) = (
-            (self.samples)(&ours.measured),
-            (self.samples)(&peer.measured),
-        );
-        // What cannot be told from nothing is no reason to be infinitely ahead.
-        let [p50, peer_p50] = [samples.p50(), theirs.p50()].map(|value| value.max(1e-3));
-        let ratio = if self.rate {
-            p50 / peer_p50
-        } else {
-            peer_p50 / p50
-        };
-        let goal = self
-            .goals
-            .iter()
-            .find(|(name, _, _)| *name == peer.engine.name());
-        let times = |goal: f64| format!("{goal} times better");
-        Row {
-            metric: format!("{}.{}", ours.engine.name(), self.name),
+    /// Whom it is measured beside.
+    fn beside<'a, 'b>(&self, peers: &'a [Peer<'b>]) -> Vec<Option<&'a Peer<'b>>> {
+        match self.goal {
+            Goal::Times(_) => peers.iter().map(Some).collect(),
+            Goal::AtMost(..) => {
+                vec![peers.iter().find(|peer| peer.engine.name() == REFERENCE)]
+            }
+        }
+    }
+
+    fn row(&self, ours: &Peer<'_>, peer: Option<&Peer<'_>>) -> Option<Row> {
+        let samples = (self.samples)(&ours.measured);
+        if samples.is_empty() {
+            return None;
+        }
+        let row = Row {
+            metric: self.name.to_owned(),
             unit: self.unit.to_owned(),
             n: samples.len(),
             p50: milli(samples.p50()),
             p99: milli(samples.p99()),
             max: milli(samples.max()),
-            peer: peer.engine.name().to_owned(),
-            peer_p50: milli(theirs.p50()),
-            ratio: milli(ratio),
-            must: goal.map_or_else(String::new, |(_, must, _)| times(*must)),
-            excellent: goal.map_or_else(String::new, |(_, _, excellent)| times(*excellent)),
-            met: goal.is_none_or(|(_, must, _)| ratio >= *must),
-            met_excellent: goal.is_none_or(|(_, _, excellent)| ratio >= *excellent),
-        }
+            met: true,
+            met_excellent: true,
+            ..Row::default()
+        };
+        let compared = peer
+            .map(|peer| (peer, (self.samples)(&peer.measured)))
+            .filter(|(_, theirs)| !theirs.is_empty());
+        let (row, ratio) = match compared {
+            None => (row, None),
+            Some((peer, theirs)) => {
+                // What cannot be told from nothing is no reason to be infinitely ahead.
+                let [p50, peer_p50] = [samples.p50(), theirs.p50()].map(|value| value.max(1e-3));
+                let ratio = if self.rate {
+                    p50 / peer_p50
+                } else {
+                    peer_p50 / p50
+                };
+                let row = Row {
+                    peer: peer.engine.name().to_owned(),
+                    peer_p50: milli(theirs.p50()),
+                    ratio: milli(ratio),
+                    ..row
+                };
+                (row, Some((peer.engine.name(), ratio)))
+            }
+        };
+        Some(match self.goal {
+            Goal::Times(goals) => against(row, goals, ratio?),
+            Goal::AtMost(must, excellent) => Row {
+                must: if must.is_finite() {
+                    format!("max {must}")
+                } else {
+                    String::new()
+                },
+                excellent: format!("max {excellent}"),
+                met: samples.max() <= must,
+                met_excellent: samples.max() <= excellent,
+                ..row
+            },
+        })
+    }
+}
+
+/// The row beside a peer, which is in its name.
+fn against(row: Row, goals: &[(&str, f64, f64)], (peer, ratio): (&str, f64)) -> Row {
+    let goal = goals.iter().find(|(name, _, _)| *name == peer);
+    let times = |goal: f64| format!("{goal} times better");
+    Row {
+        metric: format!("{}vs_{}", row.metric, peer.replace('-', "_")),
+        must: goal.map_or_else(String::new, |(_, must, _)| times(*must)),
+        excellent: goal.map_or_else(String::new, |(_, _, excellent)| times(*excellent)),
+        met: goal.is_none_or(|(_, must, _)| ratio >= *must),
+        met_excellent: goal.is_none_or(|(_, _, excellent)| ratio >= *excellent),
+        ..row
     }
 }
 
@@ -144,54 +219,129 @@ fn milli(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-const METRICS: [Metric; 7] = [
+/// Whom a row with a bound of its own stands beside.
+const REFERENCE: &str = "wireguard-go";
+
+/// A row whose name ends before the peer's.
+const fn times(
+    name: &'static str,
+    unit: &'static str,
+    samples: fn(&Measured) -> &Samples,
+    goals: &'static [(&'static str, f64, f64)],
+) -> Metric {
     Metric {
-        name: "tcp.throughput",
-        unit: "Gbit/s",
-        samples: |measured| &measured.throughput,
+        name,
+        unit,
+        samples,
+        rate: false,
+        goal: Goal::Times(goals),
+    }
+}
+
+const fn rate(metric: Metric) -> Metric {
+    Metric {
         rate: true,
-        goals: &[("boringtun-cli", 6.0, 9.0), ("gotatun-cli", 4.0, 5.5)],
-    },
+        ..metric
+    }
+}
+
+/// A row with a bound: what must not be exceeded, and what is excellent.
+const fn at_most(
+    name: &'static str,
+    unit: &'static str,
+    samples: fn(&Measured) -> &Samples,
+    (must, excellent): (f64, f64),
+) -> Metric {
     Metric {
-        name: "tcp.processor",
-        unit: "s per GB",
-        samples: |measured| &measured.processor,
+        name,
+        unit,
+        samples,
         rate: false,
-        goals: &[("wireguard-go", 1.7, 2.0)],
-    },
-    Metric {
-        name: "udp64.processor",
-        unit: "µs per packet",
-        samples: |measured| &measured.small,
-        rate: false,
-        goals: &[("wireguard-go", 4.0, 7.0), ("boringtun-cli", 3.0, 4.5)],
-    },
-    Metric {
-        name: "udp64.lost",
-        unit: "of all",
-        samples: |measured| &measured.lost,
-        rate: false,
-        goals: &[],
-    },
-    Metric {
-        name: "rtt.added",
-        unit: "µs",
-        samples: |measured| &measured.added,
-        rate: false,
-        goals: &[("wireguard-go", 1.67, 2.2)],
-    },
-    Metric {
-        name: "rtt.added_p99",
-        unit: "µs",
-        samples: |measured| &measured.added_p99,
-        rate: false,
-        goals: &[],
-    },
-    Metric {
-        name: "pss",
-        unit: "MiB",
-        samples: |measured| &measured.memory,
-        rate: false,
-        goals: &[],
-    },
+        goal: Goal::AtMost(must, excellent),
+    }
+}
+
+const METRICS: [Metric; 17] = [
+    rate(times(
+        "tcp.",
+        "Gbit/s",
+        |measured| &measured.throughput,
+        &[("boringtun-cli", 6.0, 9.0), ("gotatun-cli", 4.0, 5.5)],
+    )),
+    times(
+        "tcp.cpu_",
+        "s per GB",
+        |measured| &measured.processor,
+        &[("wireguard-go", 1.7, 2.0)],
+    ),
+    rate(times(
+        "vxlan.",
+        "Gbit/s",
+        |measured| &measured.vxlan,
+        &[("wireguard-go", 3.0, 4.0)],
+    )),
+    times(
+        "udp64.cpu_",
+        "µs per packet",
+        |measured| &measured.small,
+        &[("wireguard-go", 4.0, 7.0), ("boringtun-cli", 3.0, 4.5)],
+    ),
+    times("udp64.lost_", "of all", |measured| &measured.lost, &[]),
+    times(
+        "rtt.",
+        "µs",
+        |measured| &measured.added,
+        &[("wireguard-go", 1.67, 2.2)],
+    ),
+    times("rtt.p99_", "µs", |measured| &measured.added_p99, &[]),
+    at_most(
+        "rss_line_rate",
+        "MiB",
+        |measured| &measured.memory,
+        (25.0, 12.0),
+    ),
+    at_most("storm_2000", "s", |measured| &measured.storm, (3.0, 1.5)),
+    times(
+        "storm_2000.initiations_",
+        "per host",
+        |measured| &measured.initiations,
+        &[],
+    ),
+    at_most(
+        "storm_10000",
+        "s",
+        |measured| &measured.large_storm,
+        (f64::INFINITY, 4.0),
+    ),
+    at_most(
+        "peer_memory.dormant",
+        "KiB",
+        |measured| &measured.dormant,
+        (1.0, 0.5),
+    ),
+    at_most(
+        "peer_memory.active",
+        "KiB",
+        |measured| &measured.active,
+        (16.0, 12.0),
+    ),
+    at_most(
+        "syncconf.lost",
+        "packets",
+        |measured| &measured.syncconf,
+        (0.0, 0.0),
+    ),
+    at_most(
+        "gateway_failover",
+        "s",
+        |measured| &measured.failover,
+        (0.5, 0.35),
+    ),
+    at_most(
+        "drain.lost",
+        "packets",
+        |measured| &measured.drain,
+        (0.0, 0.0),
+    ),
+    at_most("outage_200s", "s", |measured| &measured.outage, (30.0, 6.0)),
 ];

@@ -25,26 +25,64 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Site {
     lab: Lab,
+    /// What `wg` was told of each host.
+    texts: [String; 2],
 }
 
 impl Site {
-    /// Starts an engine on both hosts and waits until a packet passes.
+    /// Starts an engine on both hosts and waits until a packet passes; in the tunnel is a VXLAN.
     pub(super) fn start(engine: &Engine, stage: &Stage) -> Result<Self, LabError> {
-        let kedge = crate::lab::executable(None)?;
-        let (lab, _) = Lab::build(Topology::pair(), kedge)?;
-        let mut site = Self { lab };
-        for end in ENDS {
-            let ifname = site.ifname(end);
-            site.lab.start(end, DAEMON, engine.command(&ifname))?;
-        }
+        let mut site = Self::stand(engine, &ENDS)?;
         let [one, two] = [Keys::new()?, Keys::new()?];
         for (at, (ours, theirs)) in [(&one, &two), (&two, &one)].into_iter().enumerate() {
-            site.configure(at, ours, theirs, stage)?;
+            let other = 1 - at;
+            let peer = format!(
+                "[Peer]\nPublicKey = {}\nAllowedIPs = {}/32\nEndpoint = {}:{PORT}\n",
+                theirs.public,
+                inner(other),
+                end_address(other),
+            );
+            site.configure(at, ours, &peer, stage)?;
+            site.add_vxlan(at)?;
         }
         stage.eventually("the first packet through the tunnel", START, || {
             let answer = exchange(&site.lab, [inner(0), inner(1)], 1);
             answer.map(|_| ()).map_err(|error| error.to_string())
         })?;
+        Ok(site)
+    }
+
+    /// Starts an engine on the second host alone, a gateway that knows nobody, and says its key.
+    pub(super) fn gateway(engine: &Engine, stage: &Stage) -> Result<(Self, String), LabError> {
+        let [_, two] = ENDS;
+        let mut site = Self::stand(engine, &[two])?;
+        let keys = Keys::new()?;
+        site.configure(1, &keys, "", stage)?;
+        Ok((site, keys.public))
+    }
+
+    /// Tells the gateway of peers: each has an address of its own, and calls.
+    pub(super) fn admit<'a>(&self, keys: impl Iterator<Item = &'a str>) -> Result<(), LabError> {
+        let [_, two] = ENDS;
+        let peer = |(number, key): (u32, &str)| {
+            let address = Ipv4Addr::from_bits(OVERLAY.to_bits() + number);
+            format!("[Peer]\nPublicKey = {key}\nAllowedIPs = {address}/32\n")
+        };
+        let text: String = (1..).zip(keys).map(peer).collect();
+        self.wg(two, "addconf", &text)
+    }
+
+    fn stand(engine: &Engine, ends: &[&str]) -> Result<Self, LabError> {
+        let kedge = crate::lab::executable(None)?;
+        let (lab, _) = Lab::build(Topology::pair(), kedge)?;
+        let mut site = Self {
+            lab,
+            texts: Default::default(),
+        };
+        for end in ends {
+            let ifname = site.ifname(end);
+            site.lab.start(end, DAEMON, engine.command(&ifname))?;
+        }
         Ok(site)
     }
 
@@ -99,29 +137,23 @@ impl Site {
         &mut self,
         at: usize,
         ours: &Keys,
-        theirs: &Keys,
+        peers: &str,
         stage: &Stage,
     ) -> Result<(), LabError> {
         let Some(end) = ENDS.get(at) else {
             return Ok(());
         };
         self.wait_for_socket(end, stage)?;
-        let other = 1 - at;
         let text = format!(
-            "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\n[Peer]\nPublicKey = {}\n\
-             AllowedIPs = {}/32\nEndpoint = {}:{PORT}\n",
-            ours.private,
-            theirs.public,
-            inner(other),
-            end_address(other),
+            "[Interface]\nPrivateKey = {}\nListenPort = {PORT}\n{peers}",
+            ours.private
         );
-        let file = self.lab.root(end).join("wg.conf");
-        fs::write(&file, text).map_err(LabError::file(&file))?;
+        self.wg(end, "setconf", &text)?;
+        if let Some(known) = self.texts.get_mut(at) {
+            *known = text;
+        }
         let ifname = self.ifname(end);
         self.lab.worker(end)?.run(move || {
-            let mut command = Command::new("wg");
-            command.arg("setconf").arg(&ifname).arg(&file);
-            said(command, "")?;
             let mut links = Links::open()?;
             links.set_mtu(&ifname, MTU)?;
             links.add_address(&ifname, IpNet::V4(Ipv4Net::new_assert(inner(at), 24)))?;
@@ -129,16 +161,66 @@ impl Site {
             Ok(())
         })?
     }
+
+    /// What `wg` was told of each host.
+    pub(super) const fn texts(&self) -> &[String; 2] {
+        &self.texts
+    }
+
+    /// What `wg show` says of one thing.
+    pub(super) fn show(&self, end: &str, what: &'static str) -> Result<String, LabError> {
+        let ifname = self.ifname(end);
+        self.lab.worker(end)?.run(move || {
+            let mut command = Command::new("wg");
+            command.arg("show").arg(&ifname).arg(what);
+            said(command, "")
+        })?
+    }
+
+    /// Gives `wg` a file of configuration for the interface of a host.
+    pub(super) fn wg(&self, end: &str, order: &'static str, text: &str) -> Result<(), LabError> {
+        let file = self.lab.root(end).join("wg.conf");
+        fs::write(&file, text).map_err(LabError::file(&file))?;
+        let ifname = self.ifname(end);
+        self.lab.worker(end)?.run(move || {
+            let mut command = Command::new("wg");
+            command.arg(order).arg(&ifname).arg(&file);
+            said(command, "").map(drop)
+        })?
+    }
+
+    /// A VXLAN over the tunnel, whose outer UDP has no checksum, as every overlay of Kubernetes.
+    fn add_vxlan(&self, at: usize) -> Result<(), LabError> {
+        let Some(end) = ENDS.get(at) else {
+            return Ok(());
+        };
+        let (own, other, link) = (inner(at), inner(1 - at), self.ifname(end));
+        let orders = [
+            format!(
+                "link add vx0 type vxlan id 7 dstport 4789 local {own} remote {other} dev {link} \
+                 noudpcsum"
+            ),
+            format!("address add {}/24 dev vx0", in_vxlan(at)),
+            format!("link set vx0 mtu {VXLAN_MTU} up"),
+        ];
+        self.lab.worker(end)?.run(move || {
+            orders.iter().try_for_each(|order| {
+                let mut command = Command::new("ip");
+                command.args(order.split(' '));
+                said(command, "").map(drop)
+            })
+        })?
+    }
 }
 
 /// A key pair, in base64.
-struct Keys {
+pub(super) struct Keys {
     private: String,
-    public: String,
+    pub(super) public: String,
 }
 
 impl Keys {
-    fn new() -> Result<Self, LabError> {
+    pub(super) fn new() -> Result<Self, LabError> {
         let wg = |word| {
             let mut command = Command::new("wg");
             command.arg(word);
@@ -184,10 +266,21 @@ pub(super) fn inner(at: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, 0, last)
 }
 
+/// The address of a host in the VXLAN inside the tunnel.
+pub(super) fn in_vxlan(at: usize) -> Ipv4Addr {
+    let last = u8::try_from(at).unwrap_or(u8::MAX).saturating_add(1);
+    Ipv4Addr::new(10, 98, 0, last)
+}
+
 pub(super) const DAEMON: &str = "wireguard";
-const PORT: u16 = 51_820;
+pub(super) const PORT: u16 = 51_820;
+
+/// Where the addresses of a gateway's peers begin.
+const OVERLAY: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 
 /// What an underlay of 1500 bytes leaves, whatever its family.
-const MTU: u32 = 1420;
+pub(super) const MTU: u32 = 1420;
+/// And what VXLAN leaves of that.
+const VXLAN_MTU: u32 = 1370;
 
 const START: Duration = Duration::from_secs(10);

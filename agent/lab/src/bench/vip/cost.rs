@@ -1,6 +1,6 @@
 //! What a daemon costs while nothing happens: memory and processor time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{
     super::cost::{processor_seconds, pss},
@@ -17,20 +17,42 @@ pub(super) struct Cost {
     pub(super) cpu: f64,
 }
 
+/// Watches the daemons of one host on each LAN for a while; both at once, since what else the machine does
+/// costs both.
+pub(super) fn costs(
+    lans: &mut [Lan; 2],
+    host: &str,
+    time: Duration,
+) -> Result<[Cost; 2], LabError> {
+    let [ours, theirs] = lans;
+    let pids = [ours.daemons(host)?, theirs.daemons(host)?];
+    let used = || {
+        pids.each_ref()
+            .map(|pids| pids.iter().map(|pid| processor_seconds(*pid)).sum::<f64>())
+    };
+    let (begun, before) = (Instant::now(), used());
+    std::thread::sleep(time);
+    let (after, seconds) = (used(), begun.elapsed().as_secs_f64());
+    let cost = |((pids, before), after): ((&Vec<u32>, f64), f64)| Cost {
+        pss: pids.iter().map(|pid| pss(*pid)).sum(),
+        cpu: (after - before) / seconds,
+    };
+    let [one, two] = &pids;
+    let ([before_one, before_two], [after_one, after_two]) = (before, after);
+    Ok([
+        cost(((one, before_one), after_one)),
+        cost(((two, before_two), after_two)),
+    ])
+}
+
 impl Lan {
-    /// Watches the daemon of one host for a while.
-    pub(super) fn cost(&mut self, host: &str, time: Duration) -> Result<Cost, LabError> {
+    /// The processes of the daemon on a host.
+    fn daemons(&mut self, host: &str) -> Result<Vec<u32>, LabError> {
         let echo = self.lab_mut().process(host, ECHO)?.pid();
         // There is one, or this says so.
         self.lab_mut().process(host, DAEMON)?;
         let mut pids = self.lab_mut().pids(host)?;
         pids.retain(|pid| *pid != echo);
-        let before: f64 = pids.iter().map(|pid| processor_seconds(*pid)).sum();
-        std::thread::sleep(time);
-        let after: f64 = pids.iter().map(|pid| processor_seconds(*pid)).sum();
-        Ok(Cost {
-            pss: pids.iter().map(|pid| pss(*pid)).sum(),
-            cpu: (after - before) / time.as_secs_f64(),
-        })
+        Ok(pids)
     }
 }
