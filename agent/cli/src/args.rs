@@ -1,6 +1,7 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
 mod gateway;
+mod net;
 mod tunnel;
 mod vip;
 mod wg;
@@ -14,6 +15,7 @@ use kedge_core::Span;
 use kedge_host::layers::Override;
 
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
+pub use self::net::{NetCheckArgs, NetCommand};
 pub use self::tunnel::{PingArgs, TunnelCommand};
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
@@ -156,6 +158,9 @@ pub enum Command {
     /// Look at tunnels
     #[command(subcommand)]
     Tunnel(TunnelCommand),
+    /// Try what the network lets through
+    #[command(subcommand)]
+    Net(NetCommand),
     /// Make a plain WireGuard device, which wg and wg-quick configure
     ///
     /// For hosts whose kernel has no WireGuard, and in place of wireguard-go: called `kedge-wg` it

@@ -3,6 +3,7 @@
 mod approve;
 mod gateway;
 mod history;
+pub(crate) mod net;
 mod order;
 mod ping;
 mod release;

@@ -4,6 +4,7 @@ mod bfd;
 mod config;
 mod fleet;
 mod gateway;
+mod net;
 mod operate;
 mod ping;
 mod status;

@@ -35,6 +35,7 @@ mod bfd;
 mod config;
 mod fleet;
 mod history;
+mod net;
 mod order;
 mod ping;
 mod restart;
@@ -54,6 +55,7 @@ pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
 };
 pub use history::{History, HistoryItem};
+pub use net::{NetCheck, NetState, NetStep, NetTarget};
 pub use order::{DrainOrder, Order, OrderOutcome, OrderRequest, VipOrder};
 pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
@@ -87,6 +89,7 @@ crate::document::kinds! {
     TunnelList => "TunnelList",
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
+    NetCheck => "NetCheck",
     Uninstalled => "Uninstalled",
     VipList => "VIPList",
     Vip => "VIP",

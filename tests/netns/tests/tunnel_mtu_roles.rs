@@ -177,6 +177,28 @@ fn both_ends_find_it_out_and_tcp_that_is_passed_on_keeps_to_it() {
         "{told}"
     );
 
+    // The way is tried step by step, and what is in the way is told.
+    let shown = agent.kedge("net check");
+    println!("{}", shown.out);
+    assert!(shown.out.contains("the tunnel works"), "{}", shown.out);
+    let block = "nft table inet block { chain in { type filter hook input priority -10; \
+                 udp dport 51820 drop; }; }";
+    said(&a, block);
+    let told = agent.kedge("net check a --wait 500ms -o json").json();
+    let item = &told["items"][0];
+    let udp = item["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["step"] == "udp")
+        .unwrap();
+    assert_eq!(
+        (&item["state"], &udp["state"]),
+        (&"Warning".into(), &"Warning".into()),
+        "{told}"
+    );
+    said(&a, "nft delete table inet block");
+
     // What the server offers is made smaller on its way through the gateway.
     let counting = "nft table inet seen { chain in { type filter hook input priority 0; \
         iifname kedge0 tcp flags & syn == syn tcp option maxseg size <= 1304 counter; \

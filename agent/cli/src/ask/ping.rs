@@ -68,7 +68,8 @@ pub(super) fn run(app: &App, role: Role, args: &PingArgs) -> Result<Exit, Failur
     show(app, &own(&told)?, exit)
 }
 
-struct Pinging {
+/// Questions to one peer, and what became of them.
+pub(super) struct Pinging {
     socket: UdpSocket,
     peer: String,
     from: IpAddr,
@@ -79,7 +80,7 @@ struct Pinging {
 }
 
 impl Pinging {
-    fn open(peer: &str, from: IpAddr, to: IpAddr, size: u16) -> io::Result<Self> {
+    pub(super) fn open(peer: &str, from: IpAddr, to: IpAddr, size: u16) -> io::Result<Self> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let nanos = since.map_or(0, |since| since.as_nanos());
         Ok(Self {
@@ -94,7 +95,7 @@ impl Pinging {
         })
     }
 
-    fn ask(&mut self, sequence: u32) {
+    pub(super) fn ask(&mut self, sequence: u32) {
         let message = Message {
             is_answer: false,
             session: self.session,
@@ -111,7 +112,7 @@ impl Pinging {
     }
 
     /// Takes answers for so long; when nothing follows, no longer than until all have come.
-    fn hear(&mut self, time: Duration, last: bool, mut each: impl FnMut(u32, Duration)) {
+    pub(super) fn hear(&mut self, time: Duration, last: bool, mut each: impl FnMut(u32, Duration)) {
         let until = Instant::now() + time;
         let mut buffer = [0; LENGTH];
         while !(last && self.asked.iter().all(|(_, answer)| answer.is_some())) {
@@ -150,7 +151,7 @@ impl Pinging {
         Some((sequence, rtt))
     }
 
-    fn told(self, duration: Duration) -> TunnelPing {
+    pub(super) fn told(self, duration: Duration) -> TunnelPing {
         let items: Vec<PingItem> = (1..)
             .zip(&self.asked)
             .map(|(sequence, (_, answer))| PingItem {
