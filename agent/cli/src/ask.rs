@@ -18,8 +18,8 @@ use kedge_control::{
     identity::Role as Member,
     local::{
         AgentStatus, Approval, BfdSessionList, BoundTo, FleetEndpointList, FleetHostList,
-        GatewayStatus, ManagerStatus, TokenCreated, TokenList, TokenRequest, Tunnel, TunnelList,
-        Vip, VipExplanation, VipList,
+        GatewayStatus, ManagerStatus, PathList, TokenCreated, TokenList, TokenRequest, Tunnel,
+        TunnelList, TunnelPath, Vip, VipExplanation, VipList,
     },
 };
 use kedge_core::{Code, Fix, Problem};
@@ -156,6 +156,11 @@ pub fn tunnel(app: &App, command: &TunnelCommand) -> Result<Exit, Failure> {
             get::<Tunnel>(app, role, &format!("/v1/tunnels/{}", segment(name)?))
         }
         TunnelCommand::Ping(args) => ping::run(app, role, args),
+        TunnelCommand::Path { name: None } => get::<PathList>(app, Role::Agent, "/v1/paths"),
+        TunnelCommand::Path { name: Some(name) } => {
+            let route = format!("/v1/paths/{}", segment(name)?);
+            get::<TunnelPath>(app, Role::Agent, &route)
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod fleet;
 mod gateway;
 mod net;
 mod operate;
+mod paths;
 mod ping;
 mod status;
 mod tokens;

@@ -6,10 +6,15 @@ mod defaults;
 mod file;
 mod values;
 
-use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use ipnet::IpNet;
-use kedge_control::enrol::HostRef;
+use kedge_control::{agent::DirectPath, enrol::HostRef};
 use kedge_core::{
     Name,
     vip::{AdvertInterval, Priority, Vrid},
@@ -294,6 +299,10 @@ pub struct TunnelConfig {
     pub allowed: Vec<IpNet>,
     /// What lies behind several gateways.
     pub failover: Option<FailoverConfig>,
+    /// Whether packets for other hosts may go without a gateway between.
+    pub direct_path: DirectPath,
+    /// Where this host may be called, beside its own addresses.
+    pub direct_endpoints: Vec<SocketAddr>,
 }
 
 /// What lies behind several gateways, and which of them leads there.

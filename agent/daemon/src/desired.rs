@@ -1,6 +1,7 @@
 //! What this host must do: its own configuration and the manager's wishes, brought together by
 //! name and held within the host's bounds. No I/O.
 
+mod mesh;
 mod tunnel;
 mod vips;
 
@@ -13,7 +14,10 @@ use kedge_control::agent::HostConfig;
 use kedge_core::{Name, Problem, vip::Vrid};
 use kedge_vip_speaker::VipSpec;
 
-pub(crate) use self::tunnel::{FailoverWish, Peer, TunnelWish};
+pub(crate) use self::{
+    mesh::{MeshWish, Neighbor},
+    tunnel::{FailoverWish, Peer, TunnelWish},
+};
 use crate::{
     config::{AgentConfig, ProbeConfig, TrackConfig},
     facts::Facts,
@@ -92,7 +96,12 @@ pub(crate) fn plan(
     let wishes = manager.map_or(&[][..], |manager| manager.vips.as_slice());
     let vips = vips::plan(config, wishes, facts, claimed, secrets, &mut problems);
     let wish = manager.and_then(|manager| manager.tunnel.as_ref());
-    let tunnel = tunnel::plan(&config.tunnel, wish, &mut problems);
+    let mesh = manager.and_then(|manager| manager.mesh.as_ref());
+    let mut tunnel = tunnel::plan(&config.tunnel, wish, mesh.is_some(), &mut problems);
+    if let Some((wish, tunnel)) = mesh.zip(tunnel.as_mut()) {
+        let mesh = mesh::plan(&config.tunnel, wish, tunnel, facts, &mut problems);
+        tunnel.mesh = Some(mesh);
+    }
     Desired {
         vips,
         tunnel,

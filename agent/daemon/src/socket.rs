@@ -8,8 +8,8 @@ use axum::{
     routing::{get, post},
 };
 use kedge_control::local::{
-    AgentStatus, BfdSessionList, ConfigInForce, DrainOrder, History, Order, OrderRequest, Reloaded,
-    Restart, Timeline, TunnelList, Vip, VipExplanation, VipList, VipOrder,
+    AgentStatus, BfdSessionList, ConfigInForce, DrainOrder, History, Order, OrderRequest, PathList,
+    Reloaded, Restart, Timeline, TunnelList, TunnelPath, Vip, VipExplanation, VipList, VipOrder,
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_host::{
@@ -52,6 +52,11 @@ impl Answers for Agent {
 }
 
 impl Agent {
+    fn paths(&self) -> PathList {
+        let tunnel = self.tunnel.as_ref();
+        tunnel.map(|tunnel| tunnel.paths()).unwrap_or_default()
+    }
+
     fn explain(&self, name: &str) -> Option<VipExplanation> {
         let vip = self.snapshot(name)?;
         let health = self.gates.status();
@@ -82,6 +87,8 @@ pub(crate) fn routes(asks: Asks<Agent>) -> Router {
         .route("/v1/vips/{name}/freeze", post(freeze))
         .route("/v1/vips/{name}/thaw", post(thaw))
         .route("/v1/bfd/sessions", get(bfd_sessions))
+        .route("/v1/paths", get(paths))
+        .route("/v1/paths/{name}", get(path))
         .route("/v1/history", get(history))
         .route("/v1/timeline", get(timeline))
         .route("/v1/drain", post(drain))
@@ -98,6 +105,19 @@ async fn vips(State(asks): Loop) -> Result<Answer<VipList>, Failure> {
 
 async fn bfd_sessions(State(asks): Loop) -> Result<Answer<BfdSessionList>, Failure> {
     asks.look(|agent| agent.bfd.list()).await.map(Answer)
+}
+
+async fn paths(State(asks): Loop) -> Result<Answer<PathList>, Failure> {
+    asks.look(Agent::paths).await.map(Answer)
+}
+
+async fn path(State(asks): Loop, Path(name): Path<String>) -> Result<Answer<TunnelPath>, Failure> {
+    let list = asks.look(Agent::paths).await?;
+    let found = list.items.into_iter().find(|it| it.name == name);
+    let list = "kedge tunnel path";
+    found
+        .map(Answer)
+        .ok_or_else(|| unknown(Code::TunUnknown, "tunnel peer", &name, list))
 }
 
 async fn vip(State(asks): Loop, Path(name): Path<String>) -> Result<Answer<Vip>, Failure> {

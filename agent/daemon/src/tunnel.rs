@@ -3,8 +3,10 @@
 //! Whatever fails here is a problem that is told and tried again: the VIPs do not depend on it.
 
 mod gateways;
+mod mesh;
 mod names;
 mod opinion;
+mod paths;
 mod place;
 mod targets;
 mod tools;
@@ -47,6 +49,7 @@ use tracing::debug;
 pub(crate) use self::gateways::sessions;
 use self::{
     gateways::{Gateways, Known},
+    mesh::Mesh,
     names::Names,
     opinion::opinion,
     targets::Targets,
@@ -76,6 +79,8 @@ pub(crate) struct Tunnel {
     gateway_since: Option<SystemTime>,
     /// Where several gateways lead to the same.
     gateways: Option<Gateways>,
+    /// The other hosts of its mesh.
+    mesh: Option<Mesh>,
     /// What the BFD sessions of this host say.
     levels: Levels,
     targets: Targets,
@@ -123,6 +128,7 @@ impl Tunnel {
             gateway: None,
             gateway_since: None,
             gateways: None,
+            mesh: None,
             levels: Levels::default(),
             targets: Targets::default(),
             ways: Ways::default(),
@@ -141,6 +147,10 @@ impl Tunnel {
             (Some(gateways), Some(failover)) => gateways.want(now, failover),
             (gateways, failover) => *gateways = failover.map(|it| Gateways::new(now, it)),
         }
+        match (&mut self.mesh, wish.as_ref().and_then(|it| it.mesh.clone())) {
+            (Some(mesh), Some(wish)) => mesh.want(now, wish),
+            (mesh, wish) => *mesh = wish.map(Mesh::new),
+        }
         self.wish = wish;
         self.bring_about();
     }
@@ -149,11 +159,15 @@ impl Tunnel {
     /// be active at once.
     pub fn steer(&mut self, levels: &Levels) {
         self.levels = Levels::clone(levels);
+        let turned = self.mesh.as_mut().is_some_and(Mesh::has_turned);
         if self.weigh() {
             self.equip();
+            self.meet();
             self.ask();
             self.say_where();
             self.choose_gateway(SystemTime::now());
+        } else if turned {
+            self.equip();
         }
     }
 
@@ -262,6 +276,7 @@ impl Tunnel {
             .chain(self.tools.problem())
             .chain(self.targets.problem())
             .chain(self.keeper.clamp_problem())
+            .chain(self.mesh.as_ref().and_then(Mesh::problem))
             .cloned();
         let small = self.ways.problems(self.wish.as_ref());
         let device = device.chain(self.names.problems()).chain(small);
@@ -278,6 +293,7 @@ impl Tunnel {
     pub fn leave(&mut self) {
         self.echoes.clear();
         self.ways.clear();
+        self.mesh = None;
         self.tools = Tools::default();
         self.keeper.leave();
     }
@@ -287,6 +303,7 @@ impl Tunnel {
         self.echoes.clear();
         self.targets.clear();
         self.ways.clear();
+        self.mesh = None;
         self.tools = Tools::default();
         self.keeper.close();
     }
@@ -296,7 +313,11 @@ impl Tunnel {
         self.names
             .want(endpoints.filter_map(|peer| peer.endpoint.as_ref()));
         self.weigh();
+        if let Some(mesh) = &mut self.mesh {
+            mesh.has_turned();
+        }
         self.equip();
+        self.meet();
         let readable = self.wish.as_ref().filter(|wish| wish.wg_socket);
         self.tools
             .offer(readable.map(|wish| wish.interface.as_str()), &self.keeper);
@@ -324,6 +345,9 @@ impl Tunnel {
 
     /// Has the device as it is wanted.
     fn equip(&mut self) {
+        let (now, active) = (clock::now(), self.active_gateway());
+        let mesh = self.mesh.iter();
+        let hosts: Vec<PeerSpec> = mesh.flat_map(|mesh| mesh.specs(now, active)).collect();
         let wish = self.wish.as_ref().map(|wish| Wish {
             ifname: wish.interface.clone(),
             listen_port: wish.listen_port,
@@ -331,12 +355,27 @@ impl Tunnel {
             noise_core: wish.noise_core,
             offload: wish.offload,
             addresses: wish.addresses.clone(),
-            peers: wish.peers.iter().map(|peer| self.spec(peer)).collect(),
+            peers: wish
+                .peers
+                .iter()
+                .map(|peer| self.spec(peer, active))
+                .chain(hosts)
+                .collect(),
         });
         self.keeper.want(wish);
     }
 
-    fn spec(&self, peer: &Peer) -> PeerSpec {
+    /// Hears of the other hosts, and has them hear of this one.
+    fn meet(&mut self) {
+        let active = self.active_gateway().map(str::to_owned);
+        if let Some((mesh, wish)) = self.mesh.as_mut().zip(self.wish.as_ref()) {
+            let (device, opening) = (self.keeper.device(), self.keeper.openings());
+            let news = self.targets.news();
+            mesh.meet(wish, device, opening, active.as_deref(), &news);
+        }
+    }
+
+    fn spec(&self, peer: &Peer, active: Option<&str>) -> PeerSpec {
         let mut spec = PeerSpec {
             name: peer.name.clone(),
             public_key: peer.public_key,
@@ -353,6 +392,9 @@ impl Tunnel {
         };
         if let Some(gateways) = &self.gateways {
             gateways.lead(&mut spec);
+        }
+        if let Some(mesh) = self.mesh.as_ref().filter(|_| peer.echo.is_some()) {
+            mesh.lead(&mut spec, active);
         }
         spec
     }

@@ -262,6 +262,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
                 keepalive_seconds: 25,
             }],
         }),
+        mesh: None,
         ca_bundle: String::new(),
     };
     host.remember(&desired);

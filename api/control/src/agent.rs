@@ -25,6 +25,9 @@ pub struct HostConfig {
     /// The host's tunnel, absent while there is no gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<TunnelConfig>,
+    /// The other hosts it exchanges packets with, absent where there are none to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mesh: Option<MeshConfig>,
     /// The CA certificates to trust, PEM.
     #[serde(default)]
     pub ca_bundle: String,
@@ -39,12 +42,59 @@ pub struct GatewayConfig {
     /// The hub's tunnel: its addresses and its peers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<TunnelConfig>,
+    /// Hosts that are told of each other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meshes: Vec<Mesh>,
     /// What the data plane serves.
     #[serde(default)]
     pub listeners: Vec<Listener>,
     /// The CA certificates to trust, PEM.
     #[serde(default)]
     pub ca_bundle: String,
+}
+
+/// Hosts that may know where each other are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Mesh {
+    /// Their names as peers.
+    pub hosts: Vec<String>,
+}
+
+/// The other hosts of a host's mesh.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MeshConfig {
+    /// Whether packets may go to them without a gateway between.
+    #[serde(default)]
+    pub direct_path: DirectPath,
+    /// The other hosts.
+    #[serde(default)]
+    pub peers: Vec<MeshPeer>,
+}
+
+/// Whether packets may go to another host without a gateway between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DirectPath {
+    /// Where such a path is proven and no slower.
+    #[default]
+    Auto,
+    /// They never do.
+    Never,
+}
+
+/// Another host of the mesh.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MeshPeer {
+    /// Its name as a peer.
+    pub name: String,
+    /// Its public key, base64.
+    pub public_key: String,
+    /// Its overlay addresses.
+    #[schemars(with = "Vec<String>")]
+    pub addresses: Vec<IpNet>,
 }
 
 /// One VIP.

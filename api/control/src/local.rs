@@ -12,6 +12,8 @@
 //! | agent | `POST /v1/vips/{name}/{release,move,freeze,thaw}` (root) | [`OrderRequest`] → [`VipOrder`] |
 //! | agent | `POST /v1/{drain,undrain}` (root) | [`OrderRequest`] → [`DrainOrder`] |
 //! | agent | `POST /v1/restart` (root) | [`OrderRequest`] → [`Restart`] |
+//! | agent | `GET /v1/paths` | [`PathList`] |
+//! | agent | `GET /v1/paths/{name}` | [`TunnelPath`] |
 //! | agent, gateway | `GET /v1/tunnels` | [`TunnelList`] |
 //! | agent, gateway | `GET /v1/tunnels/{name}` | [`Tunnel`] |
 //! | agent, gateway, manager | `GET /v1/config` | [`ConfigInForce`] |
@@ -37,6 +39,7 @@ mod fleet;
 mod history;
 mod net;
 mod order;
+mod path;
 mod ping;
 mod restart;
 mod scan;
@@ -57,6 +60,7 @@ pub use fleet::{
 pub use history::{History, HistoryItem};
 pub use net::{NetCheck, NetState, NetStep, NetTarget};
 pub use order::{DrainOrder, Order, OrderOutcome, OrderRequest, VipOrder};
+pub use path::{PathList, TunnelPath};
 pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
@@ -90,6 +94,8 @@ crate::document::kinds! {
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
     NetCheck => "NetCheck",
+    PathList => "TunnelPathList",
+    TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",
     VipList => "VIPList",
     Vip => "VIP",

@@ -16,7 +16,7 @@ use crate::{
 pub type EdgeHost = Object<EdgeHostSpec, EdgeHostStatus>;
 
 /// Who a host is and what it may do. The manager writes all but `access`, `approved`, `exposures`,
-/// `maintenance`, `vrrp` and `tunnel.gatewayRef`, which are an admin's.
+/// `maintenance`, `vrrp` and `gatewayRef`, `topology` and `directPath` of `tunnel`, which are an admin's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -167,6 +167,12 @@ pub struct HostTunnel {
     /// The gateway it connects to; the tenant's when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway_ref: Option<GatewayRef>,
+    /// Whom it exchanges packets with through the tunnel; `Hub` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+    /// Whether packets for other hosts may go without a gateway between; `Auto` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct_path: Option<DirectPath>,
     /// Prefixes of the site it may speak for in the tunnel, besides its own addresses.
     #[serde(
         default,
@@ -181,6 +187,26 @@ impl HostTunnel {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Whom a host exchanges packets with through the tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Topology {
+    /// Gateways, and what lies behind them.
+    #[default]
+    Hub,
+    /// Also the other hosts of its namespace with this topology and the same gateway.
+    Mesh,
+}
+
+/// Whether packets for other hosts may go without a gateway between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DirectPath {
+    /// Where such a path is proven and no slower.
+    #[default]
+    Auto,
+    /// They never do.
+    Never,
 }
 
 /// Whether a host is served.

@@ -34,8 +34,7 @@ pub enum Lifetime {
     Permanent,
 }
 
-/// How long a leased address outlives its last renewal. It is what is left when nothing else is: a fence
-/// silences its host long before.
+/// How long a leased address outlives its last renewal. A fence silences its host long before.
 pub const LEASE: Duration = Duration::from_secs(3);
 /// How often a leased address is renewed: one may fail. Each costs as much as an advert.
 pub const RENEWAL: Duration = Duration::from_millis(1_400);

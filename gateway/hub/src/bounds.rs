@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use ipnet::IpNet;
 use kedge_control::{
-    agent::{GatewayConfig as Wished, PeerConfig},
+    agent::{GatewayConfig as Wished, Mesh, PeerConfig},
     balance::Listener,
 };
 use kedge_core::{Code, Fix, Problem};
@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub finds_paths: bool,
     /// The other gateways, which are peers of the tunnel.
     pub neighbors: Vec<Neighbor>,
+    /// Hosts that are told of each other.
+    pub meshes: Vec<Mesh>,
     /// The listeners.
     pub listeners: Vec<Listener>,
     /// What is left out, and why.
@@ -99,6 +101,7 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         tunnel,
         finds_paths,
         neighbors,
+        meshes: wished.meshes.clone(),
         listeners,
         problems,
     }

@@ -41,6 +41,7 @@ use crate::{
     config::GatewayFile,
     drain::Drain,
     liveness::{Change, Hosts},
+    meeting::Meeting,
     places::Places,
     sessions::Sessions,
     ways::Ways,
@@ -70,6 +71,8 @@ pub(crate) struct Hub {
     pub places: Places,
     /// What the ways to them carry.
     pub ways: Ways,
+    /// What hosts are told of each other.
+    pub meeting: Meeting,
     /// What went wrong before the loop.
     standing: Vec<Problem>,
     /// What went wrong when the link was started last.
@@ -104,6 +107,7 @@ impl Hub {
             drain,
             places: Places::new(),
             ways: Ways::default(),
+            meeting: Meeting::new(),
             public_key: private.public(),
             keeper: Keeper::new(private, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
@@ -184,6 +188,7 @@ impl Hub {
         self.want_tunnel();
         self.plane.apply(self.plan.listeners.clone());
         self.answer_echoes();
+        self.open_meeting();
         self.want_sessions();
         self.watch_hosts();
         self.report();
@@ -204,6 +209,7 @@ impl Hub {
             self.peers.save(memory.clone());
         }
         self.answer_echoes();
+        self.open_meeting();
         self.report();
     }
 
@@ -289,6 +295,7 @@ impl Hub {
             .chain(self.keeper.problem())
             .chain(self.keeper.clamp_problem())
             .chain(&self.echo_problem)
+            .chain(self.meeting.problem())
             .chain(&self.plan.problems)
             .cloned()
             .chain(self.plane.problems())

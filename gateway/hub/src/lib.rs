@@ -16,6 +16,7 @@ mod config;
 mod drain;
 mod hub;
 mod liveness;
+mod meeting;
 mod places;
 mod run;
 mod sessions;

@@ -155,7 +155,7 @@ impl Hub {
         })
     }
 
-    fn host_at(&self, address: IpAddr) -> Option<&str> {
+    pub(crate) fn host_at(&self, address: IpAddr) -> Option<&str> {
         let mut all = self.hosts_of_plan();
         all.find_map(|(at, name)| (at == address).then_some(name))
     }

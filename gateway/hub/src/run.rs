@@ -83,6 +83,7 @@ pub async fn serve(
             }
             Some((host, claim)) = hub.places.said.recv() => hub.hear_host(host, claim),
             Some(heard) = hub.places.told.recv() => hub.hear_gateway(heard),
+            Some((from, bytes)) = hub.meeting.heard.recv() => hub.meet(from, &bytes),
             event = hub.sessions.event() => hub.hear_session(&event),
             _ = fast.tick() => hub.watch_hosts(),
             _ = slow.tick() => {

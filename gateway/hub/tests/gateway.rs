@@ -214,6 +214,7 @@ impl Site {
                     keepalive_seconds: 0,
                 }],
             }),
+            meshes: Vec::new(),
             listeners: vec![Listener {
                 name: "edge/edge/6443".to_owned(),
                 address: PUBLIC.parse().unwrap(),

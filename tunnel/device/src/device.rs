@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{SyncSender, TrySendError, sync_channel},
@@ -19,7 +20,7 @@ use kedge_net::{
     wait::Doorbell,
 };
 use kedge_tunnel_proto::{
-    counters::Reading,
+    counters::{Reading, State},
     directory::{Directory, Entry, PeerId, PeerSpec},
     drops::Drops,
     keys::PublicKey,
@@ -320,6 +321,25 @@ impl Inner {
             self.bell.ring();
         }
         taken
+    }
+
+    /// Sends one initiation for a peer to each of these places. Whether the worker was told.
+    pub(crate) fn call(&self, name: &str, places: Vec<SocketAddr>) -> bool {
+        let id = self.control().directory.find(name).map(|entry| entry.id);
+        let command = id.map(|id| Command::Call(id, places));
+        let taken = command.is_some_and(|command| self.commands.try_send(command).is_ok());
+        if taken {
+            self.bell.ring();
+        }
+        taken
+    }
+
+    /// Where the session with a peer leads, while there is one.
+    pub(crate) fn session(&self, name: &str) -> Option<SocketAddr> {
+        let control = self.control();
+        let reading = control.directory.find(name)?.counters.read();
+        let there = reading.state == State::Connected;
+        reading.endpoint.filter(|_| there)
     }
 
     /// When authenticated data came from a peer last.

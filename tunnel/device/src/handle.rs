@@ -1,6 +1,6 @@
 //! What the rest of a role needs of a device while somebody else owns it.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use kedge_core::Instant;
 use kedge_tunnel_proto::memory::Memory;
@@ -66,6 +66,25 @@ impl Handle {
         match &self.0 {
             Of::Userspace(inner) => inner.send_whole(name, packet),
             Of::Kernel(_) => false,
+        }
+    }
+
+    /// Calls a peer at each of these places, with one initiation for all of them. Whether it was sent,
+    /// which in the kernel it never is: there a peer has one place.
+    #[must_use]
+    pub fn call(&self, name: &str, places: Vec<SocketAddr>) -> bool {
+        match &self.0 {
+            Of::Userspace(inner) => inner.call(name, places),
+            Of::Kernel(_) => false,
+        }
+    }
+
+    /// Where the session with a peer leads, while there is one. In the kernel nobody can tell.
+    #[must_use]
+    pub fn session(&self, name: &str) -> Option<SocketAddr> {
+        match &self.0 {
+            Of::Userspace(inner) => inner.session(name),
+            Of::Kernel(_) => None,
         }
     }
 

@@ -14,6 +14,7 @@
 pub mod backend;
 mod config;
 mod device;
+pub mod direct;
 pub mod echo;
 mod error;
 mod from_host;

@@ -9,6 +9,7 @@ mod whole;
 use std::{
     collections::BTreeMap,
     io,
+    net::SocketAddr,
     ops::ControlFlow,
     sync::{
         Arc,
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Whole(PeerId, Box<[u8]>),
     /// What the ways to these peers carry.
     Paths(Vec<(PeerId, u16)>),
+    /// A peer may be at each of these places.
+    Call(PeerId, Vec<SocketAddr>),
     /// Whoever owns the device has it otherwise.
     Reconfigure(Box<Reconfiguration>),
     /// End.
@@ -258,6 +261,7 @@ impl Worker {
                 Ok(Command::Send(peer, packet)) => self.send_to(peer, &packet),
                 Ok(Command::Whole(peer, packet)) => self.send_whole(peer, &packet),
                 Ok(Command::Paths(paths)) => self.set_paths(&paths),
+                Ok(Command::Call(peer, places)) => self.call(peer, &places),
                 Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {

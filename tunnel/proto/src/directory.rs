@@ -128,7 +128,8 @@ pub enum PlanError {
 pub struct Directory {
     /// Whose peers they are; without it the rules between them are somebody else's.
     own: Option<PublicKey>,
-    peers: BTreeMap<PublicKey, Entry>,
+    /// Boxed, since nodes of such a tree are only half full.
+    peers: BTreeMap<PublicKey, Box<Entry>>,
 }
 
 impl Directory {
@@ -183,7 +184,7 @@ impl Directory {
                         let preshared_key_changed = old.spec.preshared_key != spec.preshared_key;
                         let entry = Entry {
                             spec,
-                            ..old.clone()
+                            ..(**old).clone()
                         };
                         change.update.push(Update {
                             entry,
@@ -234,7 +235,8 @@ impl Directory {
         }
         let updated = change.update.iter().map(|update| &update.entry);
         for entry in change.add.iter().chain(updated) {
-            self.peers.insert(entry.spec.public_key, entry.clone());
+            self.peers
+                .insert(entry.spec.public_key, Box::new(entry.clone()));
         }
     }
 
@@ -248,19 +250,19 @@ impl Directory {
 
     /// The peers, in the order of their keys.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.peers.values()
+        self.peers.values().map(Box::as_ref)
     }
 
     /// The peer with that key.
     #[must_use]
     pub fn get(&self, key: &PublicKey) -> Option<&Entry> {
-        self.peers.get(key)
+        self.peers.get(key).map(Box::as_ref)
     }
 
     /// The peer of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Entry> {
-        self.peers.values().find(|entry| entry.spec.name == name)
+        self.entries().find(|entry| entry.spec.name == name)
     }
 }
 

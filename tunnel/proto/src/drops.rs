@@ -1,6 +1,9 @@
 //! Why a packet was not carried.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $label:literal;)*) => {
@@ -66,9 +69,10 @@ reasons! {
     DeliverFailed = "deliver_failed";
 }
 
-/// A counter for each reason. One thread writes, any thread reads.
+/// A counter for each reason. One thread writes, any thread reads. They are made for the first packet
+/// that is not carried: of most peers there is none.
 #[derive(Debug, Default)]
-pub struct Drops([AtomicU64; DropReason::ALL.len()]);
+pub struct Drops(OnceLock<Box<[AtomicU64; DropReason::ALL.len()]>>);
 
 impl Drops {
     /// Counts one.
@@ -78,7 +82,11 @@ impl Drops {
 
     /// Counts several.
     pub fn count_many(&self, reason: DropReason, many: u64) {
-        if let Some(counter) = self.0.get(reason as usize) {
+        // What is nothing makes no counters.
+        if many == 0 {
+            return;
+        }
+        if let Some(counter) = self.0.get_or_init(Box::default).get(reason as usize) {
             counter.fetch_add(many, Ordering::Relaxed);
         }
     }
@@ -86,8 +94,9 @@ impl Drops {
     /// How many were dropped for `reason`.
     #[must_use]
     pub fn of(&self, reason: DropReason) -> u64 {
-        self.0
-            .get(reason as usize)
+        let counters = self.0.get();
+        counters
+            .and_then(|counters| counters.get(reason as usize))
             .map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 

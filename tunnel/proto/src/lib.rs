@@ -4,6 +4,7 @@
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
 //! handshakes and sessions, `admission` decides who gets a handshake first, [`pmtu`] finds what the way
 //! to a peer carries, [`echo`] proves that a session is alive, [`failover`] chooses between gateways,
+//! [`direct`] between them and a direct path,
 //! [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch, [`uapi`] is what
 //! WireGuard's tools say.
 
@@ -11,6 +12,7 @@ mod admission;
 pub mod allowed;
 mod backlog;
 pub mod counters;
+pub mod direct;
 pub mod directory;
 pub mod drops;
 pub mod echo;

@@ -54,8 +54,11 @@ pub(crate) enum FrontDoor {
 
 /// One peer's handshakes and sessions.
 pub(crate) enum NoiseCore {
-    Boringtun(boringtun::Succession),
+    Boringtun(Box<boringtun::Succession>),
     Own(Box<own::Core>),
+    /// None: what is known of the peer until a core is made for it. Of ten thousand peers most are
+    /// never heard, and a core is a hundred times as large.
+    Asleep(Stamps),
 }
 
 /// Who sent an initiation, and how far it has been read.
@@ -158,7 +161,7 @@ impl FrontDoor {
     ) -> NoiseCore {
         match self {
             Self::Boringtun(door) => {
-                NoiseCore::Boringtun(boringtun::Succession::new(door, peer, psk, index))
+                NoiseCore::Boringtun(Box::new(boringtun::Succession::new(door, peer, psk, index)))
             }
             Self::Own(door) => NoiseCore::Own(Box::new(own::Core::new(door, peer, psk, index))),
         }
@@ -166,6 +169,21 @@ impl FrontDoor {
 }
 
 impl NoiseCore {
+    /// Whether there is no core.
+    pub(crate) const fn is_asleep(&self) -> bool {
+        matches!(self, Self::Asleep(_))
+    }
+
+    /// Goes without a core while it would do nothing and knows nothing but stamps. boringtun's does not
+    /// tell its own, without which a replayed initiation would be a new one.
+    pub(crate) fn rest(&mut self) {
+        if let Self::Own(core) = self
+            && core.is_at_rest()
+        {
+            *self = Self::Asleep(core.stamps());
+        }
+    }
+
     /// Seals a packet, or a keepalive when it is empty. There must be a session.
     pub(crate) fn seal(
         &mut self,
@@ -178,6 +196,7 @@ impl NoiseCore {
             return Err(DropReason::Oversized);
         }
         match self {
+            Self::Asleep(_) => Err(DropReason::UnknownSession),
             Self::Boringtun(core) => core.seal(inner, dst),
             Self::Own(core) => core.seal(now, inner, dst),
         }
@@ -195,6 +214,7 @@ impl NoiseCore {
     ) -> Result<usize, DropReason> {
         let oversized = DropReason::Oversized;
         match self {
+            Self::Asleep(_) => Err(DropReason::UnknownSession),
             Self::Boringtun(_) => {
                 let inner = slot.get(HEAD..HEAD + length).ok_or(oversized)?;
                 let copy = scratch.get_mut(..length).ok_or(oversized)?;
@@ -221,6 +241,7 @@ impl NoiseCore {
             return Err(DropReason::Oversized);
         }
         match self {
+            Self::Asleep(_) => Err(DropReason::UnknownSession),
             Self::Boringtun(core) => core.open(kind, datagram, dst),
             Self::Own(core) => {
                 let call = caller.and_then(|caller| caller.call);
@@ -235,6 +256,7 @@ impl NoiseCore {
             return Tick::Nothing;
         }
         match self {
+            Self::Asleep(_) => Tick::Nothing,
             Self::Boringtun(core) => core.tick(dst),
             Self::Own(core) => core.tick(now, dst),
         }
@@ -244,6 +266,7 @@ impl NoiseCore {
     /// message, too.
     pub(crate) fn expire(&mut self, now: Instant, dst: &mut [u8]) -> Tick {
         match self {
+            Self::Asleep(_) => Tick::Nothing,
             Self::Boringtun(_) => self.tick(now, dst),
             Self::Own(core) => core.expire(now),
         }
@@ -255,6 +278,7 @@ impl NoiseCore {
             return None;
         }
         match self {
+            Self::Asleep(_) => None,
             Self::Boringtun(core) => core.initiate(force, dst),
             Self::Own(core) => core.initiate(now, force, dst),
         }
@@ -264,6 +288,7 @@ impl NoiseCore {
     /// core cannot: boringtun's is [succeeded](Self::succeed) by another one.
     pub(crate) fn set_preshared_key(&mut self, key: Option<Zeroizing<[u8; 32]>>) -> bool {
         match self {
+            Self::Asleep(_) => true,
             Self::Boringtun(_) => false,
             Self::Own(core) => {
                 core.set_preshared_key(key);
@@ -276,7 +301,7 @@ impl NoiseCore {
     /// one.
     pub(crate) fn succeed(&mut self, before: Self) -> Option<u32> {
         match (self, before) {
-            (Self::Boringtun(core), Self::Boringtun(before)) => core.succeed(before),
+            (Self::Boringtun(core), Self::Boringtun(before)) => core.succeed(*before),
             _ => None,
         }
     }
@@ -285,13 +310,14 @@ impl NoiseCore {
     pub(crate) fn answered(&mut self, index: u32) {
         match self {
             Self::Boringtun(core) => core.answered(index),
-            Self::Own(_) => {}
+            Self::Own(_) | Self::Asleep(_) => {}
         }
     }
 
     /// Notes that the peer uses the session `index`; true when it is a newer one than before.
     pub(crate) fn confirm(&mut self, index: u32) -> bool {
         match self {
+            Self::Asleep(_) => false,
             Self::Boringtun(core) => core.confirm(index),
             Self::Own(core) => core.take_rotated(),
         }
@@ -301,13 +327,14 @@ impl NoiseCore {
     pub(crate) fn forget_confirmed(&mut self) {
         match self {
             Self::Boringtun(core) => core.forget_confirmed(),
-            Self::Own(_) => {}
+            Self::Own(_) | Self::Asleep(_) => {}
         }
     }
 
     /// Whether `index` is the newest session both ends have.
     pub(crate) fn is_newest(&self, now: Instant, index: u32) -> bool {
         match self {
+            Self::Asleep(_) => false,
             Self::Boringtun(core) => core.is_newest(index),
             Self::Own(core) => core
                 .session(now)
@@ -318,6 +345,7 @@ impl NoiseCore {
     /// Whether there is a session to send with. boringtun's may be older than it should be.
     pub(crate) fn has_session(&self, now: Instant) -> bool {
         match self {
+            Self::Asleep(_) => false,
             Self::Boringtun(core) => core.has_session(),
             Self::Own(core) => core.session(now).is_some(),
         }
@@ -326,6 +354,7 @@ impl NoiseCore {
     /// Whether the session to send with is over. boringtun's core knows that in its tick alone.
     pub(crate) fn has_lapsed(&self, now: Instant) -> bool {
         match self {
+            Self::Asleep(_) => false,
             Self::Boringtun(_) => false,
             Self::Own(core) => core.session(now).is_none(),
         }
@@ -334,6 +363,7 @@ impl NoiseCore {
     /// Whether handshakes were given up.
     pub(crate) fn is_expired(&self) -> bool {
         match self {
+            Self::Asleep(_) => false,
             Self::Boringtun(core) => core.is_expired(),
             Self::Own(core) => core.has_given_up(),
         }
@@ -342,6 +372,7 @@ impl NoiseCore {
     /// When an unanswered initiation is to be repeated, if the core knows.
     pub(crate) fn retry_at(&self) -> Option<Instant> {
         match self {
+            Self::Asleep(_) => None,
             Self::Boringtun(_) => None,
             Self::Own(core) => core.retry_at(),
         }
@@ -350,6 +381,7 @@ impl NoiseCore {
     /// The session to send with, of the core that shares it.
     pub(crate) fn session(&self, now: Instant) -> Option<Arc<Session>> {
         match self {
+            Self::Asleep(_) => None,
             Self::Boringtun(_) => None,
             Self::Own(core) => core.session(now).map(Arc::clone),
         }
@@ -360,6 +392,7 @@ impl NoiseCore {
         match self {
             Self::Boringtun(_) => None,
             Self::Own(core) => Some(core.stamps()),
+            Self::Asleep(stamps) => Some(*stamps),
         }
     }
 
@@ -368,6 +401,7 @@ impl NoiseCore {
         match self {
             Self::Boringtun(_) => {}
             Self::Own(core) => core.raise_stamps(stamps),
+            Self::Asleep(known) => known.raise(stamps),
         }
     }
 }

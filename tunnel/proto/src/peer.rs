@@ -35,6 +35,8 @@ pub(crate) struct Peer {
     backlog: Backlog,
     /// The highest counter seen in the newest session.
     heard: Option<u64>,
+    /// Where it was called last: whoever answers from one of these places is there.
+    called: Vec<SocketAddr>,
     moved_at: Option<Instant>,
     state: State,
     /// When the newest session began, and whether we asked for it.
@@ -77,21 +79,23 @@ pub(crate) enum Received {
 }
 
 impl Peer {
+    /// A peer that has no core yet.
     pub(crate) fn new(
-        core: NoiseCore,
+        stamps: Stamps,
         spec: &PeerSpec,
         counters: Arc<Counters>,
         now: Instant,
     ) -> Self {
         counters.set_endpoint(spec.endpoint);
         Self {
-            core,
+            core: NoiseCore::Asleep(stamps),
             counters,
             endpoint: spec.endpoint,
             keepalive: spec.keepalive,
             always_up: spec.always_up,
             backlog: Backlog::default(),
             heard: None,
+            called: Vec::new(),
             moved_at: None,
             state: State::Idle,
             session: None,
@@ -184,6 +188,7 @@ impl Peer {
                 self.counters.received_handshake(datagram.len());
                 self.core.answered(receiver);
                 self.heard = None;
+                self.meet(now, from);
                 self.established(now, true);
                 self.sent_at = now;
             }
@@ -303,8 +308,11 @@ impl Peer {
         }
     }
 
-    /// When to tick next: soon while something goes on, rarely else.
+    /// When to tick next: soon while something goes on, rarely else, and never without a core.
     pub(crate) fn next_tick(&self, now: Instant, jitter: &mut Jitter) -> Instant {
+        if self.core.is_asleep() {
+            return Instant::FAR;
+        }
         let busy = self.state != State::Idle || self.wants_session();
         let usual = now + if busy { ACTIVE } else { DORMANT } + jitter.up_to(JITTER);
         let retry = self.core.retry_at().filter(|at| *at > now);
@@ -315,13 +323,6 @@ impl Peer {
     pub(crate) fn has_more(&self) -> bool {
         let waits = self.state == State::Connected && !self.backlog.is_empty();
         self.endpoint.is_some() && (waits || self.owed != Owed::Nothing)
-    }
-
-    /// Gives back what the peer holds of the budget.
-    pub(crate) fn discard(&mut self, budget: &mut Budget) {
-        let waiting = self.backlog.clear(budget);
-        self.counters.drops.count_many(DropReason::Expired, waiting);
-        self.set_state(State::Idle);
     }
 
     /// An authentic data message came: the peer is alive, and there.
@@ -470,6 +471,7 @@ const MOVE_PAUSE: Duration = Duration::from_secs(1);
 /// A handshake is forced at most once in this time.
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
+mod asleep;
 mod live;
 mod whole;
 

@@ -35,7 +35,8 @@ pub struct Shard {
     mtu: usize,
     door: FrontDoor,
     routes: Lookup,
-    peers: Vec<Option<Slot>>,
+    /// Boxed, since a table twice as large as needed is nothing then.
+    peers: Vec<Option<Box<Slot>>>,
     by_key: BTreeMap<PublicKey, PeerId>,
     by_index: BTreeMap<u32, PeerId>,
     /// Indices of removed peers, which late datagrams may still name.
@@ -66,7 +67,7 @@ struct Slot {
     state: State,
     endpoint: Option<SocketAddr>,
     key: PublicKey,
-    preshared_key: Option<PresharedKey>,
+    preshared_key: Option<Box<PresharedKey>>,
     index: u32,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
@@ -205,6 +206,10 @@ impl Shard {
         slot: &mut [u8],
         length: usize,
     ) -> Option<Transmit> {
+        let asleep = |slot: &Slot| slot.peer.is_asleep() && slot.endpoint.is_some();
+        if !self.rests && self::slot(&mut self.peers, id).is_some_and(|slot| asleep(slot)) {
+            self.wake_up(now, id);
+        }
         let Some(Slot { peer, mtu, .. }) = self::slot(&mut self.peers, id) else {
             self.drops.count(DropReason::NoPeer);
             return None;
@@ -257,12 +262,18 @@ impl Shard {
                 return None;
             }
             self.timers.pop();
+            self.wake_called(now, id);
             let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.due == due) else {
                 continue;
             };
             let message = slot.peer.tick(now, &mut self.jitter, &mut self.budget, dst);
+            if message.is_none() {
+                slot.peer.rest();
+            }
             slot.due = slot.peer.next_tick(now, &mut self.jitter);
-            self.timers.push(Reverse((slot.due, id)));
+            if slot.due < Instant::FAR {
+                self.timers.push(Reverse((slot.due, id)));
+            }
             self.settle(id);
             if let Some(message) = message {
                 return Some(transmit(id, message));
@@ -306,6 +317,7 @@ impl Shard {
 
     fn flush_ready(&mut self, now: Instant, dst: &mut [u8]) -> Option<Transmit> {
         while let Some(&id) = self.ready.front() {
+            self.wake_called(now, id);
             if let Some(slot) = slot(&mut self.peers, id) {
                 if let Some(message) = slot.peer.flush(now, &mut self.budget, dst) {
                     return Some(transmit(id, message));
@@ -344,6 +356,9 @@ impl Shard {
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let is_handshake = !matches!(kind.0, Kind::Data { .. });
         let unknown = (DropReason::UnknownSession, None);
+        if kind.0 == Kind::Initiation {
+            self.wake_up(now, id);
+        }
         let slot = slot(&mut self.peers, id).ok_or(unknown)?;
         let received = slot
             .peer
@@ -432,8 +447,8 @@ fn tell(events: &mut VecDeque<Event>, peer: PeerId, change: EventKind) {
     events.push_back(Event { peer, change });
 }
 
-fn slot(peers: &mut [Option<Slot>], id: PeerId) -> Option<&mut Slot> {
-    peers.get_mut(position(id))?.as_mut()
+fn slot(peers: &mut [Option<Box<Slot>>], id: PeerId) -> Option<&mut Slot> {
+    peers.get_mut(position(id))?.as_deref_mut()
 }
 
 fn position(id: PeerId) -> usize {

@@ -1,4 +1,5 @@
-//! Sealing and opening a packet of an established session allocates nothing.
+//! Sealing and opening a packet of an established session allocates nothing, and a peer that nobody has
+//! heard takes less than a kilobyte.
 //!
 //! Alone in its program: the counter counts every thread.
 #![allow(
@@ -8,12 +9,18 @@
     reason = "test code"
 )]
 
-use std::{alloc::System, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    alloc::System,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
+use ipnet::Ipv4Net;
 use kedge_core::Instant;
 use kedge_tunnel_proto::{
     directory::{Directory, PeerSpec},
-    keys::PrivateKey,
+    keys::{PrivateKey, PublicKey},
     noise::{HEAD, Noise, Seed, Wall},
     shard::{Outcome, Shard},
 };
@@ -90,10 +97,49 @@ fn carry(
 
 // One test: the counter counts every thread.
 #[test]
-fn a_hundred_thousand_packets_allocate_nothing() {
+fn a_hundred_thousand_packets_allocate_nothing_and_dormant_peers_are_small() {
     count("boringtun", |_| Noise::Boringtun);
     count("our own", our_own);
+    know("boringtun", Noise::Boringtun);
+    know("our own", our_own(1));
 }
+
+/// What ten thousand peers take that are known and have never been heard.
+fn know(core: &str, noise: Noise) {
+    let key = PrivateKey::from_random([1; 32]);
+    let spec = |number: u32| {
+        let mut bytes = [0xee; 32];
+        bytes[..4].copy_from_slice(&number.to_le_bytes());
+        let public_key = PublicKey::from_bytes(bytes).unwrap();
+        PeerSpec {
+            name: public_key.to_string(),
+            public_key,
+            preshared_key: None,
+            endpoint: None,
+            allowed_ips: vec![Ipv4Net::from(Ipv4Addr::from_bits(0x6440_0000 + number)).into()],
+            keepalive: None,
+            always_up: false,
+            accepts: Vec::new(),
+            relays: false,
+        }
+    };
+    let region = Region::new(ALLOCATOR);
+    let mut shard = Shard::new(&key, 0, MTU, 1, Arc::default(), noise);
+    let mut directory = Directory::new(key.public());
+    let change = directory.plan((1..=PEERS).map(spec).collect()).unwrap();
+    directory.commit(&change);
+    shard.apply(Instant::ZERO, change);
+    assert!(shard.poll_transmit(Instant::ZERO, &mut [0; 200]).is_none());
+    assert_eq!(shard.poll_timeout(), None, "nothing falls due");
+    let stats = region.change();
+    let kept = stats.bytes_allocated - stats.bytes_deallocated;
+    let each = kept / usize::try_from(PEERS).unwrap();
+    println!("{core}: {each} bytes for each dormant peer");
+    assert!(each < 1_024, "{each}");
+    drop((shard, directory));
+}
+
+const PEERS: u32 = 10_000;
 
 fn count(core: &str, noise: impl Fn(u8) -> Noise) {
     let from = ["192.0.2.1:1", "192.0.2.2:2"].map(|text| text.parse().unwrap());

@@ -15,6 +15,13 @@ pub enum TunnelCommand {
         /// Its name
         name: String,
     },
+    /// Show which way packets take, and why
+    ///
+    /// To gateways, and to the other hosts of the mesh: direct, or through a gateway.
+    Path {
+        /// The peer; left out, all of them
+        name: Option<String>,
+    },
     /// Ask a peer through the tunnel, and show how long its answers take
     ///
     /// The question is Kedge's own, which gateways and agents of Kedge answer. It needs no ICMP, and

@@ -2,6 +2,7 @@
 
 mod bfd;
 mod operate;
+mod paths;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ use kedge_core::{Code, Fix, Problem, vip::RouterState};
 
 pub(super) use self::bfd::sessions;
 pub(super) use self::operate::{drained, history, release, restarted, scan, timeline};
+pub(super) use self::paths::paths;
 
 pub(super) fn role() -> RoleInfo {
     RoleInfo {

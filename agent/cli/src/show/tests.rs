@@ -147,6 +147,16 @@ fn tunnels_are_listed_and_shown() {
 }
 
 #[test]
+fn paths_are_listed_with_what_decides_them() {
+    insta::assert_snapshot!("tunnel_path_list", samples::paths().text(&view()));
+    let direct = samples::paths().items.remove(1);
+    insta::assert_snapshot!("tunnel_path", direct.text(&view()));
+    let nothing = kedge_control::local::PathList::default().text(&view());
+    assert!(nothing.starts_with("no path"), "{nothing}");
+    assert_eq!(samples::paths().names().len(), 3);
+}
+
+#[test]
 fn a_closed_tunnel_says_why_where_peers_are_listed() {
     let list = samples::closed_tunnels();
     insta::assert_snapshot!("tunnel_list_closed", list.text(&view()));

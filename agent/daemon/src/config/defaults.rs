@@ -49,6 +49,8 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
         failover.targets.get_or_insert_default();
         failover.return_after.get_or_insert(Delay::RETURN);
     }
+    tunnel.direct_path.get_or_insert_default();
+    tunnel.direct_endpoints.get_or_insert_default();
     let bfd = file.bfd.get_or_insert_default();
     for session in bfd.sessions.get_or_insert_with(BTreeMap::new).values_mut() {
         fill_session(session);

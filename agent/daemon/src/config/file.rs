@@ -1,9 +1,16 @@
 //! What may stand in `agent.yaml`. Every field is optional, so that a layer sets only what it
 //! names.
 
-use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU16,
+    path::PathBuf,
+    time::Duration,
+};
 
 use ipnet::IpNet;
+use kedge_control::agent::DirectPath;
 use kedge_core::{
     Name,
     vip::{AdvertInterval, Priority, Vrid},
@@ -294,6 +301,14 @@ section! {
         allowed: Vec<IpNet>,
         /// What lies behind several gateways, and which of them leads there.
         failover: FailoverFile,
+        /// Whether packets for other hosts of its mesh may go without a gateway between: `auto`, where
+        /// such a path is proven and no slower, or `never`. What the manager forbids stays forbidden.
+        direct_path: DirectPath,
+        /// Where other hosts may call this one beside its own addresses, such as a forwarded port,
+        /// `address:port`: ten at most. They count where a gateway sees this host at the same address, or
+        /// where they are private.
+        #[schemars(with = "Option<Vec<String>>")]
+        direct_endpoints: Vec<SocketAddr>,
     }
 }
 

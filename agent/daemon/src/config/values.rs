@@ -317,7 +317,7 @@ checked_text! {
 impl Delay {
     pub(super) const NONE: Self = Self(Duration::ZERO);
     pub(super) const LINK_UP: Self = Self(kedge_vip_proto::vrrp::Config::LINK_UP_WAIT);
-    pub(super) const RETURN: Self = Self(Duration::from_secs(10));
+    pub(crate) const RETURN: Self = Self(Duration::from_secs(10));
 
     /// The duration.
     #[must_use]

@@ -5,11 +5,17 @@ use std::{net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use kedge_control::agent;
 use kedge_core::{Code, Fix, Problem};
-use kedge_tunnel_device::{backend::Mode, mtu, offload::Allowed};
+use kedge_tunnel_device::{
+    backend::{Kind, Mode},
+    mtu,
+    offload::Allowed,
+};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
-use super::Source;
-use crate::config::{DEFAULT_OVERLAY, Endpoint, FailoverConfig, TunnelConfig};
+use super::{MeshWish, Source};
+use crate::config::{
+    DEFAULT_OVERLAY, Delay, Endpoint, FailoverConfig, FailoverProfile, TunnelConfig,
+};
 
 /// The tunnel as it is wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +42,8 @@ pub(crate) struct TunnelWish {
     pub peers: Vec<Peer>,
     /// What lies behind several of them.
     pub failover: Option<FailoverWish>,
+    /// The other hosts of a mesh.
+    pub mesh: Option<MeshWish>,
 }
 
 /// What lies behind several gateways, which are peers.
@@ -83,6 +91,7 @@ impl TunnelWish {
 pub(super) fn plan(
     config: &TunnelConfig,
     wish: Option<&agent::TunnelConfig>,
+    meshed: bool,
     problems: &mut Vec<Problem>,
 ) -> Option<TunnelWish> {
     let mut addresses = config.addresses.clone();
@@ -117,7 +126,15 @@ pub(super) fn plan(
     if peers.is_empty() && addresses.is_empty() {
         return None;
     }
-    let failover = config.failover.as_ref();
+    // What goes to other hosts goes through the gateway that is active.
+    let of_mesh = (meshed && config.data_plane.kind() == Kind::Userspace).then(|| FailoverConfig {
+        prefixes: Vec::new(),
+        gateways: Vec::new(),
+        interval: FailoverProfile::default().interval(),
+        targets: Vec::new(),
+        return_after: Delay::RETURN.duration(),
+    });
+    let failover = config.failover.as_ref().or(of_mesh.as_ref());
     let failover = failover.and_then(|it| failover_of(it, &addresses, &mut peers, problems));
     let mtu = match (config.mtu, wish) {
         (Some(mtu), _) => mtu,
@@ -136,6 +153,7 @@ pub(super) fn plan(
         addresses,
         peers,
         failover,
+        mesh: None,
     })
 }
 
@@ -288,7 +306,7 @@ fn accept(
 }
 
 /// The first pair of single addresses of one family.
-fn echo(own: &[IpNet], theirs: &[IpNet]) -> Option<(IpAddr, IpAddr)> {
+pub(super) fn echo(own: &[IpNet], theirs: &[IpNet]) -> Option<(IpAddr, IpAddr)> {
     theirs
         .iter()
         .filter(|net| is_single(**net))
@@ -303,7 +321,7 @@ fn echo(own: &[IpNet], theirs: &[IpNet]) -> Option<(IpAddr, IpAddr)> {
 
 /// Single addresses of the overlay; whole prefixes only where the host's own configuration
 /// allows them.
-fn is_allowed(config: &TunnelConfig, prefix: IpNet) -> bool {
+pub(super) fn is_allowed(config: &TunnelConfig, prefix: IpNet) -> bool {
     let inside = config.allowed.iter().any(|net| net.contains(&prefix));
     inside && (is_single(prefix) || config.allowed != DEFAULT_OVERLAY)
 }
@@ -312,7 +330,7 @@ fn is_single(net: IpNet) -> bool {
     net.prefix_len() == net.max_prefix_len()
 }
 
-fn outside(object: &str, what: &str, config: &TunnelConfig) -> Problem {
+pub(super) fn outside(object: &str, what: &str, config: &TunnelConfig) -> Problem {
     let allowed: Vec<String> = config.allowed.iter().map(ToString::to_string).collect();
     let kind = if config.allowed == DEFAULT_OVERLAY {
         "single addresses within "

@@ -146,6 +146,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         addresses: Vec::new(),
         peers: vec![peer(true, Some(25))],
         failover: None,
+        mesh: None,
     }));
     let list = tunnel.list();
     assert_eq!(list.problems.len(), 1, "{list:?}");

@@ -1,7 +1,10 @@
 //! What the manager wants of hosts and gateways, and what they report.
 
 use kedge_control::{
-    agent::{GatewayConfig, HealthMode, HostConfig, PeerConfig, TunnelConfig, VipConfig},
+    agent::{
+        DirectPath, GatewayConfig, HealthMode, HostConfig, Mesh, MeshConfig, MeshPeer, PeerConfig,
+        TunnelConfig, VipConfig,
+    },
     balance::{Listener, Member},
     report::{
         AddressType, GatewayReport, HostReport, ReportAnswer, ReportedAddress, ReportedPeer,
@@ -45,6 +48,14 @@ fn desired_states() {
                     keepalive_seconds: 25,
                 }],
             )),
+            mesh: Some(MeshConfig {
+                direct_path: DirectPath::Never,
+                peers: vec![MeshPeer {
+                    name: text("store-014/edge-b"),
+                    public_key: text("AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM="),
+                    addresses: vec!["fd6b:6564:6765::b/128".parse().unwrap()],
+                }],
+            }),
             ca_bundle: text("-----BEGIN CERTIFICATE-----\n"),
         },
     );
@@ -63,6 +74,9 @@ fn desired_states() {
                     keepalive_seconds: 0,
                 }],
             )),
+            meshes: vec![Mesh {
+                hosts: vec![text("store-014/edge-a"), text("store-014/edge-b")],
+            }],
             listeners: vec![Listener {
                 name: text("store-014/edge-tunnel/api"),
                 address: "203.0.113.7".parse().unwrap(),

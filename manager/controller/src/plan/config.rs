@@ -8,7 +8,10 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ipnet::IpNet;
 use kedge_control::{
-    agent::{GatewayConfig, HealthMode, HostConfig, PeerConfig, TunnelConfig, VipConfig},
+    agent::{
+        self, GatewayConfig, HealthMode, HostConfig, Mesh, MeshConfig, MeshPeer, PeerConfig,
+        TunnelConfig, VipConfig,
+    },
     balance::{Listener, Member},
 };
 use kedge_core::vip::AdvertInterval;
@@ -16,7 +19,7 @@ use kedge_crd::{
     EdgeGateway, EdgeHost,
     balancer::{Health, Mode},
     gateway::{DEFAULT_KEEPALIVE_SECONDS, DEFAULT_MTU, DEFAULT_PORT, Instance, PublicEndpoint},
-    host::ConfigMark,
+    host::{ConfigMark, DirectPath, Topology},
 };
 use serde::Serialize;
 
@@ -35,6 +38,7 @@ pub fn host(snapshot: &Snapshot, services: &[Service], name: &Name, host: &EdgeH
         generation: 0,
         vips,
         tunnel: host_tunnel(snapshot, name, host),
+        mesh: mesh(snapshot, name, host),
         ca_bundle: snapshot.ca_bundle.clone(),
     }
 }
@@ -63,6 +67,10 @@ pub fn gateway(
         })
         .collect();
     listeners.sort();
+    let own = share.meshes.get(name).into_iter().flatten();
+    let meshes = own.chain(snapshot.commons.meshes(name, &snapshot.space));
+    let mut meshes: Vec<Mesh> = meshes.cloned().collect();
+    meshes.sort_by(|one, other| one.hosts.cmp(&other.hosts));
     GatewayConfig {
         generation: 0,
         tunnel: Some(TunnelConfig {
@@ -70,6 +78,7 @@ pub fn gateway(
             mtu: gateway.spec.tunnel.mtu.unwrap_or(DEFAULT_MTU).get(),
             peers,
         }),
+        meshes,
         listeners,
         ca_bundle: snapshot.ca_bundle.clone(),
     }
@@ -167,6 +176,41 @@ fn host_tunnel(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<Tunn
     Some(TunnelConfig {
         addresses: host.spec.tunnel.addresses.clone(),
         mtu: tunnel.mtu.unwrap_or(DEFAULT_MTU).get(),
+        peers: peers.collect(),
+    })
+}
+
+/// Whether a host has a part in the mesh of its namespace.
+#[must_use]
+pub fn is_meshed(host: &EdgeHost) -> bool {
+    host.spec.tunnel.topology == Some(Topology::Mesh)
+}
+
+/// The other hosts of its namespace that have a part in the mesh, at the same gateway.
+fn mesh(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<MeshConfig> {
+    let gateway = gateway_of(snapshot, name, host).filter(|_| is_meshed(host))?;
+    let others = snapshot.hosts.iter().filter(|(other, it)| {
+        let same_place = other.namespace == name.namespace && *other != name;
+        same_place && is_meshed(it) && gateway_of(snapshot, other, it).as_ref() == Some(&gateway)
+    });
+    let peers = others.filter_map(|(other, it)| {
+        let PeerConfig {
+            name,
+            public_key,
+            allowed_ips,
+            ..
+        } = peer(other, it)?;
+        Some(MeshPeer {
+            name,
+            public_key,
+            addresses: allowed_ips,
+        })
+    });
+    Some(MeshConfig {
+        direct_path: match host.spec.tunnel.direct_path.unwrap_or_default() {
+            DirectPath::Auto => agent::DirectPath::Auto,
+            DirectPath::Never => agent::DirectPath::Never,
+        },
         peers: peers.collect(),
     })
 }

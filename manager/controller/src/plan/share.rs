@@ -13,7 +13,10 @@ use std::{
 };
 
 use ipnet::IpNet;
-use kedge_control::{agent::PeerConfig, balance::Listener};
+use kedge_control::{
+    agent::{Mesh, PeerConfig},
+    balance::Listener,
+};
 use kedge_crd::EdgeGateway;
 
 use super::{Because, Case, Decided, Service, config, ledger, ledger::Ledger, overlay};
@@ -38,6 +41,8 @@ pub struct Share {
     pub addresses: BTreeSet<IpAddr>,
     /// Its hosts, as peers.
     pub peers: BTreeMap<Name, Vec<PeerConfig>>,
+    /// Its hosts that are told of each other.
+    pub meshes: BTreeMap<Name, Vec<Mesh>>,
     /// Its listeners; each instance binds an address of its own.
     pub listeners: BTreeMap<Name, Vec<Listener>>,
     /// Its own gateways.
@@ -59,6 +64,7 @@ pub struct Commons {
     ports: BTreeMap<Name, BTreeSet<Port>>,
     addresses: BTreeSet<(IpAddr, Arc<str>)>,
     peers: BTreeMap<Name, BTreeMap<String, Vec<PeerConfig>>>,
+    meshes: BTreeMap<Name, BTreeMap<String, Vec<Mesh>>>,
     listeners: BTreeMap<Name, BTreeMap<String, Vec<Listener>>>,
 }
 
@@ -84,6 +90,7 @@ impl Commons {
             }
         }
         put(&mut self.peers, space, &last.peers, &share.peers);
+        put(&mut self.meshes, space, &last.meshes, &share.meshes);
         put(
             &mut self.listeners,
             space,
@@ -120,6 +127,15 @@ impl Commons {
         own: &'a str,
     ) -> impl Iterator<Item = &'a PeerConfig> + use<'a> {
         others(&self.peers, gateway, own)
+    }
+
+    /// The meshes a gateway has of other namespaces.
+    pub fn meshes<'a>(
+        &'a self,
+        gateway: &Name,
+        own: &'a str,
+    ) -> impl Iterator<Item = &'a Mesh> + use<'a> {
+        others(&self.meshes, gateway, own)
     }
 
     /// The listeners a gateway has of other namespaces.
@@ -208,6 +224,9 @@ impl Share {
                 share.starved.insert(gateway.clone());
             }
             if let Some(peer) = config::peer(name, host) {
+                if config::is_meshed(host) {
+                    share.mesh(&gateway, name, &peer.name);
+                }
                 let peers = share.peers.entry(gateway.clone()).or_default();
                 peers.push(peer);
             }
@@ -240,6 +259,19 @@ impl Share {
             }
         }
         share
+    }
+
+    /// Adds a host to the mesh of its namespace at a gateway.
+    fn mesh(&mut self, gateway: &Name, host: &Name, peer: &str) {
+        let meshes = self.meshes.entry(gateway.clone()).or_default();
+        let prefix = format!("{}/", host.namespace);
+        let of_it = |mesh: &&mut Mesh| mesh.hosts.iter().any(|it| it.starts_with(&prefix));
+        match meshes.iter_mut().find(of_it) {
+            Some(mesh) => mesh.hosts.push(peer.to_owned()),
+            None => meshes.push(Mesh {
+                hosts: vec![peer.to_owned()],
+            }),
+        }
     }
 
     /// Adds its own gateways, once they were configured.

@@ -1,12 +1,17 @@
 //! What changes about a running device at once: between two packets.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use kedge_net::{
     clock,
     udp::{Family, Sockets},
 };
-use kedge_tunnel_proto::{directory::Change, keys::PrivateKey, noise::Noise};
+use kedge_tunnel_proto::{
+    directory::{Change, PeerId},
+    keys::PrivateKey,
+    noise::Noise,
+    wire,
+};
 use tracing::warn;
 
 use super::{UDP_V4, UDP_V6, Worker};
@@ -26,6 +31,22 @@ pub(crate) struct Reconfiguration {
 }
 
 impl Worker {
+    /// Sends one initiation to each of these places.
+    pub(super) fn call(&mut self, peer: PeerId, places: &[SocketAddr]) {
+        let now = clock::now();
+        let mut initiation = [0; wire::INITIATION];
+        let length = self.shard.call(now, peer, places, &mut initiation);
+        let Some(bytes) = length.and_then(|length| initiation.get(..length)) else {
+            return;
+        };
+        for place in places {
+            if self.outbox.is_full() {
+                self.network.send(now, &mut self.outbox, &mut self.shard);
+            }
+            self.outbox.copy(*place, Some(peer), bytes);
+        }
+    }
+
     pub(super) fn reconfigure(&mut self, reconfiguration: Reconfiguration) {
         let Reconfiguration {
             private_key,

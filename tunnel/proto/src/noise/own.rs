@@ -122,8 +122,12 @@ impl Core {
 
     /// Takes over what is known from before; nothing goes back.
     pub(crate) fn raise_stamps(&mut self, stamps: Stamps) {
-        self.stamps.seen = self.stamps.seen.max(stamps.seen);
-        self.stamps.sent = self.stamps.sent.max(stamps.sent);
+        self.stamps.raise(stamps);
+    }
+
+    /// Whether there is no session and nobody asks for one.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.pending.is_none() && self.overtaken.is_none() && self.slots.is_empty()
     }
 
     /// Mixes another preshared key into every handshake that ends from here on. An initiation under

@@ -1,5 +1,9 @@
 //! What changes about a peer while it runs.
 
+use std::net::SocketAddr;
+
+use kedge_core::Instant;
+
 use super::{Owed, Peer, padded};
 use crate::{
     backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, keys::PresharedKey,
@@ -7,6 +11,34 @@ use crate::{
 };
 
 impl Peer {
+    /// Makes an initiation for each of `places`, and says how long it is. It stands at the start of `dst`
+    /// and is the same for all of them: the first that arrives is answered, the others are replays.
+    pub(crate) fn call(
+        &mut self,
+        now: Instant,
+        places: &[SocketAddr],
+        dst: &mut [u8],
+    ) -> Option<usize> {
+        let length = self.core.initiate(now, true, dst)?;
+        self.called = places.to_vec();
+        for _ in places {
+            self.counters.sent(length);
+        }
+        if self.state == State::Idle {
+            self.set_state(State::Connecting);
+        }
+        Some(length)
+    }
+
+    /// Takes the place that answered a call, if it is one that was called: else nobody would know where
+    /// the first packet goes. What authenticated data says later, holds.
+    pub(super) fn meet(&mut self, now: Instant, from: SocketAddr) {
+        if self.endpoint != Some(from) && self.called.contains(&from) {
+            self.moved_at = self.endpoint.map(|_| now);
+            self.set_endpoint(from);
+        }
+    }
+
     /// Takes over new wishes; the session stays.
     pub(crate) fn update(&mut self, spec: &PeerSpec, endpoint_changed: bool) {
         if spec.keepalive.is_some() && self.keepalive.is_none() {
@@ -70,5 +102,12 @@ impl Peer {
         budget: &mut Budget,
     ) -> Result<(), DropReason> {
         self.backlog.push(budget, padded(slot, length, mtu)?)
+    }
+
+    /// Gives back what the peer holds of the budget.
+    pub(crate) fn discard(&mut self, budget: &mut Budget) {
+        let waiting = self.backlog.clear(budget);
+        self.counters.drops.count_many(DropReason::Expired, waiting);
+        self.set_state(State::Idle);
     }
 }

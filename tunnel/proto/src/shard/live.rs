@@ -1,7 +1,7 @@
 //! What changes about a device while it runs: its key, what its peers share, its MTU, whether it can
 //! send.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, net::SocketAddr};
 
 use kedge_core::Instant;
 
@@ -35,6 +35,22 @@ impl Shard {
         self.mtu = usize::from(mtu);
     }
 
+    /// Calls a peer that may be at each of `places`: makes one initiation, which stands at the start of
+    /// `dst` and goes to all of them, and says how long it is. Whoever answers it from one of them is
+    /// there.
+    pub fn call(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        places: &[SocketAddr],
+        dst: &mut [u8],
+    ) -> Option<usize> {
+        let slot = slot(&mut self.peers, id).filter(|_| !self.rests)?;
+        let length = slot.peer.call(now, places, dst);
+        self.settle(id);
+        length
+    }
+
     /// Nothing can be sent from here on: a few packets of each peer wait, sessions and timers stand
     /// still.
     pub const fn rest(&mut self) {
@@ -64,7 +80,7 @@ impl Shard {
             return;
         };
         let changed = slot.peer.set_preshared_key(key.as_ref());
-        slot.preshared_key = key;
+        slot.preshared_key = key.map(Box::new);
         if !changed {
             self.change_core(now, id, |peer, core| peer.succeed(core));
         }
@@ -79,10 +95,18 @@ impl Shard {
         change: impl FnOnce(&mut Peer, NoiseCore) -> Option<u32>,
     ) {
         let index = self.free_index(now);
-        let Some(slot) = self.peers.get_mut(position(id)).and_then(Option::as_mut) else {
+        let Some(slot) = self
+            .peers
+            .get_mut(position(id))
+            .and_then(Option::as_deref_mut)
+        else {
             return;
         };
-        let psk = slot.preshared_key.as_ref().map(PresharedKey::bytes);
+        if slot.peer.is_asleep() {
+            // Whatever core it is given is of the new key.
+            return;
+        }
+        let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
         let mut core = self.door.core(&slot.key, psk, index);
         if let Some(stamps) = slot.peer.stamps() {
             core.raise_stamps(stamps);

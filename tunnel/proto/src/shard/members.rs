@@ -47,11 +47,8 @@ impl Shard {
         let Entry { id, spec, counters } = entry;
         let index = self.free_index(now);
         let key = spec.public_key;
-        let psk = spec.preshared_key.as_ref().map(PresharedKey::bytes);
-        let mut core = self.door.core(&key, psk, index);
         let remembered = self.absent.0.remove(&key).unwrap_or_default();
-        core.raise_stamps(remembered.stamps);
-        let mut peer = Peer::new(core, &spec, counters, now);
+        let mut peer = Peer::new(remembered.stamps, &spec, counters, now);
         if let (None, Some(endpoint)) = (spec.endpoint, remembered.endpoint) {
             peer.set_endpoint(endpoint);
         }
@@ -64,12 +61,12 @@ impl Shard {
         }
         if let Some(place) = self.peers.get_mut(at) {
             let state = peer.state();
-            *place = Some(Slot {
+            *place = Some(Box::new(Slot {
                 peer,
                 state,
                 endpoint,
                 key,
-                preshared_key: spec.preshared_key,
+                preshared_key: spec.preshared_key.map(Box::new),
                 index,
                 called_at: None,
                 former: None,
@@ -77,7 +74,7 @@ impl Shard {
                 is_ready: false,
                 relays: spec.relays,
                 mtu: None,
-            });
+            }));
         }
         self.timers.push(Reverse((now, id)));
         self.moved(None, endpoint);
@@ -101,6 +98,25 @@ impl Shard {
             for index in [Some(slot.index), slot.former].into_iter().flatten() {
                 self.retire(now, index);
             }
+        }
+    }
+
+    /// Makes a core for a peer that has none.
+    pub(super) fn wake_up(&mut self, now: Instant, id: PeerId) {
+        let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.peer.is_asleep()) else {
+            return;
+        };
+        let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
+        slot.peer
+            .wake(now, self.door.core(&slot.key, psk, slot.index));
+        slot.due = now;
+        self.timers.push(Reverse((now, id)));
+    }
+
+    /// The same if it is called for by what is due or waits.
+    pub(super) fn wake_called(&mut self, now: Instant, id: PeerId) {
+        if slot(&mut self.peers, id).is_some_and(|slot| slot.peer.is_called()) {
+            self.wake_up(now, id);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use kedge_core::Instant;
 
-use super::{Shard, Transmit, slot, transmit};
+use super::{Shard, Slot, Transmit, slot, transmit};
 use crate::directory::PeerId;
 
 impl Shard {
@@ -29,7 +29,9 @@ impl Shard {
         into: &mut [u8],
         length: usize,
     ) -> Option<Transmit> {
-        let slot = slot(&mut self.peers, id).filter(|_| !self.rests)?;
+        let awake = |slot: &&mut Slot| !slot.peer.is_asleep();
+        let slot = slot(&mut self.peers, id).filter(awake);
+        let slot = slot.filter(|_| !self.rests)?;
         let (budget, scratch) = (&mut self.budget, &mut self.scratch);
         let message = slot.peer.send_whole(now, (into, length), budget, scratch);
         self.settle(id);

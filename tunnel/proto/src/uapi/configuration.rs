@@ -1,10 +1,6 @@
 //! What a device is told to be, and how a `set` changes it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use ipnet::IpNet;
 
@@ -35,8 +31,22 @@ pub struct PeerConfiguration {
     pub endpoint: Option<SocketAddr>,
     /// Seconds between keepalives; 0 sends none.
     pub keepalive: u16,
-    /// The inner addresses that are its.
-    pub allowed_ips: BTreeSet<IpNet>,
+    /// The inner addresses that are its, in order. A list, since most peers have one or two.
+    pub allowed_ips: Vec<IpNet>,
+}
+
+impl PeerConfiguration {
+    fn add(&mut self, prefix: IpNet) {
+        if let Err(at) = self.allowed_ips.binary_search(&prefix) {
+            self.allowed_ips.insert(at, prefix);
+        }
+    }
+
+    /// Whether it was there.
+    fn take(&mut self, prefix: &IpNet) -> bool {
+        let found = self.allowed_ips.binary_search(prefix);
+        found.map(|at| self.allowed_ips.remove(at)).is_ok()
+    }
 }
 
 impl Configuration {
@@ -108,7 +118,7 @@ impl Configuration {
             public_key: *key,
             preshared_key: peer.preshared_key.clone(),
             endpoint: peer.endpoint,
-            allowed_ips: peer.allowed_ips.iter().copied().collect(),
+            allowed_ips: peer.allowed_ips.clone(),
             keepalive: (peer.keepalive > 0).then(|| Duration::from_secs(peer.keepalive.into())),
             always_up: false,
             accepts: Vec::new(),
@@ -154,16 +164,16 @@ impl Configuration {
         if let Some(before) = self.owners.insert(prefix, key)
             && let Some(peer) = self.peers.get_mut(&before)
         {
-            peer.allowed_ips.remove(&prefix);
+            peer.take(&prefix);
         }
         if let Some(peer) = self.peers.get_mut(&key) {
-            peer.allowed_ips.insert(prefix);
+            peer.add(prefix);
         }
     }
 
     fn take_away(&mut self, key: &PublicKey, prefix: IpNet) {
         if let Some(peer) = self.peers.get_mut(key)
-            && peer.allowed_ips.remove(&prefix)
+            && peer.take(&prefix)
         {
             self.owners.remove(&prefix);
         }

@@ -9,7 +9,7 @@ use kedge_tunnel_device::{
     backend::{Capability, Kind},
     offload::{Allowed, Switch},
 };
-use kedge_tunnel_proto::noise::CoreName;
+use kedge_tunnel_proto::{direct::PLACES, noise::CoreName};
 
 use super::{DEFAULT_OVERLAY, keep, range, rule};
 use crate::config::{
@@ -65,6 +65,13 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
             .fix(Fix::text("name the overlay's prefixes")),
         );
     }
+    let endpoints = file.direct_endpoints.iter().flatten();
+    if endpoints.count() > PLACES {
+        problems.push(range(
+            "tunnel.direct_endpoints",
+            format!("a host is called at {PLACES} places at most"),
+        ));
+    }
     if file.data_plane.unwrap_or_default().kind() == Kind::Kernel {
         check_kernel(file, &mut problems);
     }
@@ -93,6 +100,8 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
             .clone()
             .unwrap_or_else(|| DEFAULT_OVERLAY.to_vec()),
         failover,
+        direct_path: file.direct_path.unwrap_or_default(),
+        direct_endpoints: file.direct_endpoints.clone().unwrap_or_default(),
     })
 }
 

@@ -63,6 +63,47 @@ fn hosts_and_gateways_know_each_other_by_single_overlay_addresses() {
 }
 
 #[test]
+fn the_hosts_of_a_mesh_and_their_gateway_know_who_they_are_and_nobody_else_is_told() {
+    let mut world = served();
+    let plan = world.settle();
+    assert!(
+        plan.hosts.values().all(|host| host.mesh.is_none()),
+        "nobody asked for it"
+    );
+    for (name, direct) in [("edge-a", "Auto"), ("edge-b", "Never")] {
+        world.write(&format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: EdgeHost\nmetadata: {{name: {name}, namespace: \
+             {NS}}}\nspec: {{tunnel: {{topology: Mesh, directPath: {direct}}}}}\n"
+        ));
+    }
+    let plan = world.settle();
+    let mesh = |name: &str| serde_json::to_value(&plan.hosts[&host(name)].mesh).unwrap();
+    assert_eq!(
+        mesh("edge-a"),
+        json!({"directPath": "auto", "peers": [{"name": "store-014/edge-b",
+            "publicKey": "key-edge-b", "addresses": ["fd6b:6564:6765::3/128", "198.18.0.3/32"]}]})
+    );
+    assert_eq!(mesh("edge-b")["directPath"], "never");
+    assert_eq!(mesh("edge-b")["peers"][0]["name"], "store-014/edge-a");
+    assert_eq!(mesh("edge-c"), serde_json::Value::Null);
+    let gateway = plan.gateways.values().next().unwrap();
+    assert_eq!(
+        serde_json::to_value(&gateway.meshes).unwrap(),
+        json!([{"hosts": ["store-014/edge-a", "store-014/edge-b"]}])
+    );
+    // Who is banned is in no mesh any more, at once.
+    world.write(&format!(
+        "apiVersion: kedge.dev/v1alpha1\nkind: EdgeHost\nmetadata: {{name: edge-b, namespace: {NS}}}\n\
+         spec: {{access: Banned, tunnel: {{topology: Mesh}}}}\n"
+    ));
+    let plan = world.settle();
+    let mesh = plan.hosts[&host("edge-a")].mesh.as_ref().unwrap();
+    assert!(mesh.peers.is_empty(), "{mesh:?}");
+    let gateway = plan.gateways.values().next().unwrap();
+    assert_eq!(gateway.meshes[0].hosts, ["store-014/edge-a"]);
+}
+
+#[test]
 fn a_gateway_gets_a_listener_for_a_tunnel_and_for_management_access() {
     let mut world = served();
     let members = |world: &mut World| {

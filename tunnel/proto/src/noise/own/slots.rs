@@ -35,6 +35,14 @@ impl Slots {
             .filter(|session| !session.is_over(now))
     }
 
+    /// Whether there is no session of any kind.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.current.is_none()
+            && self.previous.is_none()
+            && self.oldest.is_none()
+            && self.next.is_none()
+    }
+
     /// The session of one of our indices.
     pub(super) fn find(&self, local: u32) -> Option<&Arc<Session>> {
         [&self.current, &self.next, &self.previous, &self.oldest]

@@ -36,6 +36,14 @@ pub struct NoStamp;
 #[derive(Debug, Default)]
 pub struct Wall(AtomicU64);
 
+impl Stamps {
+    /// Takes over what is known from before; nothing goes back.
+    pub(crate) fn raise(&mut self, before: Self) {
+        self.seen = self.seen.max(before.seen);
+        self.sent = self.sent.max(before.sent);
+    }
+}
+
 impl Stamp {
     /// A stamp from its bytes on the wire.
     #[must_use]

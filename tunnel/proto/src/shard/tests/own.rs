@@ -2,6 +2,8 @@
 
 use crate::noise::CoreName;
 
+#[path = "asleep.rs"]
+mod asleep;
 #[path = "attacks.rs"]
 mod attacks;
 #[path = "cured.rs"]

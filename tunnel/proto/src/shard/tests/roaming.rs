@@ -186,3 +186,62 @@ fn a_device_that_restarts_knows_where_its_peers_are_and_reaches_them_first() {
     assert!(net.works(0) && net.works(1));
     assert!(net.ends[1].shard.learned().is_some());
 }
+
+/// Calls device 2 at these places; the one initiation as it goes to each of them.
+fn call(net: &mut Net, places: &[&str]) -> Vec<Datagram> {
+    let places: Vec<_> = places.iter().map(|text| address(text)).collect();
+    let mut dst = [0; 2_048];
+    let id = net.ends[0].id(2);
+    let length = net.ends[0].shard.call(net.now, id, &places, &mut dst);
+    let bytes = dst[..length.unwrap()].to_vec();
+    let datagram = |to: &std::net::SocketAddr| Datagram {
+        from: net.ends[0].at,
+        to: *to,
+        bytes: bytes.clone(),
+    };
+    places.iter().map(datagram).collect()
+}
+
+#[test]
+fn whoever_is_called_at_many_places_is_where_it_answers_from() {
+    let mut net = Net::pair();
+    let unplaced = |number| PeerSpec {
+        keepalive: None,
+        ..spec(number, None)
+    };
+    let now = net.now;
+    net.ends[0].apply(now, vec![unplaced(2)]);
+    net.ends[1].apply(now, vec![unplaced(1)]);
+    let there = net.ends[1].at.to_string();
+    let calls = call(&mut net, &["203.0.113.66:6666", &there]);
+    assert_eq!(calls[0].bytes, calls[1].bytes, "the same for all");
+    let answers = net.ends[1].open(net.now, &calls[1]);
+    assert_eq!(answers[0].kind(), 2);
+    // The other copies are replays.
+    let mut copy = calls[0].clone();
+    copy.to = net.ends[1].at;
+    net.pass(1_000);
+    assert!(
+        net.ends[1]
+            .open(net.now, &copy)
+            .iter()
+            .all(|it| it.kind() != 2)
+    );
+    let keepalive = net.ends[0].open(net.now, &answers[0]);
+    assert_eq!(keepalive[0].to, net.ends[1].at);
+    net.carry(keepalive, |_| true);
+    assert!(net.works(0) && net.works(1), "both know where the other is");
+}
+
+#[test]
+fn an_answer_from_where_nobody_was_called_moves_nothing() {
+    let mut net = Net::connected();
+    net.pass(2_000);
+    let before = net.ends[0].reading(2).endpoint;
+    let there = net.ends[1].at.to_string();
+    let calls = call(&mut net, &["203.0.113.66:6666", &there]);
+    let mut answers = net.ends[1].open(net.now, &calls[1]);
+    answers[0].from = address("203.0.113.99:9999");
+    net.ends[0].open(net.now, &answers[0]);
+    assert_eq!(net.ends[0].reading(2).endpoint, before);
+}
