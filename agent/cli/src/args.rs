@@ -1,6 +1,8 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
 mod gateway;
+mod net;
+mod tunnel;
 mod vip;
 mod wg;
 
@@ -13,6 +15,8 @@ use kedge_core::Span;
 use kedge_host::layers::Override;
 
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
+pub use self::net::{NetCheckArgs, NetCommand};
+pub use self::tunnel::{PingArgs, TunnelCommand};
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,
@@ -154,6 +158,9 @@ pub enum Command {
     /// Look at tunnels
     #[command(subcommand)]
     Tunnel(TunnelCommand),
+    /// Try what the network lets through
+    #[command(subcommand)]
+    Net(NetCommand),
     /// Make a plain WireGuard device, which wg and wg-quick configure
     ///
     /// For hosts whose kernel has no WireGuard, and in place of wireguard-go: called `kedge-wg` it
@@ -255,25 +262,6 @@ impl From<RoleName> for kedge_host::Role {
 pub enum BfdCommand {
     /// List the BFD sessions of this host, and why each is in its state
     Sessions,
-}
-
-/// Tunnels.
-#[derive(Clone, Debug, Subcommand)]
-pub enum TunnelCommand {
-    /// List the tunnel's peers
-    List,
-    /// Show one peer
-    Show {
-        /// Its name
-        name: String,
-    },
-    /// Show which way packets take, and why
-    ///
-    /// To gateways, and to the other hosts of the mesh: direct, or through a gateway.
-    Path {
-        /// The peer; left out, all of them
-        name: Option<String>,
-    },
 }
 
 /// The fleet.

@@ -3,7 +3,9 @@
 mod approve;
 mod gateway;
 mod history;
+pub(crate) mod net;
 mod order;
+mod ping;
 mod release;
 mod restart;
 mod rotate;
@@ -153,6 +155,7 @@ pub fn tunnel(app: &App, command: &TunnelCommand) -> Result<Exit, Failure> {
         TunnelCommand::Show { name } => {
             get::<Tunnel>(app, role, &format!("/v1/tunnels/{}", segment(name)?))
         }
+        TunnelCommand::Ping(args) => ping::run(app, role, args),
         TunnelCommand::Path { name: None } => get::<PathList>(app, Role::Agent, "/v1/paths"),
         TunnelCommand::Path { name: Some(name) } => {
             let route = format!("/v1/paths/{}", segment(name)?);

@@ -165,6 +165,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Restart(args) => ask::restart(app, &args)?,
         Command::Bfd(command) => ask::bfd(app, command)?,
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
+        Command::Net(command) => ask::net::run(app, &command)?,
         Command::Wg(args) => return wg::run(&args),
         Command::Fleet(command) => ask::fleet(app, &command)?,
         Command::Token(command) => ask::token(app, &command)?,

@@ -2,7 +2,7 @@
 //!
 //! Reading, translating and checking are apart: `keepalived` and `kube_vip` turn files into drafts
 //! and tell a report, and `draft::assemble` makes the agent's own file of them, with the agent's
-//! own check.
+//! own check. `wg_quick` makes a tunnel and no VIP.
 
 mod args;
 mod draft;
@@ -12,6 +12,7 @@ mod later;
 mod report;
 mod report_text;
 mod source;
+mod wg_quick;
 
 use std::{fs::OpenOptions, io::Write as _, path::Path};
 
@@ -31,7 +32,7 @@ use crate::{App, args::Format, client::Failure, exit::Exit, show, style};
 /// The file cannot be read or understood, or the result cannot be written.
 pub fn run(app: &App, command: &MigrateCommand) -> Result<Exit, Failure> {
     let mut report = Report::default();
-    let (args, from, drafts) = match command {
+    let (args, from, file) = match command {
         MigrateCommand::Keepalived(args) => {
             let own = || {
                 let name = identity::hostname(&app.root);
@@ -39,14 +40,17 @@ pub fn run(app: &App, command: &MigrateCommand) -> Result<Exit, Failure> {
             };
             let config_id = args.config_id.clone().unwrap_or_else(own);
             let drafts = keepalived::read(&args.migrate.file, &config_id, &mut report)?;
-            (&args.migrate, "keepalived", drafts)
+            let file = draft::assemble(drafts, &mut report)?;
+            (&args.migrate, "keepalived", file)
         }
         MigrateCommand::KubeVip(args) => {
             let drafts = kube_vip::read(&args.file, &mut report)?;
-            (args, "kube-vip", drafts)
+            (args, "kube-vip", draft::assemble(drafts, &mut report)?)
+        }
+        MigrateCommand::WgQuick(args) => {
+            (args, "wg-quick", wg_quick::read(&args.file, &mut report)?)
         }
     };
-    let file = draft::assemble(drafts, &mut report)?;
     report.items.sort_by(|a, b| a.place.cmp(&b.place));
     let text = yaml(&file, from)?;
     if let Some(path) = &args.write {
@@ -82,7 +86,12 @@ fn tell(
             say!("{told}");
         }
         Format::Name => {
-            for name in file.vips.iter().flatten().map(|(name, _)| name) {
+            let vips = file.vips.iter().flatten().map(|(name, _)| name);
+            let peers = file
+                .tunnel
+                .iter()
+                .filter_map(|tunnel| tunnel.peers.as_ref());
+            for name in vips.chain(peers.flat_map(|peers| peers.keys())) {
                 out!("{}\n", style::clean(name.as_str()));
             }
         }

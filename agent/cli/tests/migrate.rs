@@ -104,6 +104,11 @@ fn every_sample_of_kube_vip_becomes_a_configuration_that_holds() {
 }
 
 #[test]
+fn every_sample_of_wg_quick_becomes_a_configuration_that_holds() {
+    every_sample("wg-quick", &samples("wg-quick"), "wg-quick");
+}
+
+#[test]
 fn keepalived_itself_accepts_the_samples() {
     if Command::new("keepalived")
         .arg("--version")
@@ -211,6 +216,8 @@ fn what_cannot_be_understood_has_a_code_and_a_place() {
         ("kube-vip", "a: [\n", "KEDGE-CFG-0001", "stdin:"),
         ("kube-vip", "a: &x 1\nb: *x\n", "KEDGE-CFG-0008", "stdin:1:"),
         ("kube-vip", "kind: Pod\n", "KEDGE-CFG-0009", "stdin has no"),
+        ("wg-quick", "[Peer]\nx\n", "KEDGE-CFG-0001", "stdin:2: "),
+        ("wg-quick", "# nothing\n", "KEDGE-CFG-0009", "stdin: no "),
     ] {
         let ran = kedge(dir.path(), &["migrate", kind, "-"], text);
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{text}: {}", ran.err);

@@ -281,7 +281,7 @@ pub struct TunnelConfig {
     pub listen_port: u16,
     /// The device's name.
     pub interface: String,
-    /// The device's MTU; `None` takes the manager's, else 1420.
+    /// The device's MTU; `None` finds out what each way carries, unless the manager gives a number.
     pub mtu: Option<u16>,
     /// Whose handshakes and sessions peers have.
     pub noise_core: CoreName,

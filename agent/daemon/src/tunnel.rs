@@ -11,6 +11,7 @@ mod place;
 mod targets;
 mod tools;
 mod view;
+mod ways;
 
 use std::{
     collections::BTreeMap,
@@ -53,6 +54,7 @@ use self::{
     opinion::opinion,
     targets::Targets,
     tools::Tools,
+    ways::Ways,
 };
 use crate::desired::{Peer, TunnelWish};
 
@@ -82,6 +84,7 @@ pub(crate) struct Tunnel {
     /// What the BFD sessions of this host say.
     levels: Levels,
     targets: Targets,
+    ways: Ways,
     /// What this host says of the gateway it sends through.
     claim: Option<Claim>,
     epoch: u64,
@@ -128,6 +131,7 @@ impl Tunnel {
             mesh: None,
             levels: Levels::default(),
             targets: Targets::default(),
+            ways: Ways::default(),
             claim: None,
             epoch: 0,
             epoch_is_new: false,
@@ -210,6 +214,7 @@ impl Tunnel {
             &stats.unwrap_or_default(),
             &self.peers,
             self.gateways.as_ref(),
+            &self.ways,
         );
         let offload = device.and_then(|device| device.offload);
         let parts = offload.into_iter().flat_map(|all| all.parts());
@@ -270,9 +275,12 @@ impl Tunnel {
             .chain(&self.echo_problem)
             .chain(self.tools.problem())
             .chain(self.targets.problem())
+            .chain(self.keeper.clamp_problem())
             .chain(self.mesh.as_ref().and_then(Mesh::problem))
             .cloned();
-        device.chain(self.names.problems()).chain(silent).collect()
+        let small = self.ways.problems(self.wish.as_ref());
+        let device = device.chain(self.names.problems()).chain(small);
+        device.chain(silent).collect()
     }
 
     /// What was learned of peers and must outlive the process, if there is more of it than the last
@@ -284,6 +292,7 @@ impl Tunnel {
     /// Leaves the device to the agent that comes next, as far as it can be left.
     pub fn leave(&mut self) {
         self.echoes.clear();
+        self.ways.clear();
         self.mesh = None;
         self.tools = Tools::default();
         self.keeper.leave();
@@ -293,6 +302,7 @@ impl Tunnel {
     pub fn close(&mut self) {
         self.echoes.clear();
         self.targets.clear();
+        self.ways.clear();
         self.mesh = None;
         self.tools = Tools::default();
         self.keeper.close();
@@ -315,6 +325,7 @@ impl Tunnel {
         self.say_where();
         self.targets
             .want(self.wish.as_ref(), self.keeper.device(), self.opening);
+        self.ways.tend(self.wish.as_ref(), &mut self.keeper);
         self.judge();
     }
 

@@ -37,8 +37,10 @@ mod bfd;
 mod config;
 mod fleet;
 mod history;
+mod net;
 mod order;
 mod path;
+mod ping;
 mod restart;
 mod scan;
 mod status;
@@ -56,8 +58,10 @@ pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
 };
 pub use history::{History, HistoryItem};
+pub use net::{NetCheck, NetState, NetStep, NetTarget};
 pub use order::{DrainOrder, Order, OrderOutcome, OrderRequest, VipOrder};
 pub use path::{PathList, TunnelPath};
+pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
@@ -66,7 +70,9 @@ pub use status::{
 };
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
-pub use tunnel::{DataPlane, EchoStatus, GatewayUse, OffloadPart, Tunnel, TunnelList, TunnelState};
+pub use tunnel::{
+    DataPlane, EchoStatus, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelList, TunnelState,
+};
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{
     ActivePeer, Frozen, RejectedInterface, TrackStatus, Transition, Vip, VipExplanation, VipList,
@@ -86,6 +92,8 @@ crate::document::kinds! {
     TokenList => "TokenList",
     TunnelList => "TunnelList",
     Tunnel => "Tunnel",
+    TunnelPing => "TunnelPing",
+    NetCheck => "NetCheck",
     PathList => "TunnelPathList",
     TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",

@@ -130,6 +130,8 @@ codes! {
     TunKey = TUN 5, "a WireGuard key cannot be used";
     TunUnknown = TUN 6, "no tunnel peer has that name";
     TunNoKernel = TUN 12, "the kernel has no WireGuard";
+    TunNoClamp = TUN 20, "the tunnel has no MSS clamp";
+    TunSmallPath = TUN 21, "the way to a tunnel peer is too small";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";

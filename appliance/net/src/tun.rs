@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 pub(crate) use self::interface::index;
 pub use self::{
-    interface::{Interface, InterfaceError, clear_leftovers},
+    interface::{Interface, InterfaceError, Lead, clear_leftovers},
     offload::{Climbed, Rung},
 };
 use crate::{privilege, sys};

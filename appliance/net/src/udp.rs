@@ -5,6 +5,7 @@
 
 mod inbox;
 mod run;
+mod whole;
 
 mod live;
 

@@ -22,6 +22,8 @@ use crate::{
 pub(crate) struct Plan {
     /// The tunnel; `None` while the manager wants none.
     pub tunnel: Option<Wish>,
+    /// Whether it is found out what the way to each peer carries.
+    pub finds_paths: bool,
     /// The other gateways, which are peers of the tunnel.
     pub neighbors: Vec<Neighbor>,
     /// Hosts that are told of each other.
@@ -92,8 +94,12 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         .as_mut()
         .map(|wish| add_neighbors(config, wish))
         .unwrap_or_default();
+    let finds_paths = tunnel
+        .as_ref()
+        .is_some_and(|wish| config.mtu.is_none() && wish.mtu == mtu::DEFAULT);
     Plan {
         tunnel,
+        finds_paths,
         neighbors,
         meshes: wished.meshes.clone(),
         listeners,

@@ -11,7 +11,7 @@ use kedge_core::{Code, Fix, Name, Problem};
 use kedge_host::{
     Role,
     enrol::ManagerUrl,
-    layers::{Origins, RoleFile},
+    layers::{Auto, Origins, RoleFile},
     section,
 };
 use kedge_tunnel_device::offload::{Allowed, Switch};
@@ -50,8 +50,9 @@ section! {
         listen_port: Number<1, 65535>,
         /// The device's name.
         interface: InterfaceName,
-        /// The device's MTU: 1280 to 9000. Left out it is the manager's, else 1420.
-        mtu: Number<1280, 9000>,
+        /// The largest packet in the tunnel: `auto` finds out what the way to each host carries, unless the
+        /// manager gives another number than 1420; or a fixed number, 1280 to 9000.
+        mtu: Auto<Number<1280, 9000>>,
         /// Whether the kernel is given and gives many packets in one piece: `auto`, as far as it goes
         /// along, or `off`.
         offload: Switch,
@@ -108,7 +109,7 @@ pub struct TunnelConfig {
     pub listen_port: u16,
     /// The device's name.
     pub interface: String,
-    /// The device's MTU.
+    /// The device's MTU; `None` finds out what each way carries, unless the manager gives a number.
     pub mtu: Option<u16>,
     /// What may be left to the kernel.
     pub offload: Allowed,
@@ -140,6 +141,7 @@ impl RoleFile for GatewayFile {
         tunnel
             .interface
             .get_or_insert_with(|| InterfaceName(INTERFACE.to_owned()));
+        tunnel.mtu.get_or_insert_default();
         tunnel.offload.get_or_insert_default();
         tunnel.offload_send.get_or_insert_default();
         tunnel.offload_receive.get_or_insert_default();
@@ -175,7 +177,7 @@ impl RoleFile for GatewayFile {
                 interface: tunnel
                     .interface
                     .map_or_else(|| INTERFACE.to_owned(), |name| name.0),
-                mtu: tunnel.mtu.map(|mtu| mtu.0),
+                mtu: tunnel.mtu.and_then(Auto::value).map(|mtu| mtu.0),
                 offload: Allowed::switched(
                     tunnel.offload.unwrap_or_default(),
                     tunnel.offload_send.unwrap_or_default(),

@@ -44,6 +44,7 @@ use crate::{
     meeting::Meeting,
     places::Places,
     sessions::Sessions,
+    ways::Ways,
 };
 
 /// The gateway.
@@ -68,6 +69,8 @@ pub(crate) struct Hub {
     pub drain: Drain,
     /// Where the hosts are.
     pub places: Places,
+    /// What the ways to them carry.
+    pub ways: Ways,
     /// What hosts are told of each other.
     pub meeting: Meeting,
     /// What went wrong before the loop.
@@ -103,6 +106,7 @@ impl Hub {
             sessions: Sessions::new()?,
             drain,
             places: Places::new(),
+            ways: Ways::default(),
             meeting: Meeting::new(),
             public_key: private.public(),
             keeper: Keeper::new(private, memory.value.unwrap_or_default()),
@@ -200,6 +204,7 @@ impl Hub {
     pub fn tend(&mut self) {
         self.keeper.tend();
         self.tell_gateways();
+        self.ways.tend(&self.plan, &mut self.keeper);
         if let Some(memory) = self.keeper.learned() {
             self.peers.save(memory.clone());
         }
@@ -288,6 +293,7 @@ impl Hub {
             .chain(&self.standing)
             .chain(&self.link_problems)
             .chain(self.keeper.problem())
+            .chain(self.keeper.clamp_problem())
             .chain(&self.echo_problem)
             .chain(self.meeting.problem())
             .chain(&self.plan.problems)

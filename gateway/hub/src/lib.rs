@@ -22,6 +22,7 @@ mod run;
 mod sessions;
 mod socket;
 mod status;
+mod ways;
 
 pub use config::{
     GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, NeighborConfig, NeighborFile,

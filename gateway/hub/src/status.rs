@@ -48,7 +48,7 @@ impl Hub {
         };
         if let Some(wish) = wish {
             list.addresses = wish.addresses.iter().map(ToString::to_string).collect();
-            list.mtu = wish.mtu;
+            list.mtu = self.ways.device_mtu(&self.plan).unwrap_or(wish.mtu);
         }
         if let Some(device) = device {
             let stats = device.device_stats();
@@ -82,6 +82,7 @@ impl Hub {
             .filter(|_| state == TunnelState::Down);
         let because = host.map(|host| host.because.clone()).unwrap_or_default();
         Tunnel {
+            path_mtu: self.ways.view(&peer.name),
             name: peer.name,
             source: "manager".to_owned(),
             state,

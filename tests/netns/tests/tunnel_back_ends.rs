@@ -23,7 +23,7 @@ use ipnet::IpNet;
 use kedge_core::{Code, Coded as _};
 use kedge_tunnel_device::{
     PeerSpec, State,
-    backend::{Capability, Event, Kind},
+    backend::{Capability, Event, Kind, Paths},
     echo,
 };
 use kedge_tunnel_proto::keys::PresharedKey;
@@ -41,6 +41,7 @@ on_each! {
     what_somebody_else_changes_is_repaired,
     a_peer_that_forgot_its_session_is_called_anew,
     many_prefixes_are_had_and_taken_away,
+    routes_are_as_large_as_the_way_carries,
 }
 
 fn packets_pass_and_are_counted(kind: Kind, end: End) {
@@ -495,4 +496,58 @@ fn many_prefixes_are_had_and_taken_away(kind: Kind, end: End) {
         assert!(answered(&probe, GATEWAY), "{what}");
     }
     assert_eq!(named(&*pair.host, "gw-0").last_handshake, session);
+}
+
+fn routes_are_as_large_as_the_way_carries(kind: Kind, end: End) {
+    let site = Site::new();
+    let pair = Pair::new(&site, kind, end);
+    let _echo = site.echo();
+    let probe = socket(&site.host, HOST);
+    eventually("first answer", LIMIT, || answered(&probe, GATEWAY));
+    let (namespace, peer) = (end.namespace(&site), end.peer());
+    let paths = |device, mtu| Paths {
+        device,
+        peers: [(peer.name.clone(), mtu), ("nobody".into(), 1280)].into(),
+    };
+    let routes = |family| run(namespace, "ip", &[family, "route", "show", "dev", "kedge0"]);
+    let link = || run(namespace, "ip", &["link", "show", "dev", "kedge0"]);
+    for (device, mtu, shown) in [
+        (None, 1300, 1420),
+        (Some(1420), 1400, 1420),
+        (Some(8940), 8940, 8940),
+        (Some(1420), 1280, 1420),
+    ] {
+        let diff = pair.subject().lead(&paths(device, mtu)).unwrap();
+        assert_eq!(diff.routes, 4, "two of two were replaced");
+        for family in ["-4", "-6"] {
+            let routes = routes(family);
+            assert!(routes.contains(&format!("mtu {mtu}")), "{mtu}: {routes}");
+        }
+        assert!(link().contains(&format!("mtu {shown}")), "{}", link());
+        let diff = pair.subject().lead(&paths(device, mtu)).unwrap();
+        assert!(diff.is_empty(), "{diff:?}");
+        let desired = end.desired(vec![end.peer()]);
+        let diff = pair.subject().apply(&desired).unwrap();
+        assert!(diff.is_empty(), "{diff:?}");
+        assert!(echoed(&probe, GATEWAY, 5_000), "{mtu}");
+    }
+    // Somebody else gives a route another MTU.
+    let to = match end {
+        End::Host => GATEWAY_V4,
+        End::Gateway => HOST_V4,
+    };
+    let line = [
+        "route", "change", to, "dev", "kedge0", "proto", "107", "scope", "link", "mtu", "1500",
+    ];
+    run(namespace, "ip", &line);
+    eventually("it is noticed", LIMIT, || {
+        pair.subject().events() == [Event::Strayed]
+    });
+    let desired = end.desired(vec![end.peer()]);
+    assert_eq!(pair.subject().apply(&desired).unwrap().routes, 2);
+    assert!(routes("-4").contains("mtu 1280"));
+    // Without what is known they are as before.
+    pair.subject().lead(&Paths::default()).unwrap();
+    assert!(!routes("-4").contains("mtu") && !routes("-6").contains("mtu 1280"));
+    assert!(answered(&probe, GATEWAY));
 }

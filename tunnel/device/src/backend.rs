@@ -1,10 +1,10 @@
 //! What every data plane of the tunnel can do: Kedge's own engine in [userspace](crate::Device), and the
 //! [kernel's](crate::kernel::Kernel).
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use ipnet::IpNet;
-use kedge_net::wireguard::module::Module;
+use kedge_net::{tun::Lead, wireguard::module::Module};
 use kedge_tunnel_proto::{
     directory::{Change, Directory, PeerSpec},
     keys::PublicKey,
@@ -44,6 +44,36 @@ pub struct Desired {
     pub addresses: Vec<IpNet>,
     /// Its peers.
     pub peers: Vec<PeerSpec>,
+}
+
+/// What the ways to peers carry in one piece, in bytes of inner packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// The MTU of the interface, which is the most of any peer; `None` leaves it.
+    pub device: Option<u16>,
+    /// By the peers' names. To others goes what the interface takes.
+    pub peers: BTreeMap<String, u16>,
+}
+
+impl Paths {
+    pub(crate) fn device(&self, before: u16) -> u16 {
+        self.device.unwrap_or(before)
+    }
+
+    /// What the way to a peer carries, if that is known.
+    #[must_use]
+    pub fn of(&self, peer: &str) -> Option<u16> {
+        self.peers.get(peer).copied()
+    }
+
+    pub(crate) fn leads(&self, spec: &PeerSpec) -> impl Iterator<Item = Lead> {
+        let mtu = self.of(&spec.name);
+        let prefixes = spec.allowed_ips.iter();
+        prefixes.map(move |prefix| Lead {
+            prefix: *prefix,
+            mtu,
+        })
+    }
 }
 
 /// What was changed to come from what there was to what is desired.
@@ -89,6 +119,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// others are done).
     fn apply(&self, desired: &Desired) -> Result<Diff, ApplyError>;
 
+    /// Sends no more to each peer in one piece than the way to it carries: routes of ours get an MTU of
+    /// their own. Applied again it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused a part; what was done before stays.
+    fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError>;
+
     /// What happened from outside since the last time; to be asked about once a second.
     fn events(&self) -> Vec<Event>;
 
@@ -126,6 +164,8 @@ pub enum Capability {
     SeveralGateways,
     /// Sessions outlive the process.
     OutlivesProcess,
+    /// What the way to a peer carries can be found out by questions of that size.
+    PathMtu,
 }
 
 impl Mode {
@@ -176,6 +216,9 @@ impl Kind {
             }
             (Self::Kernel, Capability::LosslessRehandshake) => {
                 Some("the kernel starts a handshake only for a peer without a session")
+            }
+            (Self::Kernel, Capability::PathMtu) => {
+                Some("the kernel lets its datagrams be cut on the way: an answer proves nothing")
             }
             (Self::Kernel, Capability::PacketCounters) => {
                 Some("the kernel counts bytes by peer and nothing else")

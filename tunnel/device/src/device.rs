@@ -15,13 +15,13 @@ use ipnet::IpNet;
 use kedge_core::Instant;
 use kedge_net::{
     clock,
-    tun::{Interface, Tun},
+    tun::{Interface, Lead, Tun},
     udp::Sockets,
     wait::Doorbell,
 };
 use kedge_tunnel_proto::{
     counters::{Reading, State},
-    directory::{Directory, Entry, PeerSpec},
+    directory::{Directory, Entry, PeerId, PeerSpec},
     drops::Drops,
     keys::PublicKey,
     memory::Memory,
@@ -31,7 +31,7 @@ use tracing::info;
 
 use crate::{
     Handle,
-    backend::{Backend, Desired, Diff, Event, Kind},
+    backend::{Backend, Desired, Diff, Event, Kind, Paths},
     config::DeviceConfig,
     error::{ApplyError, OpenError, RehandshakeError},
     handshakes::Handshakes,
@@ -39,7 +39,7 @@ use crate::{
     offload::Standing,
     shelf::Shelf,
     stats::{DeviceStats, PeerStats},
-    worker::{self, Command},
+    worker::{self, Command, Reconfiguration},
 };
 
 /// One WireGuard interface.
@@ -68,6 +68,7 @@ pub(crate) struct Control {
     pub(crate) directory: Directory,
     interface: Interface,
     addresses: Vec<IpNet>,
+    paths: Paths,
     /// When addresses and routes are looked at again.
     look_at: Instant,
     pub(crate) handshakes: Handshakes,
@@ -117,6 +118,7 @@ impl Device {
             directory,
             interface,
             addresses: config.addresses,
+            paths: Paths::default(),
             look_at: clock::now() + LOOK,
             handshakes: Handshakes::default(),
         });
@@ -195,7 +197,7 @@ impl Device {
     ///
     /// The kernel refused to remove a route; the device is closed all the same.
     pub fn close(mut self) -> Result<(), ApplyError> {
-        let withdrawn = self.inner.control().interface.set_prefixes(&[]);
+        let withdrawn = self.inner.control().interface.set_leads(&[]);
         self.stop();
         withdrawn?;
         Ok(())
@@ -227,6 +229,10 @@ impl Backend for Device {
         })
     }
 
+    fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError> {
+        self.inner.lead(paths)
+    }
+
     fn events(&self) -> Vec<Event> {
         if !self.device_stats().running {
             return vec![Event::Lost];
@@ -253,10 +259,11 @@ impl Backend for Device {
 }
 
 impl Control {
-    fn prefixes(&self) -> Vec<IpNet> {
+    fn leads(&self) -> Vec<Lead> {
         let entries = self.directory.entries();
-        let prefixes = entries.flat_map(|entry| entry.spec.allowed_ips.iter().copied());
-        prefixes.collect()
+        entries
+            .flat_map(|entry| self.paths.leads(&entry.spec))
+            .collect()
     }
 }
 
@@ -298,8 +305,17 @@ impl Inner {
     /// Sends an inner packet through a peer, whoever owns its destination: a question that has to go
     /// this way. Whether it was sent.
     pub(crate) fn send_through(&self, name: &str, packet: &[u8]) -> bool {
+        self.command_of(name, |id| Command::Send(id, packet.into()))
+    }
+
+    /// The same in one piece, as long as it is. Whether it was taken.
+    pub(crate) fn send_whole(&self, name: &str, packet: &[u8]) -> bool {
+        self.command_of(name, |id| Command::Whole(id, packet.into()))
+    }
+
+    fn command_of(&self, name: &str, command: impl FnOnce(PeerId) -> Command) -> bool {
         let id = self.control().directory.find(name).map(|entry| entry.id);
-        let command = id.map(|id| Command::Send(id, packet.into()));
+        let command = id.map(command);
         let taken = command.is_some_and(|command| self.commands.try_send(command).is_ok());
         if taken {
             self.bell.ring();
@@ -371,14 +387,57 @@ impl Inner {
         let diff = Diff::of_peers(&control.directory, &change);
         if !change.is_empty() {
             control.directory.commit(&change);
-            self.commands
-                .send(Command::Change(Box::new(change)))
-                .map_err(|_| ApplyError::Stopped)?;
-            self.bell.ring();
+            self.tell(Command::Change(Box::new(change)))?;
         }
-        let prefixes = control.prefixes();
-        let routes = control.interface.set_prefixes(&prefixes)?;
+        if !diff.added.is_empty() {
+            self.keep_to_paths(&control)?;
+        }
+        let leads = control.leads();
+        let routes = control.interface.set_leads(&leads)?;
         Ok(Diff { routes, ..diff })
+    }
+
+    /// Sends no more to each peer than the way to it carries.
+    fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError> {
+        let mut control = self.control();
+        let control = &mut *control;
+        let same = control.paths == *paths;
+        control.paths.clone_from(paths);
+        let (before, mtu) = (
+            control.interface.mtu(),
+            paths.device(control.interface.mtu()),
+        );
+        let mut device = mtu > before && control.interface.set_mtu(mtu)?;
+        let routes = control.interface.set_leads(&control.leads())?;
+        device |= control.interface.set_mtu(mtu)?;
+        if device {
+            let reconfiguration = Reconfiguration {
+                mtu: Some(mtu),
+                ..Reconfiguration::default()
+            };
+            self.tell(Command::Reconfigure(Box::new(reconfiguration)))?;
+        }
+        if !same {
+            self.keep_to_paths(control)?;
+        }
+        Ok(Diff {
+            device,
+            routes,
+            ..Diff::default()
+        })
+    }
+
+    fn keep_to_paths(&self, control: &Control) -> Result<(), ApplyError> {
+        let entries = control.directory.entries();
+        let known = |entry: &Entry| Some((entry.id, control.paths.of(&entry.spec.name)?));
+        self.tell(Command::Paths(entries.filter_map(known).collect()))
+    }
+
+    fn tell(&self, command: Command) -> Result<(), ApplyError> {
+        let sent = self.commands.send(command);
+        sent.map_err(|_| ApplyError::Stopped)?;
+        self.bell.ring();
+        Ok(())
     }
 
     fn set_addresses(&self, addresses: &[IpNet]) -> Result<usize, ApplyError> {
@@ -394,9 +453,9 @@ impl Inner {
             return false;
         }
         control.look_at = clock::now() + LOOK;
-        let (addresses, prefixes) = (control.addresses.clone(), control.prefixes());
+        let (addresses, leads) = (control.addresses.clone(), control.leads());
         // Who cannot be asked is asked again.
-        matches!(control.interface.has(&addresses, &prefixes), Ok(false))
+        matches!(control.interface.has(&addresses, &leads), Ok(false))
     }
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {

@@ -46,7 +46,7 @@ impl Coded for EchoError {
     }
 }
 
-fn bind(address: IpAddr, port: u16) -> Result<tokio::net::UdpSocket, EchoError> {
+pub(crate) fn bind(address: IpAddr, port: u16) -> Result<tokio::net::UdpSocket, EchoError> {
     let open = || {
         let socket = std::net::UdpSocket::bind((address, port))?;
         socket.set_nonblocking(true)?;
@@ -60,7 +60,7 @@ fn bind(address: IpAddr, port: u16) -> Result<tokio::net::UdpSocket, EchoError> 
 }
 
 /// An ICMP error for something sent earlier: a change of the path, no defect of the socket.
-fn socket_failed(err: &io::Error) {
+pub(crate) fn socket_failed(err: &io::Error) {
     debug!(
         error = err as &dyn std::error::Error,
         "echo socket reports an error"

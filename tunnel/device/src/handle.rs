@@ -59,6 +59,16 @@ impl Handle {
         }
     }
 
+    /// Sends an inner packet through a peer in one piece or not at all, as long as it is: a question that
+    /// finds out what the way carries. Whether it was taken, which in the kernel it never is.
+    #[must_use]
+    pub(crate) fn send_whole(&self, name: &str, packet: &[u8]) -> bool {
+        match &self.0 {
+            Of::Userspace(inner) => inner.send_whole(name, packet),
+            Of::Kernel(_) => false,
+        }
+    }
+
     /// Calls a peer at each of these places, with one initiation for all of them. Whether it was sent,
     /// which in the kernel it never is: there a peer has one place.
     #[must_use]

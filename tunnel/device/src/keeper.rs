@@ -1,16 +1,19 @@
 //! A device that should be there: opened, opened again when it was lost, and given what is wanted.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ipnet::IpNet;
 use kedge_core::{Coded as _, Instant, Problem};
-use kedge_net::{clock, tun};
+use kedge_net::{
+    clamp::{self, Clamp},
+    clock, tun,
+};
 use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 use tracing::{info, warn};
 
 use crate::{
     Device, DeviceConfig, Handle, PeerSpec,
-    backend::{Backend, Desired, Event, Kind},
+    backend::{Backend, Desired, Event, Kind, Paths},
     kernel::{self, Kernel, KernelConfig},
     offload::Allowed,
 };
@@ -49,6 +52,14 @@ pub struct Keeper {
     device: Option<Box<dyn Backend>>,
     /// What the device has.
     applied: Option<Wish>,
+    /// What the ways to peers carry, and whether the device has it.
+    paths: Paths,
+    led: bool,
+    /// Its MSS clamp, and why there is none.
+    clamp: Option<Clamp>,
+    clamp_problem: Option<Problem>,
+    /// When it is tried again.
+    clamp_at: Instant,
     /// Somebody else changed it since.
     strayed: bool,
     repairs: u64,
@@ -79,6 +90,14 @@ impl Keeper {
             wish: None,
             device: None,
             applied: None,
+            paths: Paths {
+                device: None,
+                peers: BTreeMap::new(),
+            },
+            led: true,
+            clamp: None,
+            clamp_problem: None,
+            clamp_at: Instant::ZERO,
             strayed: false,
             repairs: 0,
             lost: None,
@@ -97,6 +116,17 @@ impl Keeper {
             self.retry_at = Instant::ZERO;
         }
         self.tend();
+    }
+
+    /// Sends no more to each peer in one piece than this from here on.
+    pub fn lead(&mut self, paths: Paths) {
+        if self.paths != paths {
+            self.paths = paths;
+            self.led = false;
+        }
+        if !self.led && self.applied.is_some() {
+            self.bring_to_lead();
+        }
     }
 
     /// Does what is still to do; call it about once a second.
@@ -126,6 +156,7 @@ impl Keeper {
             Some(_) if clock::now() < self.retry_at => {}
             Some(wish) => self.satisfy(wish),
         }
+        self.tend_clamp();
     }
 
     /// How often a device was opened: whoever holds sockets or handles of one starts anew when it
@@ -153,6 +184,12 @@ impl Keeper {
         self.problem.as_ref()
     }
 
+    /// What is wrong beside the device itself.
+    #[must_use]
+    pub const fn clamp_problem(&self) -> Option<&Problem> {
+        self.clamp_problem.as_ref()
+    }
+
     /// What must outlive the process, if there is more of it than the last time.
     pub fn learned(&mut self) -> Option<&Memory> {
         self.recall();
@@ -164,6 +201,7 @@ impl Keeper {
     pub fn leave(&mut self) {
         if self.kind == Kind::Kernel {
             self.device = None;
+            self.clamp = None;
         }
         self.close();
     }
@@ -173,6 +211,11 @@ impl Keeper {
         self.applied = None;
         self.strayed = false;
         self.problem = None;
+        self.clamp_problem = None;
+        if let Some(Err(err)) = self.clamp.take().map(Clamp::remove) {
+            let error = &err as &dyn std::error::Error;
+            warn!(error, "the tunnel's MSS clamp stays behind");
+        }
         if let Some(device) = self.device.take() {
             let handle = device.handle();
             if let Err(err) = device.close() {
@@ -243,6 +286,8 @@ impl Keeper {
             peers: wish.peers.clone(),
         };
         let done = device.apply(&desired);
+        let led = device.lead(&self.paths);
+        self.led = led.is_ok();
         if std::mem::take(&mut self.strayed)
             && let Ok(diff) = &done
             && !diff.is_empty()
@@ -263,6 +308,39 @@ impl Keeper {
             ..wish.clone()
         });
         done.map(drop).map_err(|error| error.problem())
+    }
+
+    fn bring_to_lead(&mut self) {
+        let Some(device) = &self.device else { return };
+        match device.lead(&self.paths) {
+            Ok(_) => self.led = true,
+            Err(err) => {
+                let error = &err as &dyn std::error::Error;
+                warn!(error, "the MTU of a tunnel route is tried again");
+            }
+        }
+    }
+
+    /// Has a clamp as long as there is a device. Without one the tunnel works on.
+    fn tend_clamp(&mut self) {
+        let Some(applied) = self.applied.as_ref().filter(|_| self.device.is_some()) else {
+            return;
+        };
+        let done = match &self.clamp {
+            Some(clamp) => clamp.restore().map(|was_down| {
+                if was_down {
+                    self.repairs += 1;
+                    let because = "somebody else removed it";
+                    warn!(because, "MSS clamp of the tunnel put up again");
+                }
+            }),
+            None if clock::now() < self.clamp_at => return,
+            None => Clamp::install(&applied.ifname).map(|clamp| self.clamp = Some(clamp)),
+        };
+        self.clamp_problem = done.err().map(|error| {
+            self.clamp_at = clock::now() + LONGEST_PAUSE;
+            error.problem()
+        });
     }
 
     fn open(&self, wish: &Wish) -> Result<Box<dyn Backend>, Problem> {
@@ -308,6 +386,13 @@ pub fn clear_leftovers(ifname: &str) {
             error = &err as &dyn std::error::Error,
             "a tunnel interface stays behind"
         ),
+    }
+    // Without nftables there is none.
+    if clamp::stands(ifname).unwrap_or(false)
+        && let Err(err) = clamp::take_down(ifname)
+    {
+        let error = &err as &dyn std::error::Error;
+        warn!(ifname, error, "an MSS clamp stays behind");
     }
     match tun::clear_leftovers(ifname) {
         Ok(0) => {}

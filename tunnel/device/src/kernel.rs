@@ -24,7 +24,7 @@ use ipnet::IpNet;
 use kedge_core::Instant;
 use kedge_net::{
     clock,
-    tun::Interface,
+    tun::{Interface, Lead},
     udp::BindError,
     wireguard::{Observed, ObservedPeer, Set, Wireguard, link::WireguardLinks},
 };
@@ -41,7 +41,7 @@ use self::{
 };
 use crate::{
     ApplyError, DeviceStats, Handle, OpenError, PeerStats, RehandshakeError,
-    backend::{Backend, Desired, Diff, Event, Kind},
+    backend::{Backend, Desired, Diff, Event, Kind, Paths},
 };
 
 /// What the kernel's device is opened with.
@@ -80,6 +80,7 @@ struct Inside {
     placed: BTreeMap<PublicKey, Option<SocketAddr>>,
     ledgers: BTreeMap<PublicKey, Ledger>,
     addresses: Vec<IpNet>,
+    paths: Paths,
     /// Whether anything was applied yet: before, nothing is amiss.
     settled: bool,
     running: bool,
@@ -118,6 +119,7 @@ impl Kernel {
             placed: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             addresses: Vec::new(),
+            paths: Paths::default(),
             settled: false,
             running: true,
             port,
@@ -161,6 +163,10 @@ impl Backend for Kernel {
         self.0.apply(desired)
     }
 
+    fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError> {
+        self.0.lead(paths)
+    }
+
     fn events(&self) -> Vec<Event> {
         self.0.events()
     }
@@ -182,7 +188,7 @@ impl Backend for Kernel {
         let mut inside = self.0.state();
         inside.running = false;
         let removed = inside.links.remove(&self.0.ifname);
-        let withdrawn = inside.interface.set_prefixes(&[]);
+        let withdrawn = inside.interface.set_leads(&[]);
         removed?;
         withdrawn?;
         Ok(())
@@ -266,14 +272,29 @@ impl Inner {
         inside.placed = placed
             .map(|entry| (entry.spec.public_key, entry.spec.endpoint))
             .collect();
-        let prefixes = inside.prefixes();
-        let routes = inside.interface.set_prefixes(&prefixes)?;
+        let leads = inside.leads();
+        let routes = inside.interface.set_leads(&leads)?;
         inside.look_at = clock::now() + LOOK;
         Ok(Diff {
             device: diff.device || raised,
             addresses: addresses?,
             routes,
             ..diff
+        })
+    }
+
+    fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError> {
+        let mut inside = self.state();
+        inside.paths.clone_from(paths);
+        let (before, leads) = (inside.interface.mtu(), inside.leads());
+        let mtu = paths.device(before);
+        let mut device = mtu > before && inside.interface.set_mtu(mtu)?;
+        let routes = inside.interface.set_leads(&leads)?;
+        device |= inside.interface.set_mtu(mtu)?;
+        Ok(Diff {
+            device,
+            routes,
+            ..Diff::default()
         })
     }
 
@@ -313,8 +334,8 @@ impl Inner {
             return Ok(Some(false));
         }
         inside.look_at = clock::now() + LOOK;
-        let (addresses, prefixes) = (inside.addresses.clone(), inside.prefixes());
-        let whole = inside.interface.has(&addresses, &prefixes)?;
+        let (addresses, leads) = (inside.addresses.clone(), inside.leads());
+        let whole = inside.interface.has(&addresses, &leads)?;
         Ok(Some(!whole))
     }
 
@@ -438,10 +459,11 @@ impl Inside {
         }
     }
 
-    fn prefixes(&self) -> Vec<IpNet> {
+    fn leads(&self) -> Vec<Lead> {
         let entries = self.directory.entries();
-        let prefixes = entries.flat_map(|entry| entry.spec.allowed_ips.iter().copied());
-        prefixes.collect()
+        entries
+            .flat_map(|entry| self.paths.leads(&entry.spec))
+            .collect()
     }
 }
 

@@ -27,6 +27,7 @@ mod network;
 mod noise;
 pub mod offload;
 mod outbox;
+pub mod paths;
 mod seed;
 mod shelf;
 mod stats;

@@ -96,6 +96,20 @@ impl Network {
         outbox.clear();
     }
 
+    /// Sends one datagram in one piece. What becomes of it only its answer says: larger than the first
+    /// link takes, it is lost like any other.
+    pub(crate) fn send_whole(&self, to: SocketAddr, datagram: &[u8]) {
+        if let Err(error) = self.sockets.send_whole(to, datagram) {
+            let error = &error as &dyn std::error::Error;
+            trace!(%to, error, length = datagram.len(), "not sent in one piece");
+        }
+    }
+
+    /// Tries runs again wherever they were refused.
+    pub(crate) fn forget_refusals(&mut self) {
+        self.refusals.clear();
+    }
+
     fn send_run(&self, outbox: &Outbox, run: &Run) -> io::Result<()> {
         let mut parts = [IoSlice::new(&[]); LONGEST_RUN];
         let mut count = 0;

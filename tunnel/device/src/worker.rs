@@ -4,6 +4,7 @@
 //! takes a bounded number from each, so that none starves another.
 
 mod live;
+mod whole;
 
 use std::{
     collections::BTreeMap,
@@ -57,6 +58,10 @@ pub(crate) enum Command {
     Rehandshake(PeerId),
     /// A packet goes through this peer, whoever owns its destination.
     Send(PeerId, Box<[u8]>),
+    /// A packet goes through this peer as it is, in one piece or not at all.
+    Whole(PeerId, Box<[u8]>),
+    /// What the ways to these peers carry.
+    Paths(Vec<(PeerId, u16)>),
     /// A peer may be at each of these places.
     Call(PeerId, Vec<SocketAddr>),
     /// Whoever owns the device has it otherwise.
@@ -254,6 +259,8 @@ impl Worker {
                     self.shard.force_handshake(clock::now(), peer);
                 }
                 Ok(Command::Send(peer, packet)) => self.send_to(peer, &packet),
+                Ok(Command::Whole(peer, packet)) => self.send_whole(peer, &packet),
+                Ok(Command::Paths(paths)) => self.set_paths(&paths),
                 Ok(Command::Call(peer, places)) => self.call(peer, &places),
                 Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),

@@ -2,8 +2,9 @@
 //!
 //! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
-//! handshakes and sessions, `admission` decides who gets a handshake first, [`echo`] proves that a
-//! session is alive, [`failover`] chooses between gateways, [`direct`] between them and a direct path,
+//! handshakes and sessions, `admission` decides who gets a handshake first, [`pmtu`] finds what the way
+//! to a peer carries, [`echo`] proves that a session is alive, [`failover`] chooses between gateways,
+//! [`direct`] between them and a direct path,
 //! [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch, [`uapi`] is what
 //! WireGuard's tools say.
 
@@ -22,6 +23,7 @@ pub mod memory;
 pub mod noise;
 pub mod packet;
 mod peer;
+pub mod pmtu;
 pub mod shard;
 pub mod uapi;
 pub mod wire;

@@ -473,6 +473,7 @@ const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;
 mod live;
+mod whole;
 
 #[cfg(test)]
 mod tests {

@@ -78,6 +78,8 @@ struct Slot {
     is_ready: bool,
     /// Whether it passes on packets of others.
     relays: bool,
+    /// What the way to it carries, up to which packets are padded.
+    mtu: Option<u16>,
 }
 
 /// A datagram to send: the first `length` bytes of the buffer that was handed in.
@@ -208,15 +210,16 @@ impl Shard {
         if !self.rests && self::slot(&mut self.peers, id).is_some_and(|slot| asleep(slot)) {
             self.wake_up(now, id);
         }
-        let Some(Slot { peer, .. }) = self::slot(&mut self.peers, id) else {
+        let Some(Slot { peer, mtu, .. }) = self::slot(&mut self.peers, id) else {
             self.drops.count(DropReason::NoPeer);
             return None;
         };
+        let mtu = mtu.map_or(self.mtu, usize::from);
         let (budget, scratch) = (&mut self.budget, &mut self.scratch);
         let sent = if self.rests {
-            peer.hold((slot, length), self.mtu, budget).map(|()| None)
+            peer.hold((slot, length), mtu, budget).map(|()| None)
         } else {
-            peer.send(now, (slot, length), self.mtu, budget, scratch)
+            peer.send(now, (slot, length), mtu, budget, scratch)
         };
         let message = sent.unwrap_or_else(|reason| {
             peer.counters().drops.count(reason);
@@ -466,6 +469,7 @@ mod handshakes;
 mod live;
 mod members;
 mod outlive;
+mod whole;
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,11 @@ pub enum MigrateCommand {
     /// Reads variables and flags of every container of kube-vip in the file, which may hold
     /// several documents.
     KubeVip(MigrateArgs),
+    /// Turn a file of wg-quick into the tunnel of a configuration of the agent
+    ///
+    /// Addresses, port, peers, endpoints, prefixes and keepalives are taken over. Keys never are: the
+    /// agent has one of its own. Commands, DNS and policy routing are told line by line.
+    WgQuick(MigrateArgs),
 }
 
 /// What to read and where to write.

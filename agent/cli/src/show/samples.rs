@@ -10,9 +10,9 @@ use kedge_control::{
     local::{
         ActivePeer, AgentStatus, DataPlane, EchoStatus, FleetCondition, FleetEndpoint,
         FleetEndpointList, FleetHost, FleetHostList, GatewayStatus, HealthStatus, ListenerStatus,
-        ManagerLink, ManagerStatus, MemberStatus, OffloadPart, PeerLink, RejectedInterface,
-        RoleInfo, TokenList, TokenSummary, TrackStatus, Transition, Tunnel, TunnelList,
-        TunnelState, Vip, VipExplanation,
+        ManagerLink, ManagerStatus, MemberStatus, OffloadPart, PathMtu, PeerLink,
+        RejectedInterface, RoleInfo, TokenList, TokenSummary, TrackStatus, Transition, Tunnel,
+        TunnelList, TunnelState, Vip, VipExplanation,
     },
     report::{AddressType, ReportedAddress},
 };
@@ -155,6 +155,24 @@ pub(super) fn tunnel(name: &str, state: TunnelState) -> Tunnel {
             forced_handshakes: 4,
         }),
         gateway: None,
+        path_mtu: Some(if up {
+            path_mtu(
+                1440,
+                "probed",
+                "probed: packets of this size arrive, larger ones do not",
+            )
+        } else {
+            path_mtu(1420, "route", "from the route: the peer answers no probe")
+        }),
+    }
+}
+
+fn path_mtu(mtu: u16, source: &str, because: &str) -> PathMtu {
+    PathMtu {
+        mtu,
+        source: source.into(),
+        because: because.into(),
+        most: 1440,
     }
 }
 

@@ -1,5 +1,6 @@
 use kedge_control::local::{
-    AgentStatus, ConfigInForce, Frozen, GatewayStatus, Origin, Timeline, Vip, VipList, VipOrder,
+    AgentStatus, ConfigInForce, Frozen, GatewayStatus, NetCheck, NetState, NetStep, NetTarget,
+    Origin, PingItem, RoundTrips, Timeline, TunnelPing, Vip, VipList, VipOrder,
 };
 
 use super::{samples, *};
@@ -225,4 +226,67 @@ fn every_format_shows_the_same_document() {
     let single = own(&samples::manager()).unwrap();
     let line = render(&single, Format::Jsonl, &view()).unwrap();
     assert_eq!(line.lines().count(), 1);
+}
+
+#[test]
+fn a_ping_is_summed_up_as_everybody_knows_it() {
+    let item = |sequence, rtt_seconds| PingItem {
+        sequence,
+        rtt_seconds,
+    };
+    let mut ping = TunnelPing {
+        peer: "gw-0".into(),
+        from: [198, 18, 0, 10].into(),
+        to: [198, 18, 0, 1].into(),
+        bytes: 80,
+        sent: 3,
+        received: 2,
+        loss_percent: 100.0 / 3.0,
+        duration_seconds: 3.004,
+        rtt: RoundTrips::of(&[0.018, 0.022]),
+        items: vec![item(1, Some(0.018)), item(2, None), item(3, Some(0.022))],
+    };
+    insta::assert_snapshot!(ping.text(&view()));
+    ping.rtt = None;
+    ping.received = 0;
+    ping.loss_percent = 100.0;
+    insta::assert_snapshot!(ping.text(&view()));
+}
+
+#[test]
+fn what_the_network_lets_through_is_a_line_per_step() {
+    let step = |step: &str, state, because: &str| NetStep {
+        step: step.into(),
+        state,
+        because: because.into(),
+    };
+    let check = NetCheck {
+        items: vec![NetTarget {
+            name: "gw-0".into(),
+            endpoint: "gw.example.com:51820".into(),
+            state: NetState::Failed,
+            because: "its host is reached by TCP, and UDP is not answered".into(),
+            fix: Some("let UDP out to port 51820 and its answers in".into()),
+            steps: vec![
+                step("name", NetState::Ok, "203.0.113.7 in 12.0 ms"),
+                step(
+                    "route",
+                    NetState::Ok,
+                    "from 10.0.0.2, the first link takes 1500 bytes",
+                ),
+                step(
+                    "udp",
+                    NetState::Failed,
+                    "5 questions in the tunnel went unanswered",
+                ),
+                step(
+                    "mtu",
+                    NetState::Skipped,
+                    "1420 bytes from the route: not probed yet",
+                ),
+                step("tcp", NetState::Ok, "203.0.113.7:443 accepts in 18.0 ms"),
+            ],
+        }],
+    };
+    insta::assert_snapshot!(check.text(&view()));
 }

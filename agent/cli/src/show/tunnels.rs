@@ -68,6 +68,10 @@ impl Show for TunnelList {
         if view.wide {
             titles.extend(["ALLOWED-IPS", "SOURCE", "DROPS", "BECAUSE"]);
         }
+        let paths = self.items.iter().any(|peer| peer.path_mtu.is_some());
+        if paths {
+            titles.insert(7, "MTU");
+        }
         let several = self.items.iter().any(|peer| peer.gateway.is_some());
         if several {
             titles.insert(2, "GATEWAY");
@@ -84,9 +88,11 @@ impl Show for TunnelList {
                 peer.handshake_age_seconds.map(long).unwrap_or_default(),
                 rtt(peer.echo.as_ref()),
                 loss(peer.echo.as_ref()),
-                bytes(peer.rx_bytes),
-                bytes(peer.tx_bytes),
             ]);
+            if paths {
+                cells.push(path_mtu(peer));
+            }
+            cells.extend([bytes(peer.rx_bytes), bytes(peer.tx_bytes)]);
             if view.wide {
                 cells.extend([
                     peer.allowed_ips.join(","),
@@ -152,6 +158,13 @@ impl Show for Tunnel {
             ),
             ("path", self.path.clone()),
             ("endpoint", self.endpoint.clone().unwrap_or_default()),
+            (
+                "path mtu",
+                self.path_mtu
+                    .as_ref()
+                    .map(|path| format!("{} bytes because {}", path.mtu, path.because))
+                    .unwrap_or_default(),
+            ),
             ("public key", self.public_key.clone()),
             ("allowed ips", self.allowed_ips.join(", ")),
             (
@@ -201,6 +214,15 @@ fn role(peer: &Tunnel) -> &'static str {
         Some(_) => "standby",
         None => "",
     }
+}
+
+/// What the way there carries; what is not proven has a mark.
+fn path_mtu(peer: &Tunnel) -> String {
+    let path = peer.path_mtu.as_ref();
+    path.map_or_else(String::new, |path| match path.source.as_str() {
+        "probed" => path.mtu.to_string(),
+        _ => format!("{} ({})", path.mtu, clean(&path.source)),
+    })
 }
 
 /// The round-trip time of the in-tunnel probe.

@@ -25,6 +25,7 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
     }
     let tunnel = file.tunnel.get_or_insert_default();
     tunnel.listen_port.get_or_insert(0);
+    tunnel.mtu.get_or_insert_default();
     tunnel.noise_core.get_or_insert_default();
     tunnel.data_plane.get_or_insert_default();
     tunnel.wg_socket.get_or_insert_default();

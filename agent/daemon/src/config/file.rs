@@ -273,8 +273,9 @@ section! {
         listen_port: u16,
         /// The device's name.
         interface: InterfaceName,
-        /// The device's MTU: 1280 to 9000. Left out it is the manager's, else 1420.
-        mtu: Mtu,
+        /// The largest packet in the tunnel: `auto` finds out what the way to each peer carries, unless the
+        /// manager gives another number than 1420; or a fixed number, 1280 to 9000.
+        mtu: Auto<Mtu>,
         /// Whose handshakes and sessions peers have: `boringtun`, or Kedge's `own`.
         noise_core: CoreName,
         /// Who moves the packets: `userspace`, Kedge's own engine; `kernel`, the kernel's WireGuard, with a

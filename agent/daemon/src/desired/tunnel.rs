@@ -26,6 +26,8 @@ pub(crate) struct TunnelWish {
     pub interface: String,
     /// Its MTU.
     pub mtu: u16,
+    /// Whether it is found out what the way to each peer carries.
+    pub finds_paths: bool,
     /// Whose handshakes and sessions its peers have.
     pub noise_core: CoreName,
     /// Who is to move its packets.
@@ -76,6 +78,14 @@ pub(crate) struct Peer {
     pub keepalive: Option<Duration>,
     /// From where to where it is asked whether it lives: gateways answer, static peers need not.
     pub echo: Option<(IpAddr, IpAddr)>,
+}
+
+impl TunnelWish {
+    /// From where to where peers can be asked anything in the tunnel.
+    pub fn ends(&self) -> impl Iterator<Item = (&Peer, Option<(IpAddr, IpAddr)>)> {
+        let ends = |peer: &Peer| echo(&self.addresses, &peer.allowed_ips);
+        self.peers.iter().map(move |peer| (peer, ends(peer)))
+    }
 }
 
 pub(super) fn plan(
@@ -135,6 +145,7 @@ pub(super) fn plan(
         listen_port: config.listen_port,
         interface: config.interface.clone(),
         mtu,
+        finds_paths: config.mtu.is_none() && mtu == mtu::DEFAULT,
         noise_core: config.noise_core,
         data_plane: config.data_plane,
         wg_socket: config.wg_socket,

@@ -138,6 +138,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         interface: "no/name".to_owned(),
         listen_port: 0,
         mtu: 1_420,
+        finds_paths: true,
         noise_core: CoreName::default(),
         data_plane: Mode::Auto,
         wg_socket: false,

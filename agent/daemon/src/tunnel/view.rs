@@ -6,7 +6,7 @@ use kedge_control::local::{EchoStatus, Tunnel, TunnelList};
 use kedge_host::wall;
 use kedge_tunnel_device::{PeerStats, echo::Report};
 
-use super::{Life, gateways::Gateways};
+use super::{Life, gateways::Gateways, ways::Ways};
 use crate::desired::TunnelWish;
 
 pub(super) fn list(
@@ -16,6 +16,7 @@ pub(super) fn list(
     stats: &[PeerStats],
     lives: &BTreeMap<String, Life>,
     gateways: Option<&Gateways>,
+    ways: &Ways,
 ) -> TunnelList {
     let mut list = TunnelList {
         public_key: public_key.to_owned(),
@@ -25,7 +26,10 @@ pub(super) fn list(
     list.device = wish.interface.clone();
     list.addresses = wish.addresses.iter().map(ToString::to_string).collect();
     list.listen_port = port.unwrap_or(wish.listen_port);
-    list.mtu = wish.mtu;
+    list.mtu = match ways.device_mtu() {
+        Some(mtu) if wish.finds_paths => mtu,
+        _ => wish.mtu,
+    };
     for peer in &wish.peers {
         let stats = stats.iter().find(|stats| stats.name == peer.name);
         let life = lives.get(&peer.name);
@@ -59,6 +63,7 @@ pub(super) fn list(
             offload: BTreeMap::new(),
             echo: life.and_then(|life| life.report.as_ref()).map(echo),
             gateway: gateways.and_then(|gateways| gateways.view(&peer.name)),
+            path_mtu: ways.view(&peer.name),
         });
     }
     list.items.sort_by(|a, b| a.name.cmp(&b.name));

@@ -120,6 +120,23 @@ pub struct Tunnel {
     /// Whether packets go through it, where several gateways lead to the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewayUse>,
+    /// What the way there carries in one piece, where that is looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_mtu: Option<PathMtu>,
+}
+
+/// What the way to a peer carries in one piece.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PathMtu {
+    /// The largest packet that is sent to the peer inside the tunnel, in bytes.
+    pub mtu: u16,
+    /// `probed`, `route` (what the route allows, unproven), or `floor`.
+    pub source: String,
+    /// Why, as a sentence.
+    pub because: String,
+    /// The largest that the first link on the way takes, in bytes.
+    pub most: u16,
 }
 
 /// One of several gateways to the same prefixes.

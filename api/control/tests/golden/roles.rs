@@ -8,9 +8,10 @@ use kedge_control::{
         ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DataPlane,
         DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HealthStatus, History,
         HistoryItem, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order, OrderOutcome,
-        OrderRequest, Origin, PeerLink, RejectedInterface, Reloaded, Restart, RestartOutcome,
-        RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus, Transition, Tunnel,
-        TunnelList, TunnelState, Vip, VipExplanation, VipList, VipOrder, VridScan, VridUse,
+        OrderRequest, Origin, PathMtu, PeerLink, RejectedInterface, Reloaded, Restart,
+        RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus,
+        Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation, VipList, VipOrder,
+        VridScan, VridUse,
     },
 };
 use kedge_core::{
@@ -407,6 +408,12 @@ fn tunnel() -> Tunnel {
             because: text("the one before is not heard any more"),
             active_seconds: Some(12.5),
             targets_unreachable: false,
+        }),
+        path_mtu: Some(PathMtu {
+            mtu: 1440,
+            source: text("probed"),
+            because: text("probed: packets of this size arrive, larger ones do not"),
+            most: 8940,
         }),
     }
 }

@@ -10,20 +10,20 @@
 
 mod route;
 
-use std::{collections::BTreeSet, io, net::IpAddr};
+use std::{collections::BTreeSet, io};
 
 use ipnet::IpNet;
 use kedge_core::{Code, Coded, Problem};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage as Message,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
     link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage},
-    route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 use rustix::{io::Errno, net::netdevice::name_to_index};
 
-use self::route::{Kind, metric, own_route, routes_of};
+pub use self::route::Lead;
+use self::route::{Kind, metric};
 use super::Tun;
 use crate::{
     PROTOCOL,
@@ -41,6 +41,8 @@ pub struct Interface {
     requests: Requests,
     /// The metric of the `unreachable` routes, which also says that they are this interface's.
     metric: u32,
+    /// Whether its packets are ours to split.
+    is_tun: bool,
 }
 
 /// The kernel refused something about the interface.
@@ -88,6 +90,7 @@ impl Interface {
         };
         let mut interface = Self {
             metric: metric(name),
+            is_tun: false,
             name: name.to_owned(),
             index: index(name).map_err(failed)?,
             mtu,
@@ -157,6 +160,7 @@ impl Interface {
         };
         let mut interface = Self {
             metric: metric(&name),
+            is_tun: true,
             index: index(&name).map_err(failed)?,
             mtu,
             requests: Requests::open().map_err(failed)?,
@@ -172,12 +176,16 @@ impl Interface {
         requests
             .change(Message::SetLink(message), 0)
             .map_err(failed)?;
-        // A larger one is split all the same, only less well.
-        let mut message = link(index);
-        let largest = largest_super_packet(mtu);
-        message.attributes.push(LinkAttribute::GsoMaxSize(largest));
-        let _ = requests.change(Message::SetLink(message), 0);
+        interface.limit_super_packets();
         Ok(interface)
+    }
+
+    /// A larger one is split all the same, only less well.
+    fn limit_super_packets(&mut self) {
+        let mut message = link(self.index);
+        let largest = largest_super_packet(self.mtu);
+        message.attributes.push(LinkAttribute::GsoMaxSize(largest));
+        let _ = self.requests.change(Message::SetLink(message), 0);
     }
 
     /// No link-local address and so no router solicitations into the tunnel. Without IPv6 in the kernel
@@ -215,68 +223,41 @@ impl Interface {
         Ok(changes)
     }
 
-    /// Leads exactly `desired` into the tunnel, and nowhere when the tunnel is gone, and tells how many
-    /// routes came and went.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused; what was done before stays.
-    pub fn set_prefixes(&mut self, desired: &[IpNet]) -> Result<usize, InterfaceError> {
-        let desired: BTreeSet<IpNet> = desired.iter().map(IpNet::trunc).collect();
-        let observed = self.routes()?;
-        let wanted = routes_of(&desired);
-        let changes = observed.symmetric_difference(&wanted).count();
-        let of = |kind: Kind| -> BTreeSet<IpNet> {
-            let seen = observed.iter().filter(|(seen, _)| *seen == kind);
-            seen.map(|(_, prefix)| *prefix).collect()
-        };
-        let (tunnel, unreachable) = (of(Kind::Tunnel), of(Kind::Unreachable));
-        // The order keeps packets off the default route at every step.
-        self.add_routes(Kind::Unreachable, desired.difference(&unreachable))?;
-        self.add_routes(Kind::Tunnel, desired.difference(&tunnel))?;
-        self.remove_routes(Kind::Tunnel, tunnel.difference(&desired))?;
-        self.remove_routes(Kind::Unreachable, unreachable.difference(&desired))?;
-        Ok(changes)
-    }
-
     /// Whether the addresses and routes of ours are these: what somebody else took away is missed.
     ///
     /// # Errors
     ///
     /// The kernel did not answer.
-    pub fn has(&mut self, addresses: &[IpNet], prefixes: &[IpNet]) -> Result<bool, InterfaceError> {
+    pub fn has(&mut self, addresses: &[IpNet], leads: &[Lead]) -> Result<bool, InterfaceError> {
         let addresses: BTreeSet<IpNet> = addresses.iter().copied().collect();
-        let prefixes: BTreeSet<IpNet> = prefixes.iter().map(IpNet::trunc).collect();
-        Ok(self.addresses()? == addresses && self.routes()? == routes_of(&prefixes))
+        Ok(self.addresses()? == addresses && self.leads(leads)?)
     }
 
-    fn add_routes<'a>(
-        &mut self,
-        kind: Kind,
-        prefixes: impl Iterator<Item = &'a IpNet>,
-    ) -> Result<(), InterfaceError> {
-        for prefix in prefixes {
-            let message = Message::NewRoute(self.route(kind, *prefix));
-            let flags = NLM_F_CREATE | NLM_F_EXCL;
-            self.change(message, flags, &[Errno::EXIST], || {
-                format!("route {prefix}")
-            })?;
+    /// Has another MTU, and super packets that fit it; whether it had another one before.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn set_mtu(&mut self, mtu: u16) -> Result<bool, InterfaceError> {
+        if self.mtu == mtu {
+            return Ok(false);
         }
-        Ok(())
+        let mut message = link(self.index);
+        message.attributes.push(LinkAttribute::Mtu(u32::from(mtu)));
+        self.change(Message::SetLink(message), 0, &[], || {
+            format!("set the MTU {mtu}")
+        })?;
+        self.mtu = mtu;
+        if self.is_tun {
+            self.limit_super_packets();
+        }
+        Ok(true)
     }
 
-    fn remove_routes<'a>(
-        &mut self,
-        kind: Kind,
-        prefixes: impl Iterator<Item = &'a IpNet>,
-    ) -> Result<(), InterfaceError> {
-        for prefix in prefixes {
-            let message = Message::DelRoute(self.route(kind, *prefix));
-            self.change(message, 0, &[Errno::SRCH], || {
-                format!("remove the route {prefix}")
-            })?;
-        }
-        Ok(())
+    /// The MTU it is to have.
+    #[must_use]
+    pub const fn mtu(&self) -> u16 {
+        self.mtu
     }
 
     fn change(
@@ -321,28 +302,6 @@ impl Interface {
         Ok(found)
     }
 
-    fn routes(&mut self) -> Result<BTreeSet<(Kind, IpNet)>, InterfaceError> {
-        let mut found = BTreeSet::new();
-        let (index, metric, name) = (self.index, self.metric, &self.name);
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut message = RouteMessage::default();
-            message.header.address_family = family;
-            // Kernels that know filters tell no more than ours.
-            message.header.protocol = RouteProtocol::from(PROTOCOL);
-            self.requests
-                .dump(Message::GetRoute(message), |object| {
-                    if let Message::NewRoute(message) = object {
-                        found.extend(own_route(&message, index, metric));
-                    }
-                })
-                .map_err(|source| InterfaceError {
-                    what: format!("read routes of {name}"),
-                    source,
-                })?;
-        }
-        Ok(found)
-    }
-
     fn address(&self, net: IpNet) -> AddressMessage {
         let mut message = AddressMessage::default();
         message.header.family = family(net);
@@ -356,36 +315,6 @@ impl Interface {
             AddressAttribute::Flags(AddressFlags::Nodad),
             AddressAttribute::Protocol(PROTOCOL.into()),
         ];
-        message
-    }
-
-    fn route(&self, kind: Kind, prefix: IpNet) -> RouteMessage {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(prefix);
-        message.header.destination_prefix_length = prefix.prefix_len();
-        message.header.table = MAIN_TABLE;
-        message.header.protocol = RouteProtocol::from(PROTOCOL);
-        let destination = match prefix.network() {
-            IpAddr::V4(address) => RouteAddress::Inet(address),
-            IpAddr::V6(address) => RouteAddress::Inet6(address),
-        };
-        message
-            .attributes
-            .push(RouteAttribute::Destination(destination));
-        match kind {
-            Kind::Tunnel => {
-                message.header.kind = RouteType::Unicast;
-                message.header.scope = RouteScope::Link;
-                message.attributes.push(RouteAttribute::Oif(self.index));
-            }
-            Kind::Unreachable => {
-                message.header.kind = RouteType::Unreachable;
-                message.header.scope = RouteScope::Universe;
-                message
-                    .attributes
-                    .push(RouteAttribute::Priority(self.metric));
-            }
-        }
         message
     }
 }
@@ -412,12 +341,13 @@ pub fn clear_leftovers(name: &str) -> Result<usize, InterfaceError> {
         mtu: 0,
         requests: Requests::open().map_err(failed)?,
         metric: metric(name),
+        is_tun: false,
     };
     let left: BTreeSet<IpNet> = gone
         .routes()?
         .into_iter()
-        .filter(|(kind, _)| *kind == Kind::Unreachable)
-        .map(|(_, prefix)| prefix)
+        .filter(|(kind, ..)| *kind == Kind::Unreachable)
+        .map(|(_, prefix, _)| prefix)
         .collect();
     gone.remove_routes(Kind::Unreachable, left.iter())?;
     Ok(left.len())
@@ -479,5 +409,3 @@ const SEALED: u32 = 32;
 /// The headers that each segment repeats: IPv6, TCP, timestamps. With shorter ones a segment carries
 /// more, so that there are fewer.
 const HEADERS: u32 = 72;
-
-const MAIN_TABLE: u8 = 254;

@@ -73,6 +73,7 @@ impl Shard {
                 due: now,
                 is_ready: false,
                 relays: spec.relays,
+                mtu: None,
             }));
         }
         self.timers.push(Reverse((now, id)));

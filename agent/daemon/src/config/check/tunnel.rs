@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use kedge_core::{Fix, Name, Problem};
+use kedge_host::layers::Auto;
 use kedge_tunnel_device::{
     backend::{Capability, Kind},
     offload::{Allowed, Switch},
@@ -12,7 +13,7 @@ use kedge_tunnel_proto::{direct::PLACES, noise::CoreName};
 
 use super::{DEFAULT_OVERLAY, keep, range, rule};
 use crate::config::{
-    Delay, FailoverConfig, FailoverFile, PeerConfig, PeerFile, TunnelConfig, TunnelFile,
+    Delay, FailoverConfig, FailoverFile, Mtu, PeerConfig, PeerFile, TunnelConfig, TunnelFile,
 };
 
 pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
@@ -83,7 +84,7 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
     Ok(TunnelConfig {
         listen_port: file.listen_port.unwrap_or_default(),
         interface: interface.unwrap_or_else(|| "kedge0".to_owned()),
-        mtu: file.mtu.map(|mtu| mtu.get()),
+        mtu: file.mtu.and_then(Auto::value).map(Mtu::get),
         noise_core: file.noise_core.unwrap_or_default(),
         data_plane: file.data_plane.unwrap_or_default(),
         wg_socket: file.wg_socket.unwrap_or_default(),
