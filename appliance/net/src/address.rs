@@ -34,10 +34,10 @@ pub enum Lifetime {
     Permanent,
 }
 
-/// How long a leased address outlives its last renewal. A fence silences its host long before.
-pub const LEASE: Duration = Duration::from_secs(3);
-/// How often a leased address is renewed: one may fail. Each costs as much as an advert.
-pub const RENEWAL: Duration = Duration::from_millis(1_400);
+/// How long a leased address outlives its last renewal.
+pub const LEASE: Duration = Duration::from_secs(2);
+/// How often a leased address is renewed.
+pub const RENEWAL: Duration = Duration::from_millis(800);
 /// How much earlier one who is awake may renew it, so that nobody wakes up for it alone.
 const EARLY: Duration = Duration::from_millis(100);
 

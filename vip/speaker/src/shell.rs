@@ -477,8 +477,8 @@ const SOCKETS: u64 = 2;
 
 /// How old a snapshot may be about things that happen all the time, if there is another reason to
 /// wake up.
-const REFRESH: Duration = Duration::from_millis(1_900);
+const REFRESH: Duration = Duration::from_millis(900);
 /// How old it may be in any case: nobody is woken more often for readers that may not be there.
-const AT_THE_LATEST: Duration = Duration::from_secs(2);
+const AT_THE_LATEST: Duration = Duration::from_secs(1);
 /// When sockets that could not be opened are tried again.
 const RETRY: Duration = Duration::from_secs(1);
