@@ -200,6 +200,15 @@ impl Default for Lan {
 }
 
 impl Host {
+    /// Gives the host's firewall an order, in the words of `nft`.
+    pub fn nft(&self, rules: impl Into<String>) {
+        let rules = rules.into();
+        self.run(move || {
+            let status = Command::new("nft").arg(rules).status().unwrap();
+            assert!(status.success());
+        });
+    }
+
     /// Its own address.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {

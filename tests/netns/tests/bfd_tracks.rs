@@ -6,7 +6,7 @@
     reason = "test code"
 )]
 
-use std::{fs, process::Command, time::Duration};
+use std::{fs, time::Duration};
 
 use kedge_core::bfd::SessionState;
 use kedge_tests_netns::{
@@ -40,26 +40,16 @@ fn ends(agent: &Agent<'_>) -> (bool, bool) {
     (session["state"] == "Up", session["liveness"] == "Lost")
 }
 
-fn nft(host: &Host, rules: String) {
-    host.run(move || {
-        let status = Command::new("nft").arg(rules).status().unwrap();
-        assert!(status.success());
-    });
-}
-
 /// Cuts the way between a router and one host, and nothing else.
 fn part(router: &Host, from: &str) {
-    nft(
-        router,
-        format!(
-            "table ip cut {{ chain in {{ type filter hook input priority 0; ip saddr {from} drop; }}; \
+    router.nft(format!(
+        "table ip cut {{ chain in {{ type filter hook input priority 0; ip saddr {from} drop; }}; \
              chain out {{ type filter hook output priority 0; ip daddr {from} drop; }}; }}"
-        ),
-    );
+    ));
 }
 
 fn join(router: &Host) {
-    nft(router, "delete table ip cut".to_owned());
+    router.nft("delete table ip cut");
 }
 
 #[test]

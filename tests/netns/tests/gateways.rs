@@ -16,7 +16,6 @@
 
 use std::{
     net::Ipv4Addr,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -70,7 +69,7 @@ impl Hosts {
             }
             let rules = "table ip way { chain out { type nat hook postrouting priority 100; \
                               ip saddr 198.18.0.0/16 oifname eth0 masquerade; }; }";
-            nft(gateway, rules);
+            gateway.nft(rules);
         }
         if !masquerade {
             server.run(|| {
@@ -143,13 +142,6 @@ impl Hosts {
         assert_eq!(active(&agent), "a", "it is the preferred one");
         (agent, a, b)
     }
-}
-
-fn nft(host: &Host, rules: &'static str) {
-    host.run(move || {
-        let status = Command::new("nft").arg(rules).status().unwrap();
-        assert!(status.success());
-    });
 }
 
 fn tunnels(agent: &Agent<'_>) -> Vec<Value> {
@@ -239,7 +231,7 @@ fn a_gateway_that_answers_and_forwards_nothing_is_left_and_comes_back_after_a_wh
         let train = Train::start(&hosts.edge, SERVER);
         std::thread::sleep(millis(500));
         let drop = "table ip fault { chain way { type filter hook forward priority 0; drop; }; }";
-        nft(&hosts.a, drop);
+        hosts.a.nft(drop);
         until_active(&agent, "b");
         std::thread::sleep(millis(300));
         let (sent, outage) = train.outage();
@@ -256,7 +248,7 @@ fn a_gateway_that_answers_and_forwards_nothing_is_left_and_comes_back_after_a_wh
         let train = Train::start(&hosts.edge, SERVER);
         // Before the order: it may be in force long before `nft` has ended and was waited for.
         let healed = Instant::now();
-        nft(&hosts.a, "delete table ip fault");
+        hosts.a.nft("delete table ip fault");
         until_active(&agent, "a");
         let waited = healed.elapsed();
         println!("active again after {:.1} s", waited.as_secs_f64());
@@ -322,7 +314,7 @@ fn targets_that_die_change_nothing() {
         let train = Train::start(&hosts.edge, SERVER);
         let deaf = "table ip deaf { chain in { type filter hook input priority 0; \
                     ip protocol icmp drop; }; }";
-        nft(&hosts.server, deaf);
+        hosts.server.nft(deaf);
         eventually("the target is unreachable", secs(5), || {
             tunnels(&agent)[0]["gateway"]["targetsUnreachable"] == true
         });
@@ -360,7 +352,7 @@ fn answers_reach_a_host_that_moved_through_the_gateway_it_left() {
         let cut = "table ip cut { chain in { type filter hook input priority 0; \
                    ip saddr 10.20.14.21 drop; }; chain out { type filter hook output priority 0; \
                    ip daddr 10.20.14.21 drop; }; }";
-        nft(&hosts.edge, cut);
+        hosts.edge.nft(cut);
         until_active(&agent, "b");
         std::thread::sleep(millis(700));
         let (sent, outage) = train.outage();
@@ -370,7 +362,7 @@ fn answers_reach_a_host_that_moved_through_the_gateway_it_left() {
         assert_eq!(told["active"], false);
         assert_eq!(told["because"], "the host sends through gateway/b");
         let train = Train::start(&hosts.edge, SERVER);
-        nft(&hosts.edge, "delete table ip cut");
+        hosts.edge.nft("delete table ip cut");
         until_active(&agent, "a");
         std::thread::sleep(millis(500));
         let (sent, lost) = train.finish();

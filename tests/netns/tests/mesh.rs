@@ -16,7 +16,6 @@
 
 use std::{
     net::Ipv4Addr,
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -80,15 +79,12 @@ impl Site {
                 Nat::Symmetric => "fully-random",
             };
             // Routers of homes and shops drop what nobody asked for.
-            nft(
-                &router,
-                format!(
-                    "table ip way {{ chain out {{ type nat hook postrouting priority 100; \
+            router.nft(format!(
+                "table ip way {{ chain out {{ type nat hook postrouting priority 100; \
                      ip saddr 10.{number}.0.0/24 ip daddr 203.0.113.0/24 masquerade {random}; }}; \
                      chain in {{ type filter hook input priority 0; ip daddr 203.0.113.{number} \
                      meta l4proto udp {stranger}; }}; }}"
-                ),
-            );
+            ));
             router
         });
         let second = if together {
@@ -218,13 +214,6 @@ fn never() -> String {
     format!("{MANAGER}tunnel: {{direct_path: never}}\n")
 }
 
-fn nft(host: &Host, rules: String) {
-    host.run(move || {
-        let status = Command::new("nft").arg(rules).status().unwrap();
-        assert!(status.success());
-    });
-}
-
 fn paths(agent: &Agent<'_>) -> Vec<Value> {
     let list = agent.kedge("tunnel path -o json").json();
     list["items"].as_array().unwrap().clone()
@@ -327,7 +316,7 @@ fn a_direct_path_that_is_cut_is_left_within_three_and_a_half_seconds_and_taken_a
             std::thread::sleep(millis(400 + 310 * cut));
             let rules = "table ip cut { chain way { type filter hook forward priority 0; \
                          ip daddr 203.0.113.2 drop; ip saddr 203.0.113.2 drop; }; }";
-            nft(&site.routers[0], rules.to_owned());
+            site.routers[0].nft(rules);
             eventually("both go through a gateway", secs(6), || {
                 both_are(&agents, "gateway")
             });
@@ -338,7 +327,7 @@ fn a_direct_path_that_is_cut_is_left_within_three_and_a_half_seconds_and_taken_a
             assert_eq!(reason(&agents[0]), "lost");
             let train = Train::start(&site.edges[0], EDGE_B);
             let begun = Instant::now();
-            nft(&site.routers[0], "delete table ip cut".to_owned());
+            site.routers[0].nft("delete table ip cut");
             eventually("both take the direct path again", secs(8), || {
                 both_are(&agents, "direct")
             });
