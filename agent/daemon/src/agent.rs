@@ -233,7 +233,7 @@ impl Agent {
     pub fn observe(&mut self, facts: Facts) {
         self.facts = facts;
         self.replan("the kernel's network");
-        if let Some(tunnel) = &self.tunnel {
+        if let Some(tunnel) = &mut self.tunnel {
             tunnel.ask();
         }
         self.report();
@@ -306,6 +306,7 @@ impl Agent {
     pub fn tend(&mut self) {
         self.steer();
         if let Some(tunnel) = &mut self.tunnel {
+            tunnel.show(self.link.as_ref().map(Link::client));
             tunnel.tend();
             if let Some(memory) = tunnel.learned() {
                 self.tunnel_peers.save(memory.clone());
@@ -443,6 +444,7 @@ impl Agent {
             }
         }
         if let Some(tunnel) = &mut self.tunnel {
+            tunnel.show(self.link.as_ref().map(Link::client));
             tunnel.want(self.desired.tunnel.clone());
         }
     }

@@ -327,6 +327,8 @@ pub struct PeerConfig {
     pub public_key: PublicKey,
     /// Where it is; absent where it calls us.
     pub endpoint: Option<Endpoint>,
+    /// Where it is over TLS, for when UDP does not reach it.
+    pub tls_endpoint: Option<Endpoint>,
     /// The prefixes that belong to it.
     pub allowed_ips: Vec<IpNet>,
     /// Time between keepalives.

@@ -2,30 +2,26 @@
 //!
 //! Whatever fails here is a problem that is told and tried again: the VIPs do not depend on it.
 
+mod fallback;
 mod gateways;
 mod mesh;
 mod names;
 mod opinion;
 mod paths;
 mod place;
+mod problems;
 mod targets;
 mod tools;
 mod view;
 mod ways;
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    path::Path,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc, time::SystemTime};
 
 use kedge_control::{
     local::{DataPlane, OffloadPart, TunnelList, TunnelState},
     report::ReportedTunnel,
 };
-use kedge_core::{Code, Coded as _, Fix, Instant, Problem};
+use kedge_core::{Coded as _, Instant, Problem};
 use kedge_host::wall;
 use kedge_net::{
     clock,
@@ -48,6 +44,7 @@ use tracing::debug;
 
 pub(crate) use self::gateways::sessions;
 use self::{
+    fallback::Fallbacks,
     gateways::{Gateways, Known},
     mesh::Mesh,
     names::Names,
@@ -85,6 +82,8 @@ pub(crate) struct Tunnel {
     levels: Levels,
     targets: Targets,
     ways: Ways,
+    /// Where UDP does not pass.
+    fallbacks: Fallbacks,
     /// What this host says of the gateway it sends through.
     claim: Option<Claim>,
     epoch: u64,
@@ -113,7 +112,9 @@ impl Tunnel {
     /// No tunnel yet, of that data plane, whose key it is; `memory` is what an earlier process learned of
     /// its peers.
     pub fn new(kind: Kind, key: PrivateKey, memory: Memory) -> Self {
+        let targets = Targets::default();
         Self {
+            fallbacks: Fallbacks::with_news(targets.news()),
             kind,
             module: module::standing(Path::new("/")),
             public_key: key.public().to_string(),
@@ -130,7 +131,7 @@ impl Tunnel {
             gateways: None,
             mesh: None,
             levels: Levels::default(),
-            targets: Targets::default(),
+            targets,
             ways: Ways::default(),
             claim: None,
             epoch: 0,
@@ -159,7 +160,8 @@ impl Tunnel {
     /// be active at once.
     pub fn steer(&mut self, levels: &Levels) {
         self.levels = Levels::clone(levels);
-        let turned = self.mesh.as_mut().is_some_and(Mesh::has_turned);
+        let elsewhere = self.fall_back();
+        let turned = self.mesh.as_mut().is_some_and(Mesh::has_turned) || !elsewhere.is_empty();
         if self.weigh() {
             self.equip();
             self.meet();
@@ -169,6 +171,7 @@ impl Tunnel {
         } else if turned {
             self.equip();
         }
+        self.greet(&elsewhere);
     }
 
     /// Hears when something behind a gateway begins or ceases to answer.
@@ -178,7 +181,8 @@ impl Tunnel {
 
     /// When something is due before anything happens.
     pub fn deadline(&self) -> Option<Instant> {
-        self.gateways.as_ref()?.deadline()
+        let gateways = self.gateways.as_ref().and_then(Gateways::deadline);
+        gateways.into_iter().chain(self.fallbacks.deadline()).min()
     }
 
     /// What is due about once a second.
@@ -187,7 +191,8 @@ impl Tunnel {
     }
 
     /// The path may have changed: asks every gateway at once.
-    pub fn ask(&self) {
+    pub fn ask(&mut self) {
+        self.fallbacks.ask();
         for echo in self.echoes.values() {
             echo.client.ask();
         }
@@ -208,13 +213,13 @@ impl Tunnel {
         let device = self.keeper.device().map(|device| device.device_stats());
         let port = device.as_ref().map(|device| device.listen_port);
         let list = view::list(
-            &self.public_key,
             self.wish.as_ref(),
             port,
             &stats.unwrap_or_default(),
             &self.peers,
             self.gateways.as_ref(),
             &self.ways,
+            &self.fallbacks,
         );
         let offload = device.and_then(|device| device.offload);
         let parts = offload.into_iter().flat_map(|all| all.parts());
@@ -226,6 +231,7 @@ impl Tunnel {
             repairs: self.keeper.repairs(),
         });
         TunnelList {
+            public_key: self.public_key.clone(),
             offload: parts.collect(),
             data_plane: plane,
             problems: self.device_problem().cloned().into_iter().collect(),
@@ -247,42 +253,6 @@ impl Tunnel {
         self.keeper.problem()
     }
 
-    /// What is wrong.
-    pub fn problems(&self) -> Vec<Problem> {
-        let now = clock::now();
-        // Without a device nobody was asked, and that is told already.
-        let asked = self.keeper.device().is_some();
-        let silent = self.peers.iter().filter(|(_, life)| {
-            asked && life.state != TunnelState::Up && now.since(life.since_boottime) >= PATIENCE
-        });
-        let silent = silent.map(|(name, life)| {
-            Problem::warning(
-                Code::TunNoAnswer,
-                format!("{name} does not answer through the tunnel"),
-            )
-            .object(format!("tunnels/{name}"))
-            .evidence(life.because.clone())
-            .consequence("this host is not reached through it")
-            .fix(
-                Fix::text("check that UDP to its endpoint passes, and that it runs")
-                    .command(format!("kedge tunnel show {name}")),
-            )
-        });
-        let device = self
-            .keeper
-            .problem()
-            .into_iter()
-            .chain(&self.echo_problem)
-            .chain(self.tools.problem())
-            .chain(self.targets.problem())
-            .chain(self.keeper.clamp_problem())
-            .chain(self.mesh.as_ref().and_then(Mesh::problem))
-            .cloned();
-        let small = self.ways.problems(self.wish.as_ref());
-        let device = device.chain(self.names.problems()).chain(small);
-        device.chain(silent).collect()
-    }
-
     /// What was learned of peers and must outlive the process, if there is more of it than the last
     /// time.
     pub fn learned(&mut self) -> Option<&Memory> {
@@ -292,6 +262,7 @@ impl Tunnel {
     /// Leaves the device to the agent that comes next, as far as it can be left.
     pub fn leave(&mut self) {
         self.echoes.clear();
+        self.fallbacks.clear();
         self.ways.clear();
         self.mesh = None;
         self.tools = Tools::default();
@@ -301,6 +272,7 @@ impl Tunnel {
     /// Takes the device down.
     pub fn close(&mut self) {
         self.echoes.clear();
+        self.fallbacks.clear();
         self.targets.clear();
         self.ways.clear();
         self.mesh = None;
@@ -312,11 +284,13 @@ impl Tunnel {
         let endpoints = self.wish.iter().flat_map(|wish| &wish.peers);
         self.names
             .want(endpoints.filter_map(|peer| peer.endpoint.as_ref()));
+        let elsewhere = self.fall_back();
         self.weigh();
         if let Some(mesh) = &mut self.mesh {
             mesh.has_turned();
         }
         self.equip();
+        self.greet(&elsewhere);
         self.meet();
         let readable = self.wish.as_ref().filter(|wish| wish.wg_socket);
         self.tools
@@ -335,11 +309,12 @@ impl Tunnel {
             return false;
         };
         let device = self.keeper.device().map(|device| device.handle());
-        let (echoes, targets) = (&self.echoes, &self.targets);
+        let (echoes, targets, fallbacks) = (&self.echoes, &self.targets, &self.fallbacks);
         gateways.see(clock::now(), &self.levels, |name| Known {
             answers: echoes.get(name).and_then(|echo| echo.client.report().up),
             heard: device.as_ref().and_then(|device| device.heard(name)),
             target: targets.through(name),
+            over_tls: fallbacks.place(name).is_some(),
         })
     }
 
@@ -380,10 +355,10 @@ impl Tunnel {
             name: peer.name.clone(),
             public_key: peer.public_key,
             preshared_key: None,
-            endpoint: peer
-                .endpoint
-                .as_ref()
-                .and_then(|name| self.names.address(name)),
+            endpoint: self.fallbacks.place(&peer.name).or_else(|| {
+                let endpoint = peer.endpoint.as_ref()?;
+                self.names.address(endpoint)
+            }),
             allowed_ips: peer.allowed_ips.clone(),
             keepalive: peer.keepalive,
             always_up: peer.echo.is_some(),
@@ -488,9 +463,6 @@ impl Tunnel {
         }
     }
 }
-
-/// A peer that is silent this long is a problem.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

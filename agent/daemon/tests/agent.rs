@@ -255,6 +255,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
                 name: "gw-0".to_owned(),
                 public_key: "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=".to_owned(),
                 endpoint: Some("10.20.14.12:51820".to_owned()),
+                tls_endpoint: None,
                 allowed_ips: vec![
                     "fd6b:6564:6765::1/128".parse().unwrap(),
                     "0.0.0.0/0".parse().unwrap(),

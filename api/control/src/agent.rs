@@ -155,6 +155,10 @@ pub struct PeerConfig {
     /// `host:port`; absent where the peer calls us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    /// Where the peer is over TLS, `host:port`, for hosts whose UDP does not reach it; absent where it is
+    /// not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_endpoint: Option<String>,
     /// The prefixes that belong to the peer.
     #[serde(rename = "allowedIPs")]
     #[schemars(with = "Vec<String>")]

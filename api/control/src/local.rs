@@ -71,7 +71,8 @@ pub use status::{
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{
-    DataPlane, EchoStatus, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelList, TunnelState,
+    DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelList,
+    TunnelState,
 };
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{

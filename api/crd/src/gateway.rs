@@ -68,6 +68,10 @@ pub struct GatewayTunnel {
     /// Where hosts reach the instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub public_endpoints: Vec<PublicEndpoint>,
+    /// The TCP port where hosts whose UDP does not pass reach the instances over TLS, each at the host of its
+    /// public endpoint; they are not when left out. Instances listen with `tunnel.tls_port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_port: Option<NonZeroU16>,
     /// The overlay's prefixes; `fd6b:6564:6765::/48` and `198.18.0.0/16` when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::prefixes")]

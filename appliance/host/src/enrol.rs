@@ -16,6 +16,7 @@ mod connection;
 mod error;
 mod first;
 mod member;
+mod passage;
 mod proof;
 mod tls;
 mod token;
@@ -37,7 +38,12 @@ use kedge_core::Problem;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    backoff::Backoff, error::ClientError, member::Member, token::TokenError, url::ManagerUrl,
+    backoff::Backoff,
+    error::ClientError,
+    member::Member,
+    passage::{Passage, PassageError, TUNNEL_PROTOCOL},
+    token::TokenError,
+    url::ManagerUrl,
 };
 use self::{
     connection::{Answer, Connection, Line},

@@ -142,6 +142,12 @@ impl<R: Report, C: Desired> Link<R, C> {
         });
     }
 
+    /// The client whose link it is.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Follows the desired state.
     #[must_use]
     pub fn desired(&self) -> watch::Receiver<Option<Arc<C>>> {

@@ -32,6 +32,7 @@ mod rtnl;
 pub mod sched;
 pub mod splice;
 pub mod station;
+pub mod stream;
 mod sys;
 pub mod tun;
 pub mod udp;

@@ -202,6 +202,7 @@ mod tests {
             name: name.to_owned(),
             public_key: key.to_owned(),
             endpoint: None,
+            tls_endpoint: None,
             allowed_ips: vec![prefix.parse().unwrap()],
             keepalive_seconds: 0,
         }
@@ -233,6 +234,7 @@ mod tests {
 
     fn config() -> TunnelConfig {
         TunnelConfig {
+            tls_port: None,
             listen_port: 51820,
             interface: "kedge0".to_owned(),
             mtu: None,

@@ -235,6 +235,7 @@ mod tests {
 
     fn config() -> TunnelConfig {
         TunnelConfig {
+            tls_port: None,
             listen_port: 51820,
             interface: "kedge0".to_owned(),
             mtu: None,

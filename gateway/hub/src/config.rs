@@ -48,6 +48,9 @@ section! {
     TunnelFile {
         /// The UDP port hosts call.
         listen_port: Number<1, 65535>,
+        /// The TCP port at which hosts call over TLS whose UDP does not reach this gateway; left out, nobody
+        /// can. It needs the certificate of a manager.
+        tls_port: Number<1, 65535>,
         /// The device's name.
         interface: InterfaceName,
         /// The largest packet in the tunnel: `auto` finds out what the way to each host carries, unless the
@@ -107,6 +110,8 @@ pub struct ManagerConfig {
 pub struct TunnelConfig {
     /// The UDP port.
     pub listen_port: u16,
+    /// The TCP port of the fallback over TLS; `None` is none.
+    pub tls_port: Option<u16>,
     /// The device's name.
     pub interface: String,
     /// The device's MTU; `None` finds out what each way carries, unless the manager gives a number.
@@ -174,6 +179,7 @@ impl RoleFile for GatewayFile {
             manager,
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
+                tls_port: tunnel.tls_port.map(|port| port.0),
                 interface: tunnel
                     .interface
                     .map_or_else(|| INTERFACE.to_owned(), |name| name.0),

@@ -40,6 +40,7 @@ use crate::{
     claims::is_neighbor,
     config::GatewayFile,
     drain::Drain,
+    fallback::Fallback,
     liveness::{Change, Hosts},
     meeting::Meeting,
     places::Places,
@@ -71,6 +72,8 @@ pub(crate) struct Hub {
     pub places: Places,
     /// What the ways to them carry.
     pub ways: Ways,
+    /// Hosts that call over TLS.
+    pub fallback: Fallback,
     /// What hosts are told of each other.
     pub meeting: Meeting,
     /// What went wrong before the loop.
@@ -107,6 +110,7 @@ impl Hub {
             drain,
             places: Places::new(),
             ways: Ways::default(),
+            fallback: Fallback::default(),
             meeting: Meeting::new(),
             public_key: private.public(),
             keeper: Keeper::new(private, memory.value.unwrap_or_default()),
@@ -189,6 +193,7 @@ impl Hub {
         self.plane.apply(self.plan.listeners.clone());
         self.answer_echoes();
         self.open_meeting();
+        self.answer_calls();
         self.want_sessions();
         self.watch_hosts();
         self.report();
@@ -210,7 +215,16 @@ impl Hub {
         }
         self.answer_echoes();
         self.open_meeting();
+        self.answer_calls();
         self.report();
+    }
+
+    /// Has hosts call over TLS where that is configured.
+    fn answer_calls(&mut self) {
+        let port = self.live.config().tunnel.tls_port;
+        let member = self.link.as_ref().map(Link::client);
+        let (device, opening) = (self.keeper.device(), self.keeper.openings());
+        self.fallback.tend(port, device, opening, member);
     }
 
     /// Looks who is alive, and tells the data plane.
@@ -296,6 +310,7 @@ impl Hub {
             .chain(self.keeper.clamp_problem())
             .chain(&self.echo_problem)
             .chain(self.meeting.problem())
+            .chain(self.fallback.problem())
             .chain(&self.plan.problems)
             .cloned()
             .chain(self.plane.problems())

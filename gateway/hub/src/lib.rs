@@ -14,6 +14,7 @@ mod bounds;
 mod claims;
 mod config;
 mod drain;
+mod fallback;
 mod hub;
 mod liveness;
 mod meeting;

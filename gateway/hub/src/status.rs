@@ -6,6 +6,7 @@ use kedge_control::local::{GatewayStatus, OffloadPart, RoleInfo, Tunnel, TunnelL
 use kedge_host::wall;
 use kedge_net::clock;
 use kedge_tunnel_device::PeerStats;
+use kedge_tunnel_proto::fallback::is_lane;
 
 use crate::hub::Hub;
 
@@ -81,6 +82,8 @@ impl Hub {
             .map(|at| clock::now().since(at))
             .filter(|_| state == TunnelState::Down);
         let because = host.map(|host| host.because.clone()).unwrap_or_default();
+        let place = peer.endpoint.filter(|at| is_lane(*at));
+        let caller = place.and_then(|place| self.fallback.caller(place));
         Tunnel {
             path_mtu: self.ways.view(&peer.name),
             name: peer.name,
@@ -93,9 +96,14 @@ impl Hub {
             since: host
                 .map(|host| wall::rfc3339(host.since))
                 .unwrap_or_default(),
-            path: "udp".to_owned(),
+            path: if place.is_some() { "tls" } else { "udp" }.to_owned(),
             public_key: peer.public_key.to_string(),
-            endpoint: peer.endpoint.map(|at| at.to_string()),
+            endpoint: match place {
+                Some(_) => caller.map(|at| at.to_string()),
+                None => peer.endpoint.map(|at| at.to_string()),
+            },
+            fallback: None,
+            tls_endpoint: None,
             allowed_ips: spec
                 .iter()
                 .flat_map(|spec| spec.allowed_ips.iter().map(ToString::to_string))

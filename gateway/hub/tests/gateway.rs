@@ -210,6 +210,7 @@ impl Site {
                     name: "a".to_owned(),
                     public_key: key.public().to_string(),
                     endpoint: None,
+                    tls_endpoint: None,
                     allowed_ips: vec![format!("{HOST}/128").parse().unwrap()],
                     keepalive_seconds: 0,
                 }],

@@ -14,6 +14,7 @@ mod claims;
 mod codecs;
 mod noise;
 mod packets;
+mod records;
 mod router;
 mod session;
 mod uapi;
@@ -23,6 +24,7 @@ pub use claims::claims;
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
 pub use packets::{coalesce, split};
+pub use records::records;
 pub use router::router;
 pub use session::session;
 pub use uapi::uapi_text;
@@ -32,7 +34,7 @@ pub use wireguard::wg_dump;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -45,4 +47,5 @@ pub const TARGETS: [Target; 12] = [
     ("uapi_text", uapi_text),
     ("wg_dump", wg_dump),
     ("claims", claims),
+    ("records", records),
 ];

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -49,6 +49,12 @@ impl<'a> Gateway<'a> {
         };
         gateway.configure(yaml);
         gateway
+    }
+
+    /// Where its folders are.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Writes its configuration.

@@ -15,6 +15,7 @@ pub mod bird;
 pub mod bounds;
 pub mod capture;
 pub mod client;
+pub mod enrolled;
 pub mod frr;
 pub mod gateway;
 pub mod guardian;

@@ -129,6 +129,7 @@ impl Hosts {
                         name: "site/edge".to_owned(),
                         public_key: edge.to_string(),
                         endpoint: None,
+                        tls_endpoint: None,
                         allowed_ips: vec!["198.18.0.10/32".parse().unwrap()],
                         keepalive_seconds: 0,
                     }],

@@ -142,6 +142,7 @@ impl Site {
                 name: NAMES[host].to_owned(),
                 public_key: keys[host].clone(),
                 endpoint: None,
+                tls_endpoint: None,
                 allowed_ips: address(10 + host),
                 keepalive_seconds: 0,
             });
@@ -165,6 +166,7 @@ impl Site {
                 name: ["gw-a", "gw-b"][gateway].to_owned(),
                 public_key: of_gateways[gateway].clone(),
                 endpoint: Some(format!("203.0.113.{}:51820", 7 + gateway)),
+                tls_endpoint: None,
                 allowed_ips: address(1 + gateway),
                 keepalive_seconds: 25,
             });

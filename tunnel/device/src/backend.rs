@@ -166,6 +166,8 @@ pub enum Capability {
     OutlivesProcess,
     /// What the way to a peer carries can be found out by questions of that size.
     PathMtu,
+    /// Datagrams go in a stream where UDP does not pass.
+    Streams,
 }
 
 impl Mode {
@@ -219,6 +221,9 @@ impl Kind {
             }
             (Self::Kernel, Capability::PathMtu) => {
                 Some("the kernel lets its datagrams be cut on the way: an answer proves nothing")
+            }
+            (Self::Kernel, Capability::Streams) => {
+                Some("the kernel sends its datagrams over UDP and no other way")
             }
             (Self::Kernel, Capability::PacketCounters) => {
                 Some("the kernel counts bytes by peer and nothing else")

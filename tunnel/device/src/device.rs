@@ -1,5 +1,7 @@
 //! One WireGuard interface: opened, given peers, read, closed.
 
+mod streams;
+
 use std::{
     fmt,
     net::SocketAddr,
@@ -23,6 +25,7 @@ use kedge_tunnel_proto::{
     counters::{Reading, State},
     directory::{Directory, Entry, PeerId, PeerSpec},
     drops::Drops,
+    fallback::is_lane,
     keys::PublicKey,
     memory::Memory,
 };
@@ -36,6 +39,7 @@ use crate::{
     error::{ApplyError, OpenError, RehandshakeError},
     handshakes::Handshakes,
     kernel::LOOK,
+    lanes::Lanes,
     offload::Standing,
     shelf::Shelf,
     stats::{DeviceStats, PeerStats},
@@ -59,6 +63,7 @@ pub(crate) struct Inner {
     running: watch::Receiver<bool>,
     drops: Arc<Drops>,
     offload: Arc<Standing>,
+    lanes: Arc<Lanes>,
     shelf: Arc<Shelf>,
     public_key: PublicKey,
     port: u16,
@@ -88,6 +93,7 @@ impl Device {
         interface.set_addresses(&config.addresses)?;
         let offload = Arc::new(Standing::settle(&tun, &sockets, config.offload));
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
+        let lanes = Arc::new(Lanes::new(Arc::clone(&bell)));
         let (ended, running) = watch::channel(true);
         let drops = Arc::new(Drops::default());
         let shelf = Arc::new(Shelf::default());
@@ -97,6 +103,7 @@ impl Device {
         let engine = worker::Engine {
             tun,
             sockets: Arc::new(sockets),
+            lanes: Arc::clone(&lanes),
             bell: Arc::clone(&bell),
             commands: received,
             private_key: config.private_key,
@@ -129,6 +136,7 @@ impl Device {
             running,
             drops,
             offload,
+            lanes,
             shelf,
             public_key,
             port,
@@ -339,13 +347,8 @@ impl Inner {
         let control = self.control();
         let reading = control.directory.find(name)?.counters.read();
         let there = reading.state == State::Connected;
-        reading.endpoint.filter(|_| there)
-    }
-
-    /// When authenticated data came from a peer last.
-    pub(crate) fn heard(&self, name: &str) -> Option<Instant> {
-        let control = self.control();
-        control.directory.find(name)?.counters.read().last_data
+        // A stream is no place that others could call.
+        reading.endpoint.filter(|at| there && !is_lane(*at))
     }
 
     /// Every peer, by name.

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use kedge_core::Instant;
 use kedge_tunnel_proto::memory::Memory;
 
-use crate::{DeviceStats, PeerStats, RehandshakeError, device, kernel};
+use crate::{DeviceStats, PeerStats, RehandshakeError, device, kernel, lanes::Lane};
 
 /// What the rest of a role needs of a device while somebody else owns it.
 #[derive(Clone, Debug)]
@@ -84,6 +84,35 @@ impl Handle {
     pub fn session(&self, name: &str) -> Option<SocketAddr> {
         match &self.0 {
             Of::Userspace(inner) => inner.session(name),
+            Of::Kernel(_) => None,
+        }
+    }
+
+    /// Makes a place for a stream that carries datagrams where UDP does not pass; in the kernel there is
+    /// none ([`Capability::Streams`](crate::backend::Capability::Streams)).
+    #[must_use]
+    pub fn lane(&self) -> Option<Lane> {
+        match &self.0 {
+            Of::Userspace(inner) => Some(inner.lane()),
+            Of::Kernel(_) => None,
+        }
+    }
+
+    /// Asks a peer whether the way to a place works, wherever its packets go. Whether it was asked, which
+    /// in the kernel it never is.
+    #[must_use]
+    pub fn ask(&self, name: &str, place: SocketAddr, number: u64) -> bool {
+        match &self.0 {
+            Of::Userspace(inner) => inner.ask(name, place, number),
+            Of::Kernel(_) => false,
+        }
+    }
+
+    /// The number of the last of these questions that was answered.
+    #[must_use]
+    pub fn answered(&self, name: &str) -> Option<u64> {
+        match &self.0 {
+            Of::Userspace(inner) => inner.answered(name),
             Of::Kernel(_) => None,
         }
     }

@@ -22,6 +22,7 @@ mod handle;
 mod handshakes;
 pub mod keeper;
 pub mod kernel;
+pub mod lanes;
 pub mod mtu;
 mod network;
 mod noise;

@@ -10,10 +10,11 @@ use std::{
 
 use kedge_core::Instant;
 use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments};
-use kedge_tunnel_proto::{drops::DropReason, shard::Shard};
+use kedge_tunnel_proto::{drops::DropReason, fallback::is_lane, shard::Shard};
 use tracing::{info, trace};
 
 use crate::{
+    lanes::Lanes,
     offload::Part,
     outbox::{Outbox, Run},
 };
@@ -22,6 +23,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Network {
     sockets: Arc<Sockets>,
+    lanes: Arc<Lanes>,
     /// Whether datagrams are sent in runs, as it was told last.
     gso: Part,
     refusals: Vec<Refusal>,
@@ -35,12 +37,17 @@ struct Refusal {
 }
 
 impl Network {
-    pub(crate) fn new(sockets: Arc<Sockets>, gso: Part) -> Self {
+    pub(crate) fn new(sockets: Arc<Sockets>, lanes: Arc<Lanes>, gso: Part) -> Self {
         Self {
             sockets,
+            lanes,
             gso,
             refusals: Vec::with_capacity(REFUSALS),
         }
+    }
+
+    pub(crate) fn lanes(&self) -> &Arc<Lanes> {
+        &self.lanes
     }
 
     pub(crate) fn sockets(&self) -> &Sockets {
@@ -76,6 +83,10 @@ impl Network {
     /// Sends all that is in `outbox`, which is empty then. What the kernel refuses is counted.
     pub(crate) fn send(&mut self, now: Instant, outbox: &mut Outbox, shard: &mut Shard) {
         for run in outbox.runs() {
+            if is_lane(run.to) {
+                self.send_in_stream(now, outbox, &run, shard);
+                continue;
+            }
             if run.count > 1 && self.takes_runs(now, run.to) {
                 match self.send_run(outbox, &run) {
                     Ok(()) => continue,
@@ -98,7 +109,11 @@ impl Network {
 
     /// Sends one datagram in one piece. What becomes of it only its answer says: larger than the first
     /// link takes, it is lost like any other.
-    pub(crate) fn send_whole(&self, to: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn send_whole(&self, now: Instant, to: SocketAddr, datagram: &[u8]) {
+        if is_lane(to) {
+            self.lanes.send(now, to, std::iter::once(datagram));
+            return;
+        }
         if let Err(error) = self.sockets.send_whole(to, datagram) {
             let error = &error as &dyn std::error::Error;
             trace!(%to, error, length = datagram.len(), "not sent in one piece");
@@ -108,6 +123,15 @@ impl Network {
     /// Tries runs again wherever they were refused.
     pub(crate) fn forget_refusals(&mut self) {
         self.refusals.clear();
+    }
+
+    /// Nobody waits for a stream: what it does not take in time is dropped, and counted.
+    fn send_in_stream(&self, now: Instant, outbox: &Outbox, run: &Run, shard: &mut Shard) {
+        match self.lanes.send(now, run.to, outbox.datagrams(run)) {
+            Some(0) => {}
+            Some(dropped) => shard.count(run.peer, DropReason::TlsQueueFull, dropped),
+            None => shard.count(run.peer, DropReason::SendFailed, u64::from(run.count)),
+        }
     }
 
     fn send_run(&self, outbox: &Outbox, run: &Run) -> io::Result<()> {

@@ -12,6 +12,7 @@ use std::{
 
 use kedge_core::Instant;
 use kedge_net::{clock, underlay::Underlay};
+use kedge_tunnel_proto::fallback::is_lane;
 pub use kedge_tunnel_proto::pmtu::{Config, Standing};
 use tracing::{debug, info, warn};
 
@@ -130,6 +131,8 @@ impl PathFinder {
         for peer in peers {
             let endpoint = stats.get(peer.name.as_str()).and_then(|it| it.endpoint);
             match endpoint {
+                // A stream carries any packet, and says nothing of the way that is come back to.
+                Some(endpoint) if is_lane(endpoint) => {}
                 Some(endpoint) => self.look(now, &peer.name, endpoint),
                 None => drop(self.ways.remove(&peer.name)),
             }
@@ -140,7 +143,8 @@ impl PathFinder {
                 let stats = stats.get(peer.name.as_str())?;
                 let way = self.ways.get(&peer.name)?;
                 // Asking must not make a session where nobody needs one.
-                let ends = peer.ends.filter(|_| stats.state == State::Connected)?;
+                let asked = stats.state == State::Connected && !stats.endpoint.is_some_and(is_lane);
+                let ends = peer.ends.filter(|_| asked)?;
                 Some(Told {
                     name: peer.name.clone(),
                     ends,

@@ -3,6 +3,7 @@
 //! It waits in one call for the TUN, both sockets, the bell and the next deadline, and then
 //! takes a bounded number from each, so that none starves another.
 
+mod inward;
 mod live;
 mod whole;
 
@@ -28,18 +29,19 @@ use kedge_net::{
 };
 use kedge_tunnel_proto::{
     directory::{Change, PeerId},
-    drops::{DropReason, Drops},
+    drops::Drops,
     keys::PrivateKey,
     memory::Memory,
     noise::{CoreName, HEAD},
     shard::{Event, EventKind, Outcome, Shard},
 };
 use tokio::sync::watch;
-use tracing::{debug, error, field::display, info, trace, warn};
+use tracing::{debug, error, field::display, info, warn};
 
 pub(crate) use self::live::Reconfiguration;
 use crate::{
     from_host::FromHost,
+    lanes::{Inbound, Lanes},
     network::Network,
     noise::{noise, unix},
     offload::Standing,
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Whole(PeerId, Box<[u8]>),
     /// What the ways to these peers carry.
     Paths(Vec<(PeerId, u16)>),
+    /// A peer is asked over the way to a place.
+    Ask(PeerId, SocketAddr, u64),
     /// A peer may be at each of these places.
     Call(PeerId, Vec<SocketAddr>),
     /// Whoever owns the device has it otherwise.
@@ -74,6 +78,7 @@ pub(crate) enum Command {
 pub(crate) struct Engine {
     pub(crate) tun: Tun,
     pub(crate) sockets: Arc<Sockets>,
+    pub(crate) lanes: Arc<Lanes>,
     pub(crate) bell: Arc<Doorbell>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) private_key: PrivateKey,
@@ -135,6 +140,7 @@ struct Worker {
     tun: Tun,
     network: Network,
     inbox: Inbox,
+    inbound: Inbound,
     outbox: Outbox,
     from_host: FromHost,
     to_host: ToHost,
@@ -152,6 +158,7 @@ impl Worker {
         let Engine {
             tun,
             sockets,
+            lanes,
             bell,
             commands,
             private_key,
@@ -186,8 +193,9 @@ impl Worker {
             noted_at: clock::now(),
             shelf,
             tun,
-            network: Network::new(sockets, standing.gso),
+            network: Network::new(sockets, lanes, standing.gso),
             inbox: Inbox::new(),
+            inbound: Inbound::default(),
             outbox: Outbox::new(),
             from_host: FromHost::new(),
             to_host: ToHost::new(standing.coalesced()),
@@ -207,8 +215,11 @@ impl Worker {
             self.transmit_due();
             self.tell();
             let ready = self.wait()?;
-            if ready.bell && self.obey().is_break() {
-                return Ok(());
+            if ready.bell {
+                if self.obey().is_break() {
+                    return Ok(());
+                }
+                self.drain_lanes();
             }
             if ready.tun {
                 self.from_host.drain(
@@ -261,6 +272,7 @@ impl Worker {
                 Ok(Command::Send(peer, packet)) => self.send_to(peer, &packet),
                 Ok(Command::Whole(peer, packet)) => self.send_whole(peer, &packet),
                 Ok(Command::Paths(paths)) => self.set_paths(&paths),
+                Ok(Command::Ask(peer, place, number)) => self.ask(peer, place, number),
                 Ok(Command::Call(peer, places)) => self.call(peer, &places),
                 Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
@@ -287,43 +299,6 @@ impl Worker {
         if let Some(transmit) = self.shard.send_to(now, peer, slot, packet.len()) {
             self.outbox.push(transmit);
         }
-    }
-
-    /// Datagrams of the network, out of the tunnel.
-    fn drain_network(&mut self, family: Family) {
-        self.network.receive(family, &mut self.inbox);
-        let now = clock::now();
-        for received in self.inbox.received() {
-            let Some(received) = received else {
-                self.shard.count(None, DropReason::Oversized, 1);
-                continue;
-            };
-            let from = received.from;
-            trace!(length = received.bytes.len(), stride = received.stride, %from, "from the network");
-            for datagram in received.datagrams() {
-                if self.to_host.is_full() {
-                    deliver(&mut self.to_host, &self.tun, &mut self.shard, &self.offload);
-                }
-                let slot = self.to_host.slot();
-                let (to, peer, length) = match self.shard.receive(now, from, datagram, slot) {
-                    Outcome::Nothing => continue,
-                    Outcome::Deliver { length, peer } => {
-                        self.to_host.push(length, peer);
-                        continue;
-                    }
-                    Outcome::Send(transmit) => (transmit.to, Some(transmit.peer), transmit.length),
-                    Outcome::Cookie { to, length } => (to, None, length),
-                };
-                if self.outbox.is_full() {
-                    self.network.send(now, &mut self.outbox, &mut self.shard);
-                }
-                let answer = slot.get(..length).unwrap_or_default();
-                self.outbox.copy(to, peer, answer);
-            }
-        }
-        deliver(&mut self.to_host, &self.tun, &mut self.shard, &self.offload);
-        // With an answer packets may go that waited for it.
-        self.transmit_due();
     }
 
     /// Carries out a few of the handshakes that wait. Packets are looked after in between: what
@@ -429,22 +404,6 @@ impl Worker {
 
     fn name(&self, peer: PeerId) -> &str {
         self.names.get(&peer).map_or("?", String::as_str)
-    }
-}
-
-/// Gives the host what was opened, and stops to give it runs that it does not take.
-fn deliver(to_host: &mut ToHost, tun: &Tun, shard: &mut Shard, offload: &Standing) {
-    if let Some(kind) = to_host.flush(|parts| tun.write(parts), shard) {
-        let ifname = tun.name();
-        warn!(
-            ifname,
-            ?kind,
-            from = "runs",
-            to = "single packets",
-            because = "the host refused a run",
-            "tunnel offload"
-        );
-        offload.change(|offload| offload.refuse(kind));
     }
 }
 

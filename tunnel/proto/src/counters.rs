@@ -35,6 +35,8 @@ pub struct Counters {
     tx_packets: AtomicU64,
     last_handshake: AtomicU64,
     last_data: AtomicU64,
+    /// The number of the last question that was answered, and one.
+    answered: AtomicU64,
     state: AtomicU8,
     endpoint: Mutex<Option<SocketAddr>>,
     /// Packets of this peer that were not carried.
@@ -56,6 +58,8 @@ pub struct Reading {
     pub last_handshake: Option<Instant>,
     /// When the last authenticated data message came, keepalives included.
     pub last_data: Option<Instant>,
+    /// Which question over a way of its own was answered last.
+    pub answered: Option<u64>,
     /// Where the session stands.
     pub state: State,
     /// Where datagrams for the peer go.
@@ -73,6 +77,7 @@ impl Counters {
             tx_packets: self.tx_packets.load(Ordering::Relaxed),
             last_handshake: instant(self.last_handshake.load(Ordering::Relaxed)),
             last_data: instant(self.last_data.load(Ordering::Relaxed)),
+            answered: self.answered.load(Ordering::Relaxed).checked_sub(1),
             state: match self.state.load(Ordering::Relaxed) {
                 2 => State::Connected,
                 1 => State::Connecting,
@@ -105,6 +110,11 @@ impl Counters {
 
     pub(crate) fn handshake_completed(&self, now: Instant) {
         self.last_handshake.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn answered(&self, number: u64) {
+        let after = number.saturating_add(1);
+        self.answered.store(after, Ordering::Relaxed);
     }
 
     pub(crate) fn set_state(&self, state: State) {

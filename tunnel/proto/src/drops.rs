@@ -65,6 +65,8 @@ reasons! {
     Expired = "expired";
     /// The socket refused the datagram.
     SendFailed = "send_failed";
+    /// It would have waited too long for the stream over TLS, or for the worker behind one.
+    TlsQueueFull = "tls_queue_full";
     /// The TUN device refused the packet.
     DeliverFailed = "deliver_failed";
 }

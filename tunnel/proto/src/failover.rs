@@ -8,6 +8,7 @@
 //!   active fails, leaves, or forwards nothing ──► the first that is well, at once
 //!   a preferred one is well for `return_after` ──► back to it
 //!   nothing behind any of them answers ─────────► the targets are what died: all stays
+//!   only over TLS, and another over UDP ────────► the other
 //!   nobody is well ─────────────────────────────► the least bad; when all are gone, the same
 //! ```
 
@@ -265,7 +266,8 @@ impl Failover {
 
     fn verdict(&self, gateway: &Gateway) -> Verdict {
         let alone = gateway.evidence.verdict(self.now, self.config.data_counts);
-        if alone == Verdict::Well && self.is_to_blame(gateway) {
+        let reached = matches!(alone, Verdict::Well | Verdict::OverTls);
+        if reached && self.is_to_blame(gateway) {
             return Verdict::ForwardsNothing;
         }
         alone
@@ -290,7 +292,7 @@ impl Failover {
     fn reachable(&self) -> impl Iterator<Item = &Gateway> {
         let reaches = move |it: &&Gateway| {
             let verdict = it.evidence.verdict(self.now, self.config.data_counts);
-            matches!(verdict, Verdict::Well | Verdict::Leaving)
+            matches!(verdict, Verdict::Well | Verdict::OverTls | Verdict::Leaving)
         };
         self.gateways.iter().filter(reaches)
     }

@@ -4,7 +4,7 @@
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
 //! handshakes and sessions, `admission` decides who gets a handshake first, [`pmtu`] finds what the way
 //! to a peer carries, [`echo`] proves that a session is alive, [`failover`] chooses between gateways,
-//! [`direct`] between them and a direct path,
+//! [`direct`] between them and a direct path, [`fallback`] between UDP and TLS,
 //! [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch, [`uapi`] is what
 //! WireGuard's tools say.
 
@@ -17,6 +17,7 @@ pub mod directory;
 pub mod drops;
 pub mod echo;
 pub mod failover;
+pub mod fallback;
 mod jitter;
 pub mod keys;
 pub mod memory;

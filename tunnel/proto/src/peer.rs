@@ -178,6 +178,12 @@ impl Peer {
     ) -> Result<Received, DropReason> {
         self.refresh(now, budget, dst);
         let opened = self.core.open(now, (kind, caller), datagram, dst);
+        if matches!(kind, Kind::Data { .. })
+            && self.state == State::Connected
+            && let Some(question) = Self::questioned(opened, datagram, dst)
+        {
+            return Ok(self.hear_question(now, from, question, datagram.len(), dst));
+        }
         // A data message whose content is no IP packet was authentic all the same.
         let authentic = opened.is_ok() || opened == Err(DropReason::NotIp);
         match kind {
@@ -298,14 +304,6 @@ impl Peer {
             return Some(Message { to, length });
         }
         None
-    }
-
-    /// Asks for a handshake whatever the state, not more often than a peer may be asked.
-    pub(crate) fn force_handshake(&mut self, now: Instant) {
-        if self.forced_at.is_none_or(|at| now.since(at) >= FORCE_PAUSE) {
-            self.forced_at = Some(now);
-            self.owe(Owed::Initiation);
-        }
     }
 
     /// When to tick next: soon while something goes on, rarely else, and never without a core.
@@ -473,6 +471,7 @@ const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;
 mod live;
+mod question;
 mod whole;
 
 #[cfg(test)]

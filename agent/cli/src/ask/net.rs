@@ -93,7 +93,14 @@ fn gateways(
 ) -> BTreeMap<String, Option<String>> {
     let found = running.into_iter().flat_map(|list| &list.items);
     let mut all: BTreeMap<String, Option<String>> = found
-        .map(|peer| (peer.name.clone(), peer.endpoint.clone()))
+        .map(|peer| {
+            // Over TLS it is found elsewhere than UDP would find it.
+            let fallback = peer.fallback.as_ref().map(|it| it.udp_endpoint.clone());
+            (
+                peer.name.clone(),
+                fallback.or_else(|| peer.endpoint.clone()),
+            )
+        })
         .collect();
     for (name, peer) in config.into_iter().flat_map(|config| &config.tunnel.peers) {
         let endpoint = peer.endpoint.as_ref().map(ToString::to_string);
@@ -132,6 +139,9 @@ fn gateway(
     }
     if let Some(address) = address {
         steps.push(steps::tcp(SocketAddr::new(address.ip(), port), wait));
+    }
+    if let Some((_, peer)) = peer {
+        steps.extend(steps::tls(peer, wait));
     }
     verdict::of_gateway(name, endpoint.unwrap_or_default(), steps)
 }

@@ -34,10 +34,13 @@ impl Show for PathList {
                 path.nat.clone().unwrap_or_default(),
                 view.age(&path.since),
             ]);
+            if let Some(fallback) = fallback(path) {
+                table.note(format!("  {} {fallback}", view.style.hook()));
+            }
             if !path.because.is_empty() {
                 let (hook, because) = (view.style.hook(), clean(&path.because));
                 // There is one path to a gateway; what is asked is whether packets take it.
-                let what = if path.path == "udp" {
+                let what = if ["udp", "tls"].contains(&path.path.as_str()) {
                     &path.reason
                 } else {
                     &path.path
@@ -67,6 +70,7 @@ impl Show for TunnelPath {
                 "path",
                 format!("{} for {}", way(self), view.age(&self.since)),
             ),
+            ("fallback", fallback(self).unwrap_or_default()),
             ("because", self.because.clone()),
             ("reason", self.reason.clone()),
             ("endpoint", self.endpoint.clone().unwrap_or_default()),
@@ -82,6 +86,12 @@ impl Show for TunnelPath {
     fn names(&self) -> Vec<String> {
         vec![self.name.clone()]
     }
+}
+
+fn fallback(path: &TunnelPath) -> Option<String> {
+    let fallback = path.fallback.as_ref()?;
+    let (because, code) = (clean(&fallback.because), clean(&fallback.code));
+    Some(format!("FALLBACK because {because} ({code})"))
 }
 
 fn way(path: &TunnelPath) -> String {

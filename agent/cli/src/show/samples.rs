@@ -138,6 +138,8 @@ pub(super) fn tunnel(name: &str, state: TunnelState) -> Tunnel {
         },
         since: "2026-11-21T09:00:00Z".into(),
         path: "udp".into(),
+        tls_endpoint: None,
+        fallback: None,
         public_key: "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=".into(),
         endpoint: Some("203.0.113.7:51820".into()),
         allowed_ips: vec!["fd6b:6564:6765::1/128".into()],

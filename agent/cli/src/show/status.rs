@@ -2,7 +2,7 @@
 
 use kedge_control::local::{
     AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, ManagerStatus, PeerLink,
-    RoleInfo, Tunnel, Vip,
+    RoleInfo, Tunnel, TunnelState, Vip,
 };
 use kedge_core::{Problem, vip::RouterState};
 
@@ -268,7 +268,10 @@ fn tunnel_line(peer: &Tunnel, view: &View) -> String {
             peer.path,
             peer.endpoint.as_deref().unwrap_or("(calls us)")
         ),
-        tunnels::state(peer.state).to_uppercase(),
+        match tunnels::fallback(peer) {
+            Some(_) if peer.state == TunnelState::Up => "FALLBACK".to_owned(),
+            _ => tunnels::state(peer.state).to_uppercase(),
+        },
         some(
             "handshake",
             peer.handshake_age_seconds.map(long).unwrap_or_default(),
@@ -276,7 +279,9 @@ fn tunnel_line(peer: &Tunnel, view: &View) -> String {
         some("rtt", tunnels::rtt(peer.echo.as_ref())),
         some("loss", tunnels::loss(peer.echo.as_ref())),
         match peer.state {
-            kedge_control::local::TunnelState::Up => String::new(),
+            TunnelState::Up => peer.fallback.as_ref().map_or_else(String::new, |fallback| {
+                because(&format!("{} ({})", fallback.because, fallback.code))
+            }),
             _ => because(&peer.because),
         },
     ];

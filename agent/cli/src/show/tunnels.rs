@@ -106,6 +106,9 @@ impl Show for TunnelList {
                 let because = clean(&peer.because);
                 table.note(format!("  {} because {because}", view.style.hook()));
             }
+            if let Some(fallback) = fallback(peer) {
+                table.note(format!("  {} {fallback}", view.style.hook()));
+            }
             if let Some(gateway) = &peer.gateway {
                 let (role, because) = (role(peer), clean(&gateway.because));
                 let line = format!("  {} {role} because {because}", view.style.hook());
@@ -157,6 +160,13 @@ impl Show for Tunnel {
                     .unwrap_or_default(),
             ),
             ("path", self.path.clone()),
+            (
+                "fallback",
+                self.fallback.as_ref().map_or_else(String::new, |it| {
+                    let age = view.age(&it.since);
+                    format!("FALLBACK for {age} because {} ({})", it.because, it.code)
+                }),
+            ),
             ("endpoint", self.endpoint.clone().unwrap_or_default()),
             (
                 "path mtu",
@@ -192,10 +202,20 @@ impl Show for Tunnel {
 /// The mark in front of a peer.
 pub(super) fn mark(peer: &Tunnel, view: &View) -> String {
     view.style.mark(match peer.state {
+        TunnelState::Up if peer.path == "tls" => Mark::Warning,
         TunnelState::Up => Mark::Good,
         TunnelState::Connecting => Mark::Warning,
         TunnelState::Down => Mark::Bad,
     })
+}
+
+/// That a peer is reached over TLS alone, and why; a gateway does not ask why.
+pub(super) fn fallback(peer: &Tunnel) -> Option<String> {
+    let why = peer.fallback.as_ref().map(|it| {
+        let (because, code) = (clean(&it.because), clean(&it.code));
+        format!("FALLBACK because {because} ({code})")
+    });
+    why.or_else(|| (peer.path == "tls").then(|| "FALLBACK: it calls over TLS".to_owned()))
 }
 
 /// A state as a word.

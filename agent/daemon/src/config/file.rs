@@ -339,6 +339,9 @@ section! {
         public_key: PublicKey,
         /// Where it is, `host:port`; left out where it calls us.
         endpoint: Endpoint,
+        /// Where it is over TLS, `host:port`, for when UDP does not reach it. Only a gateway that is asked
+        /// whether it lives is called there, and only with the certificate of its manager.
+        tls_endpoint: Endpoint,
         /// The prefixes that belong to it.
         #[schemars(with = "Option<Vec<String>>")]
         allowed_ips: Vec<IpNet>,

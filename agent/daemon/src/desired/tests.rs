@@ -246,6 +246,7 @@ fn gateway(name: &str, key: &str, prefixes: &[&str]) -> agent::PeerConfig {
         name: name.to_owned(),
         public_key: key.to_owned(),
         endpoint: Some("203.0.113.7:51820".to_owned()),
+        tls_endpoint: None,
         allowed_ips: nets(prefixes),
         keepalive_seconds: 25,
     }

@@ -72,6 +72,8 @@ pub(crate) struct Peer {
     pub public_key: PublicKey,
     /// Where it is.
     pub endpoint: Option<Endpoint>,
+    /// Where it is over TLS, for when UDP does not reach it.
+    pub tls_endpoint: Option<Endpoint>,
     /// Its prefixes.
     pub allowed_ips: Vec<IpNet>,
     /// Time between keepalives.
@@ -113,6 +115,7 @@ pub(super) fn plan(
             source: Source::Local,
             public_key: peer.public_key,
             endpoint: peer.endpoint.clone(),
+            tls_endpoint: peer.tls_endpoint.clone(),
             allowed_ips: peer.allowed_ips.clone(),
             keepalive: peer.keepalive,
             echo: None,
@@ -275,34 +278,45 @@ fn accept(
     if allowed_ips.is_empty() {
         return None;
     }
-    let endpoint = match wish.endpoint.as_deref().map(str::parse) {
-        None => None,
-        Some(Ok(endpoint)) => Some(endpoint),
-        Some(Err(why)) => {
-            let why: String = why;
-            let what = format!("the endpoint of the peer {name} cannot be used");
-            problems.push(
-                Problem::new(Code::ConfigOutOfRange, what)
-                    .object(object)
-                    .evidence(why)
-                    .consequence("the peer is reached only when it calls this host")
-                    .fix(Fix::text(
-                        "correct the gateway's public endpoint at the manager",
-                    )),
-            );
-            None
-        }
-    };
+    let consequence = "the peer is reached only when it calls this host";
+    let endpoint = endpoint(wish.endpoint.as_deref(), &name, consequence, problems);
+    let consequence = "the peer is not reached where UDP does not pass";
+    let tls_endpoint = self::endpoint(wish.tls_endpoint.as_deref(), &name, consequence, problems);
     let keepalive = Duration::from_secs(u64::from(wish.keepalive_seconds));
     Some(Peer {
         name: wish.name.clone(),
         source: Source::Manager,
         public_key,
         endpoint,
+        tls_endpoint,
         keepalive: (!keepalive.is_zero()).then_some(keepalive),
         echo: echo(addresses, &allowed_ips),
         allowed_ips,
     })
+}
+
+/// Where a peer is by the manager's word, if that can be used.
+fn endpoint(
+    text: Option<&str>,
+    name: &str,
+    consequence: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<Endpoint> {
+    let why: String = match text?.parse() {
+        Ok(endpoint) => return Some(endpoint),
+        Err(why) => why,
+    };
+    let what = format!("the endpoint of the peer {name} cannot be used");
+    problems.push(
+        Problem::new(Code::ConfigOutOfRange, what)
+            .object(format!("tunnels/{name}"))
+            .evidence(why)
+            .consequence(consequence)
+            .fix(Fix::text(
+                "correct the gateway's public endpoint at the manager",
+            )),
+    );
+    None
 }
 
 /// The first pair of single addresses of one family.

@@ -30,6 +30,8 @@ pub(super) struct Known {
     pub heard: Option<Instant>,
     /// What lies behind it.
     pub target: Option<Target>,
+    /// Whether it is reached over TLS alone.
+    pub over_tls: bool,
 }
 
 impl Gateways {
@@ -71,12 +73,14 @@ impl Gateways {
                 answers,
                 heard,
                 target,
+                over_tls,
             } = known(gateway);
             let evidence = Evidence {
                 session: session(level),
                 answers,
                 heard,
                 target,
+                over_tls,
             };
             (gateway.clone(), evidence)
         };

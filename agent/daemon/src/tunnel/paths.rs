@@ -32,6 +32,7 @@ impl Tunnel {
             let life = self.peers.get(&peer.name);
             let report = life.and_then(|life| life.report);
             let role = self.gateways.as_ref().and_then(|it| it.view(&peer.name));
+            let fallback = self.fallbacks.view(&peer.name);
             let because = match (&role, life) {
                 (Some(role), _) => role.because.clone(),
                 (None, Some(life)) => life.because.clone(),
@@ -40,8 +41,11 @@ impl Tunnel {
             let at = seen.as_ref().and_then(|seen| seen.get(&peer.name));
             list.items.push(TunnelPath {
                 name: peer.name.clone(),
-                path: "udp".to_owned(),
-                endpoint: stats.and_then(|it| it.endpoint).map(|at| at.to_string()),
+                path: if fallback.is_some() { "tls" } else { "udp" }.to_owned(),
+                endpoint: match &fallback {
+                    Some(fallback) => Some(fallback.endpoint.clone()),
+                    None => stats.and_then(|it| it.endpoint).map(|at| at.to_string()),
+                },
                 gateway_rtt_seconds: report.and_then(|it| it.rtt).map(|it| it.as_secs_f64()),
                 reason: role
                     .map_or("only", |it| if it.active { "active" } else { "standby" })
@@ -51,6 +55,7 @@ impl Tunnel {
                     .map(|life| wall::rfc3339(life.since))
                     .unwrap_or_default(),
                 seen_at: at.map(ToString::to_string),
+                fallback,
                 ..TunnelPath::default()
             });
         }
@@ -102,6 +107,7 @@ fn host(neighbor: &Neighbor, view: Option<&View>, active: Option<&str>) -> Tunne
         because: view.because.to_string(),
         since: since(view.since),
         seen_at: None,
+        fallback: None,
         candidates: view.called.iter().map(ToString::to_string).collect(),
     }
 }

@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use kedge_core::Code;
 use kedge_tunnel_device::{PeerStats, State, backend::Mode, offload::Allowed};
 use kedge_tunnel_proto::noise::CoreName;
 
@@ -18,6 +21,7 @@ fn peer(asked: bool, keepalive: Option<u64>) -> Peer {
         source: Source::Manager,
         public_key: key(),
         endpoint: None,
+        tls_endpoint: None,
         allowed_ips: Vec::new(),
         keepalive: keepalive.map(Duration::from_secs),
         echo: asked.then(|| ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap())),

@@ -6,22 +6,19 @@ use kedge_control::local::{EchoStatus, Tunnel, TunnelList};
 use kedge_host::wall;
 use kedge_tunnel_device::{PeerStats, echo::Report};
 
-use super::{Life, gateways::Gateways, ways::Ways};
+use super::{Life, fallback::Fallbacks, gateways::Gateways, ways::Ways};
 use crate::desired::TunnelWish;
 
 pub(super) fn list(
-    public_key: &str,
     wish: Option<&TunnelWish>,
     port: Option<u16>,
     stats: &[PeerStats],
     lives: &BTreeMap<String, Life>,
     gateways: Option<&Gateways>,
     ways: &Ways,
+    fallbacks: &Fallbacks,
 ) -> TunnelList {
-    let mut list = TunnelList {
-        public_key: public_key.to_owned(),
-        ..TunnelList::default()
-    };
+    let mut list = TunnelList::default();
     let Some(wish) = wish else { return list };
     list.device = wish.interface.clone();
     list.addresses = wish.addresses.iter().map(ToString::to_string).collect();
@@ -35,6 +32,8 @@ pub(super) fn list(
         let life = lives.get(&peer.name);
         let handshake = stats.and_then(|stats| stats.last_handshake);
         let age = handshake.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let fallback = fallbacks.view(&peer.name);
+        let stream = fallback.as_ref().map(|it| it.endpoint.clone());
         let configured = || peer.endpoint.as_ref().map(ToString::to_string);
         list.items.push(Tunnel {
             name: peer.name.clone(),
@@ -44,12 +43,12 @@ pub(super) fn list(
             since: life
                 .map(|life| wall::rfc3339(life.since))
                 .unwrap_or_default(),
-            path: "udp".to_owned(),
+            path: if fallback.is_some() { "tls" } else { "udp" }.to_owned(),
             public_key: peer.public_key.to_string(),
-            endpoint: stats
-                .and_then(|stats| stats.endpoint)
-                .map(|at| at.to_string())
-                .or_else(configured),
+            endpoint: stream.or_else(|| {
+                let at = stats.and_then(|stats| stats.endpoint);
+                at.map(|at| at.to_string()).or_else(configured)
+            }),
             allowed_ips: peer.allowed_ips.iter().map(ToString::to_string).collect(),
             last_handshake: handshake.map(wall::rfc3339),
             handshake_age_seconds: age.map(|age| age.as_secs_f64()),
@@ -64,6 +63,8 @@ pub(super) fn list(
             echo: life.and_then(|life| life.report.as_ref()).map(echo),
             gateway: gateways.and_then(|gateways| gateways.view(&peer.name)),
             path_mtu: ways.view(&peer.name),
+            tls_endpoint: peer.tls_endpoint.as_ref().map(ToString::to_string),
+            fallback,
         });
     }
     list.items.sort_by(|a, b| a.name.cmp(&b.name));

@@ -87,13 +87,16 @@ pub struct Tunnel {
     /// Since when, RFC 3339.
     #[serde(default)]
     pub since: String,
-    /// The path, `udp` for now.
+    /// The path, `udp`, or `tls` where UDP does not pass.
     pub path: String,
     /// The peer's public key, base64.
     pub public_key: String,
     /// Where the peer is, `address:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    /// Where the peer may be reached over TLS, `host:port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_endpoint: Option<String>,
     /// The prefixes that belong to the peer.
     #[serde(rename = "allowedIPs")]
     pub allowed_ips: Vec<String>,
@@ -123,6 +126,28 @@ pub struct Tunnel {
     /// What the way there carries in one piece, where that is looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_mtu: Option<PathMtu>,
+    /// The fallback over TLS, while it is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Fallback>,
+}
+
+/// A fallback over TLS that is in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fallback {
+    /// Where the connection leads, `host:port`.
+    pub endpoint: String,
+    /// Where UDP would, `host:port`.
+    #[serde(default)]
+    pub udp_endpoint: String,
+    /// Why UDP is not used, as a sentence.
+    pub because: String,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// For how many seconds UDP has been silent; 0 where this end does not ask.
+    pub udp_silent_seconds: f64,
+    /// The code of the problem.
+    pub code: String,
 }
 
 /// What the way to a peer carries in one piece.

@@ -386,6 +386,8 @@ fn tunnel() -> Tunnel {
         state: TunnelState::Up,
         because: text("the last probe was answered"),
         since: text("2026-01-01T00:00:00Z"),
+        fallback: None,
+        tls_endpoint: None,
         path: text("udp"),
         public_key: text("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
         endpoint: Some(text("203.0.113.7:51820")),

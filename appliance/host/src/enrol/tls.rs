@@ -43,15 +43,22 @@ pub(super) fn first_contact(text: &str) -> Result<Arc<ClientConfig>, ClientError
 
 /// A member of the fleet, with its certificate.
 pub(super) fn member(record: &Record, key: &IdentityKey) -> Result<Arc<ClientConfig>, ClientError> {
-    let chain = certificates(&record.certificate)?;
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(
-        key.pair().serialized_der().to_vec(),
-    ));
+    let (chain, key) = own(record, key)?;
     let config = builder(record.clock())?
         .with_root_certificates(roots(&record.ca_bundle)?)
         .with_client_auth_cert(chain, key)
         .map_err(|error| ClientError::internal("use the certificate", error))?;
     Ok(Arc::new(strict(config)))
+}
+
+/// What a member shows.
+pub(super) fn own(
+    record: &Record,
+    key: &IdentityKey,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ClientError> {
+    let chain = certificates(&record.certificate)?;
+    let key = PrivatePkcs8KeyDer::from(key.pair().serialized_der().to_vec());
+    Ok((chain, PrivateKeyDer::Pkcs8(key)))
 }
 
 /// A member whose certificate is of no use any more.
@@ -90,13 +97,13 @@ fn builder(clock: FlooredClock) -> Result<ConfigBuilder<ClientConfig, WantsVerif
 }
 
 /// No resumption: a resumed connection would restore an identity without showing it again.
-fn strict(mut config: ClientConfig) -> ClientConfig {
+pub(super) fn strict(mut config: ClientConfig) -> ClientConfig {
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
     config
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 

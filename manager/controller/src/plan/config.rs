@@ -94,6 +94,7 @@ pub fn peer(name: &Name, host: &EdgeHost) -> Option<PeerConfig> {
         name: peer_name(name),
         public_key: host.spec.tunnel.public_keys.first()?.clone(),
         endpoint: None,
+        tls_endpoint: None,
         allowed_ips: host.spec.tunnel.addresses.clone(),
         keepalive_seconds: 0,
     })
@@ -167,6 +168,7 @@ fn host_tunnel(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<Tunn
             name: instance.name.clone(),
             public_key: instance.public_keys.first()?.clone(),
             endpoint: public_endpoint(gateway, instance),
+            tls_endpoint: tls_endpoint(gateway, instance),
             allowed_ips: instance.addresses.clone(),
             keepalive_seconds: tunnel
                 .keepalive_seconds
@@ -238,12 +240,22 @@ fn public_endpoint(gateway: &EdgeGateway, instance: &Instance) -> Option<String>
         .map(u16::from)
         .or(reported)
         .unwrap_or(DEFAULT_PORT.get());
-    let host = &endpoint.host;
-    Some(if host.contains(':') {
+    Some(at(&endpoint.host, port))
+}
+
+/// Where hosts reach an instance over TLS.
+fn tls_endpoint(gateway: &EdgeGateway, instance: &Instance) -> Option<String> {
+    let endpoint = endpoint_of(gateway, instance)?;
+    let port = gateway.spec.tunnel.tls_port?;
+    Some(at(&endpoint.host, port.get()))
+}
+
+fn at(host: &str, port: u16) -> String {
+    if host.contains(':') {
         format!("[{host}]:{port}")
     } else {
         format!("{host}:{port}")
-    })
+    }
 }
 
 fn listen_address(gateway: &EdgeGateway, instance: &Instance) -> IpAddr {

@@ -35,6 +35,7 @@ use crate::{
     device::COMMANDS,
     error::OpenError,
     handshakes::Handshakes,
+    lanes::Lanes,
     noise::noise,
     offload::{Allowed, Standing},
     worker::{self, Command, Reconfiguration},
@@ -95,6 +96,7 @@ impl Plain {
         let engine = worker::Engine {
             tun,
             sockets: Arc::clone(&sockets),
+            lanes: Arc::new(Lanes::new(Arc::clone(&bell))),
             bell: Arc::clone(&bell),
             commands: received,
             private_key: nobodys_key().map_err(OpenError::Worker)?,

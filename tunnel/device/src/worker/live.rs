@@ -92,6 +92,7 @@ impl Worker {
         } else {
             self.shard.rest();
         }
-        self.network = Network::new(sockets, self.offload.read().gso);
+        let lanes = Arc::clone(self.network.lanes());
+        self.network = Network::new(sockets, lanes, self.offload.read().gso);
     }
 }

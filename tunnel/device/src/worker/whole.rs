@@ -1,5 +1,7 @@
 //! Packets that find out what a way carries.
 
+use std::net::SocketAddr;
+
 use kedge_net::clock;
 use kedge_tunnel_proto::{directory::PeerId, noise::HEAD};
 
@@ -21,7 +23,19 @@ impl Worker {
             return;
         };
         if let Some(datagram) = slot.get(..transmit.length) {
-            self.network.send_whole(transmit.to, datagram);
+            self.network.send_whole(now, transmit.to, datagram);
+        }
+    }
+
+    /// Asks a peer over the way to `place`, wherever its packets go.
+    pub(super) fn ask(&mut self, peer: PeerId, place: SocketAddr, number: u64) {
+        let now = clock::now();
+        if self.outbox.is_full() {
+            self.network.send(now, &mut self.outbox, &mut self.shard);
+        }
+        let slot = self.outbox.slot();
+        if let Some(transmit) = self.shard.ask(now, peer, place, number, slot) {
+            self.outbox.push(transmit);
         }
     }
 

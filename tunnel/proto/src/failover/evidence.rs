@@ -15,6 +15,8 @@ pub struct Evidence {
     pub heard: Option<Instant>,
     /// What lies behind it, if that is asked.
     pub target: Option<Target>,
+    /// Whether it is reached over TLS alone, since UDP does not pass.
+    pub over_tls: bool,
 }
 
 /// A BFD session with a gateway.
@@ -45,6 +47,8 @@ pub struct Target {
 pub enum Verdict {
     /// Everything that is asked of it is answered.
     Well,
+    /// The same, but only over TLS: whoever is reached over UDP comes first.
+    OverTls,
     /// It is going to stop.
     Leaving,
     /// It answers, and what lies behind it does not, though it does through another.
@@ -60,15 +64,23 @@ impl Evidence {
     #[must_use]
     pub fn verdict(&self, now: Instant, data_counts: Duration) -> Verdict {
         match (self.session, self.answers) {
-            (Session::Alive, _) | (Session::Unknown, Some(true)) => Verdict::Well,
+            (Session::Alive, _) | (Session::Unknown, Some(true)) => self.well(),
             // Who left for good was told to stop before.
             (Session::Leaving, Some(false)) => Verdict::Silent,
             (Session::Leaving, _) => Verdict::Leaving,
             (Session::Lost, _) if self.data_until(data_counts).is_some_and(|end| end > now) => {
-                Verdict::Well
+                self.well()
             }
             (Session::Lost, _) | (Session::Unknown, Some(false)) => Verdict::Silent,
             (Session::Unknown, None) => Verdict::Unknown,
+        }
+    }
+
+    const fn well(&self) -> Verdict {
+        if self.over_tls {
+            Verdict::OverTls
+        } else {
+            Verdict::Well
         }
     }
 
@@ -89,10 +101,11 @@ impl Verdict {
     pub(super) const fn rank(self) -> u8 {
         match self {
             Self::Well => 0,
-            Self::Leaving => 1,
-            Self::ForwardsNothing => 2,
-            Self::Unknown => 3,
-            Self::Silent => 4,
+            Self::OverTls => 1,
+            Self::Leaving => 2,
+            Self::ForwardsNothing => 3,
+            Self::Unknown => 4,
+            Self::Silent => 5,
         }
     }
 }
@@ -101,6 +114,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Well => "is well",
+            Self::OverTls => "is reached over TLS alone",
             Self::Leaving => "is going to stop",
             Self::ForwardsNothing => "answers and forwards nothing",
             Self::Unknown => "has not been heard yet",

@@ -27,6 +27,7 @@ const fn session(session: Session) -> Evidence {
         answers: None,
         heard: None,
         target: None,
+        over_tls: false,
     }
 }
 
@@ -106,6 +107,7 @@ fn every_session_and_echo_has_a_verdict() {
             answers,
             heard,
             target: None,
+            over_tls: false,
         };
         let said = evidence.verdict(now, CONFIG.data_counts);
         assert_eq!(said, verdict, "{evidence:?}");
@@ -291,22 +293,33 @@ fn any_evidence() -> impl Strategy<Value = (usize, Evidence, u64)> {
     let target = prop::option::of((any::<bool>(), 0_u64..2_000));
     let heard = prop::option::of(0_u64..500);
     let answers = prop::option::of(any::<bool>());
-    (0_usize..3, session, answers, heard, target, 0_u64..4_000).prop_map(
-        |(gateway, session, answers, heard, target, step)| {
-            let ago = |ago: u64| at(100_000) - ms(ago);
-            let target = target.map(|(missed, past)| Target {
-                missed,
-                answered: Some(ago(past)),
-            });
-            let evidence = Evidence {
-                session,
-                answers,
-                heard: heard.map(ago),
-                target,
-            };
-            (gateway, evidence, step)
-        },
+    let over_tls = any::<bool>();
+    (
+        0_usize..3,
+        session,
+        answers,
+        heard,
+        target,
+        over_tls,
+        0_u64..4_000,
     )
+        .prop_map(
+            |(gateway, session, answers, heard, target, over_tls, step)| {
+                let ago = |ago: u64| at(100_000) - ms(ago);
+                let target = target.map(|(missed, past)| Target {
+                    missed,
+                    answered: Some(ago(past)),
+                });
+                let evidence = Evidence {
+                    session,
+                    answers,
+                    heard: heard.map(ago),
+                    target,
+                    over_tls,
+                };
+                (gateway, evidence, step)
+            },
+        )
 }
 
 proptest! {

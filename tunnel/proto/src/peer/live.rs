@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use kedge_core::Instant;
 
-use super::{Owed, Peer, padded};
+use super::{FORCE_PAUSE, Owed, Peer, padded};
 use crate::{
     backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, keys::PresharedKey,
     noise::NoiseCore,
@@ -40,7 +40,7 @@ impl Peer {
     }
 
     /// Takes over new wishes; the session stays.
-    pub(crate) fn update(&mut self, spec: &PeerSpec, endpoint_changed: bool) {
+    pub(crate) fn update(&mut self, now: Instant, spec: &PeerSpec, endpoint_changed: bool) {
         if spec.keepalive.is_some() && self.keepalive.is_none() {
             // Whoever switches it on wants the way back to be open from here on.
             self.owe(Owed::Keepalive);
@@ -49,6 +49,8 @@ impl Peer {
         self.always_up = spec.always_up;
         if let Some(endpoint) = spec.endpoint.filter(|_| endpoint_changed) {
             self.set_endpoint(endpoint);
+            // What is still on its way from the place before does not lead back there.
+            self.moved_at = Some(now);
             // The peer learns where we are from the first authenticated data.
             self.owe(Owed::Keepalive);
         }
@@ -83,6 +85,14 @@ impl Peer {
         self.rearm_at = None;
         self.set_state(State::Idle);
         if in_use {
+            self.owe(Owed::Initiation);
+        }
+    }
+
+    /// Asks for a handshake whatever the state, not more often than a peer may be asked.
+    pub(crate) fn force_handshake(&mut self, now: Instant) {
+        if self.forced_at.is_none_or(|at| now.since(at) >= FORCE_PAUSE) {
+            self.forced_at = Some(now);
             self.owe(Owed::Initiation);
         }
     }

@@ -26,7 +26,7 @@ impl Shard {
             let id = update.entry.id;
             if let Some(slot) = slot(&mut self.peers, id) {
                 let spec = update.entry.spec;
-                slot.peer.update(&spec, update.endpoint_changed);
+                slot.peer.update(now, &spec, update.endpoint_changed);
                 slot.relays = spec.relays;
                 if update.preshared_key_changed {
                     self.share(now, id, spec.preshared_key);

@@ -8,6 +8,7 @@ use kedge_core::Instant;
 use super::{Shard, position, slot};
 use crate::{
     directory::PeerId,
+    fallback::is_lane,
     keys::PublicKey,
     memory::{Memory, Remembered},
     noise::Session,
@@ -26,7 +27,8 @@ impl Shard {
         let mut all = self.absent.clone();
         for slot in self.peers.iter().flatten() {
             let stamps = slot.peer.stamps().unwrap_or_default();
-            let endpoint = slot.endpoint;
+            // A stream does not outlive the process.
+            let endpoint = slot.endpoint.filter(|place| !is_lane(*place));
             all.0.insert(slot.key, Remembered { stamps, endpoint });
         }
         all

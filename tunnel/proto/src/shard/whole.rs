@@ -1,4 +1,7 @@
-//! What the ways to peers carry: packets that find it out, and padding that keeps to it.
+//! What the ways to peers carry: packets that find it out, padding that keeps to it, and questions
+//! whether a way works at all.
+
+use std::net::SocketAddr;
 
 use kedge_core::Instant;
 
@@ -17,6 +20,21 @@ impl Shard {
                 slot.mtu = Some(*mtu);
             }
         }
+    }
+
+    /// Asks a peer over the way to `place`, wherever its packets go; the datagram stands at the start of
+    /// `dst`. `None` where there is no session.
+    pub fn ask(
+        &mut self,
+        now: Instant,
+        id: PeerId,
+        place: SocketAddr,
+        number: u64,
+        dst: &mut [u8],
+    ) -> Option<Transmit> {
+        let slot = slot(&mut self.peers, id).filter(|_| !self.rests)?;
+        let message = slot.peer.ask(now, place, number, dst);
+        message.map(|message| transmit(id, message))
     }
 
     /// Seals the packet of `length` bytes that stands in `into` as in [`send`](Self::send), for one peer

@@ -78,6 +78,10 @@ pub(super) fn udp(peer: &Tunnel, ends: Option<(IpAddr, IpAddr)>) -> NetStep {
         || "no handshake was answered yet".to_owned(),
         |age| format!("the last handshake was answered {} ago", long(age)),
     );
+    if let Some(fallback) = &peer.fallback {
+        let because = format!("{}: what answers comes over TLS", fallback.because);
+        return step("udp", NetState::Failed, because);
+    }
     let fresh = age.is_some_and(|age| age < FRESH);
     let Some((from, to)) = ends else {
         let state = if fresh {
@@ -145,6 +149,22 @@ pub(super) fn mtu(peer: &Tunnel) -> NetStep {
         _ => NetState::Skipped,
     };
     step("mtu", state, format!("{} bytes {}", path.mtu, path.because))
+}
+
+/// Whether the gateway is reached where hosts call over TLS, if it is somewhere.
+pub(super) fn tls(peer: &Tunnel, wait: Duration) -> Option<NetStep> {
+    let endpoint = peer.tls_endpoint.as_ref()?;
+    if peer.fallback.is_some() {
+        let because = format!("the tunnel goes over {endpoint}");
+        return Some(step("tls", NetState::Ok, because));
+    }
+    let (address, looked_up) = name(endpoint, wait);
+    let reached = address.map_or(looked_up, |address| tcp(address, wait));
+    let state = match reached.state {
+        NetState::Ok if !reached.because.contains("nobody listens") => NetState::Ok,
+        _ => NetState::Warning,
+    };
+    Some(step("tls", state, reached.because))
 }
 
 /// Connects, and hangs up.

@@ -6,6 +6,9 @@ use kedge_control::local::{NetState, NetStep, NetTarget};
 pub(super) fn of_gateway(name: &str, endpoint: &str, steps: Vec<NetStep>) -> NetTarget {
     let state = |step: &str| state(&steps, step);
     let reached = state("tcp") == Some(NetState::Ok);
+    let over_tls = steps
+        .iter()
+        .any(|it| it.step == "tls" && it.because.starts_with("the tunnel goes over"));
     let port = endpoint.rsplit(':').next().unwrap_or_default();
     let (verdict, because, fix) = match (state("name"), state("route"), state("udp")) {
         (Some(NetState::Failed), ..) => failed(
@@ -27,6 +30,14 @@ pub(super) fn of_gateway(name: &str, endpoint: &str, steps: Vec<NetStep>) -> Net
             "there is a session, and nothing was answered in it",
             Some(format!(
                 "if it is a gateway of Kedge, look at `kedge tunnel show {name}` and at its own log"
+            )),
+        ),
+        (_, _, Some(NetState::Failed)) if over_tls => (
+            NetState::Warning,
+            "UDP is not answered, and the tunnel goes over TLS",
+            Some(format!(
+                "let UDP out to port {port} and its answers in: TLS is slower; the tunnel returns by \
+                 itself"
             )),
         ),
         (_, _, Some(NetState::Failed)) if reached => failed(

@@ -202,6 +202,7 @@ fn check_peer(key: &str, file: &PeerFile) -> Result<PeerConfig, Vec<Problem>> {
     Ok(PeerConfig {
         public_key,
         endpoint: file.endpoint.clone(),
+        tls_endpoint: file.tls_endpoint.clone(),
         allowed_ips,
         keepalive: file
             .keepalive

@@ -182,6 +182,7 @@ impl<'a> Gateways<'a> {
                     name: "site/edge".to_owned(),
                     public_key: edge.to_string(),
                     endpoint: None,
+                    tls_endpoint: None,
                     allowed_ips: vec![network("198.18.0.10/32".to_owned())?],
                     keepalive_seconds: 0,
                 }],

@@ -1,0 +1,123 @@
+//! Datagrams that came, out of the tunnel: from the sockets, and from the streams.
+
+use std::net::SocketAddr;
+
+use kedge_core::Instant;
+use kedge_net::{clock, tun::Tun, udp::Family};
+use kedge_tunnel_proto::{
+    drops::DropReason,
+    shard::{Outcome, Shard},
+};
+use tracing::{trace, warn};
+
+use super::Worker;
+use crate::{network::Network, offload::Standing, outbox::Outbox, to_host::ToHost};
+
+impl Worker {
+    /// Datagrams of the network, out of the tunnel.
+    pub(super) fn drain_network(&mut self, family: Family) {
+        self.network.receive(family, &mut self.inbox);
+        let now = clock::now();
+        let mut inward = Inward {
+            shard: &mut self.shard,
+            to_host: &mut self.to_host,
+            tun: &self.tun,
+            offload: &self.offload,
+            outbox: &mut self.outbox,
+            network: &mut self.network,
+        };
+        for received in self.inbox.received() {
+            let Some(received) = received else {
+                inward.shard.count(None, DropReason::Oversized, 1);
+                continue;
+            };
+            let from = received.from;
+            trace!(length = received.bytes.len(), stride = received.stride, %from, "from the network");
+            for datagram in received.datagrams() {
+                inward.take(now, from, datagram);
+            }
+        }
+        inward.deliver();
+        // With an answer packets may go that waited for it.
+        self.transmit_due();
+    }
+
+    /// The same for what streams brought.
+    pub(super) fn drain_lanes(&mut self) {
+        self.network.lanes().receive(&mut self.inbound);
+        let now = clock::now();
+        let mut inward = Inward {
+            shard: &mut self.shard,
+            to_host: &mut self.to_host,
+            tun: &self.tun,
+            offload: &self.offload,
+            outbox: &mut self.outbox,
+            network: &mut self.network,
+        };
+        let mut any = false;
+        for (from, datagram) in self.inbound.datagrams() {
+            trace!(length = datagram.len(), %from, "from a stream");
+            inward.take(now, from, datagram);
+            any = true;
+        }
+        let dropped = self.inbound.dropped();
+        if dropped > 0 {
+            let reason = DropReason::TlsQueueFull;
+            inward.shard.count(None, reason, dropped);
+        }
+        if any {
+            inward.deliver();
+            self.transmit_due();
+        }
+    }
+}
+
+/// What a datagram passes on its way in.
+struct Inward<'a> {
+    shard: &'a mut Shard,
+    to_host: &'a mut ToHost,
+    tun: &'a Tun,
+    offload: &'a Standing,
+    outbox: &'a mut Outbox,
+    network: &'a mut Network,
+}
+
+impl Inward<'_> {
+    fn take(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        if self.to_host.is_full() {
+            self.deliver();
+        }
+        let slot = self.to_host.slot();
+        let (to, peer, length) = match self.shard.receive(now, from, datagram, slot) {
+            Outcome::Nothing => return,
+            Outcome::Deliver { length, peer } => {
+                self.to_host.push(length, peer);
+                return;
+            }
+            Outcome::Send(transmit) => (transmit.to, Some(transmit.peer), transmit.length),
+            Outcome::Cookie { to, length } => (to, None, length),
+        };
+        if self.outbox.is_full() {
+            self.network.send(now, self.outbox, self.shard);
+        }
+        let answer = slot.get(..length).unwrap_or_default();
+        self.outbox.copy(to, peer, answer);
+    }
+
+    /// Gives the host what was opened, and stops to give it runs that it does not take.
+    fn deliver(&mut self) {
+        let tun = self.tun;
+        if let Some(kind) = self.to_host.flush(|parts| tun.write(parts), self.shard) {
+            let ifname = tun.name();
+            warn!(
+                ifname,
+                ?kind,
+                from = "runs",
+                to = "single packets",
+                because = "the host refused a run",
+                "tunnel offload"
+            );
+            self.offload.change(|offload| offload.refuse(kind));
+        }
+    }
+}
