@@ -322,6 +322,34 @@ fn any_evidence() -> impl Strategy<Value = (usize, Evidence, u64)> {
         )
 }
 
+#[test]
+fn who_is_reached_over_udp_comes_before_who_is_over_tls_alone() {
+    let over_tls = Evidence {
+        over_tls: true,
+        ..ALIVE
+    };
+    let mut machine = both();
+    see(&mut machine, 1_000, "a", over_tls);
+    assert_eq!(machine.active(), Some("b"));
+    let why = machine.because().0;
+    assert_eq!(why, Because::Better(Verdict::OverTls));
+    // Nobody is reached over UDP: over TLS is better than not at all.
+    see(&mut machine, 2_000, "b", LOST);
+    assert_eq!(machine.active(), Some("a"));
+    see(&mut machine, 3_000, "b", over_tls);
+    assert_eq!(machine.active(), Some("a"), "there is no reason to go");
+    see(&mut machine, 4_000, "b", ALIVE);
+    assert_eq!(machine.active(), Some("b"));
+    see(&mut machine, 5_000, "a", ALIVE);
+    assert_eq!(
+        machine.active(),
+        Some("b"),
+        "not before it was well for a while"
+    );
+    machine.handle_timeout(at(15_000));
+    assert_eq!(machine.active(), Some("a"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 

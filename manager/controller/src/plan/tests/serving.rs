@@ -63,6 +63,27 @@ fn hosts_and_gateways_know_each_other_by_single_overlay_addresses() {
 }
 
 #[test]
+fn hosts_are_told_where_their_gateway_is_over_tls_if_it_is() {
+    let mut world = served();
+    let plan = world.settle();
+    let told = |plan: &crate::plan::Plan| {
+        let host = plan.hosts[&host("edge-a")].clone();
+        host.tunnel.unwrap().peers[0].tls_endpoint.clone()
+    };
+    assert_eq!(told(&plan), None);
+    let before = plan.hosts[&host("edge-a")].generation;
+    world.write(
+        "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\n\
+         metadata: {name: gw, namespace: kedge-system}\n\
+         spec: {tunnel: {publicEndpoints: [{host: 203.0.113.7, port: 51820}], tlsPort: 443}, \
+         ports: {range: {from: 30000, to: 30099}}}\n",
+    );
+    let plan = world.settle();
+    assert_eq!(told(&plan).as_deref(), Some("203.0.113.7:443"));
+    assert!(plan.hosts[&host("edge-a")].generation > before);
+}
+
+#[test]
 fn the_hosts_of_a_mesh_and_their_gateway_know_who_they_are_and_nobody_else_is_told() {
     let mut world = served();
     let plan = world.settle();

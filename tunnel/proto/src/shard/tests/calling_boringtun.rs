@@ -15,6 +15,8 @@ mod sessions;
 #[cfg(feature = "mock-clock")]
 #[path = "time.rs"]
 mod time;
+#[path = "ways.rs"]
+mod ways;
 
 /// What the device with this number runs on.
 const fn core(number: u8) -> CoreName {

@@ -18,6 +18,8 @@ mod roaming;
 mod sessions;
 #[path = "time.rs"]
 mod time;
+#[path = "ways.rs"]
+mod ways;
 
 /// What the device with this number runs on.
 const fn core(_: u8) -> CoreName {
