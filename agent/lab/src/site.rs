@@ -445,4 +445,4 @@ const POOL: [u8; 7] = [10, 14, 15, 16, 17, 18, 19];
 
 const TENANT: &str = "store-014";
 const MANAGER_PORT: u16 = 9443;
-const GATEWAY_TUNNEL: &str = "tunnel:\n  listen_port: 51820\n";
+const GATEWAY_TUNNEL: &str = "tunnel:\n  listen_port: 51820\n  tls_port: 443\n";

@@ -235,6 +235,42 @@ fn a_lab_stands_between_commands() {
     });
 }
 
+#[test]
+fn a_host_of_a_real_fleet_reaches_its_gateway_over_tls() {
+    on_a_steady_machine(|| {
+        let _alone = alone();
+        let (output, change) = run(&["lab", "up"]);
+        assert!(output.status.success(), "{change:#}");
+        let down = Down;
+        let status = run(&["lab", "status"]).1;
+        let root = format!("{}/edge-a", status["directory"].as_str().unwrap());
+        let shell = |words: &[&str]| {
+            let mut command = kedge(&["lab", "shell", "edge-a", "--"]);
+            let output = command.args(words).output().unwrap();
+            assert!(output.status.success(), "{words:?}: {output:?}");
+            output.stdout
+        };
+        let tunnel = || -> Value {
+            let this = env!("CARGO_BIN_EXE_kedge-under-test");
+            let said = shell(&[this, "--root", &root, "tunnel", "list", "-o", "json"]);
+            serde_json::from_slice::<Value>(&said).unwrap()["items"][0].clone()
+        };
+        let is = |path: &str| {
+            let told = tunnel();
+            told["state"] == "Up" && told["path"] == path
+        };
+        eventually("it is there over UDP", secs(15), || is("udp"));
+        let rules = "table inet no_udp { chain out { type filter hook output priority 0; \
+                     udp dport 51820 drop; }; }";
+        shell(&["nft", rules]);
+        eventually("it is there over TLS", secs(30), || is("tls"));
+        println!("{}", tunnel()["fallback"]);
+        shell(&["nft", "delete table inet no_udp"]);
+        eventually("it is back on UDP", secs(30), || is("udp"));
+        drop(down);
+    });
+}
+
 /// Takes the standing lab down when a test fails in between.
 struct Down;
 

@@ -157,6 +157,41 @@ fn paths_are_listed_with_what_decides_them() {
 }
 
 #[test]
+fn a_fallback_is_loud_wherever_a_tunnel_is_shown() {
+    let mut peer = samples::tunnel("gw-0", kedge_control::local::TunnelState::Up);
+    peer.path = "tls".to_owned();
+    // A gateway sees that a host calls over TLS, and does not ask why.
+    let seen = kedge_control::local::TunnelList {
+        items: vec![peer.clone()],
+        ..samples::tunnels()
+    };
+    let text = seen.text(&view());
+    assert!(text.contains("FALLBACK: it calls over TLS"), "{text}");
+    peer.fallback = Some(kedge_control::local::Fallback {
+        endpoint: "198.51.100.4:443".to_owned(),
+        udp_endpoint: "198.51.100.4:51820".to_owned(),
+        because: "UDP/51820 got no answer for 6 h".to_owned(),
+        since: "2026-11-21T09:00:00Z".to_owned(),
+        udp_silent_seconds: 21_600.0,
+        code: "KEDGE-TUN-0022".to_owned(),
+    });
+    peer.endpoint = Some("198.51.100.4:443".to_owned());
+    let why = "because UDP/51820 got no answer for 6 h (KEDGE-TUN-0022)";
+    let list = kedge_control::local::TunnelList {
+        items: vec![peer.clone()],
+        ..samples::tunnels()
+    };
+    let status = AgentStatus {
+        tunnels: vec![peer.clone()],
+        ..samples::agent()
+    };
+    for text in [peer.text(&view()), list.text(&view()), status.text(&view())] {
+        assert!(text.contains("FALLBACK") && text.contains(why), "{text}");
+    }
+    assert!(!samples::tunnels().text(&view()).contains("FALLBACK"));
+}
+
+#[test]
 fn a_closed_tunnel_says_why_where_peers_are_listed() {
     let list = samples::closed_tunnels();
     insta::assert_snapshot!("tunnel_list_closed", list.text(&view()));

@@ -157,6 +157,12 @@ mod tests {
         let blocked = [("name", Ok), ("route", Ok), ("udp", Failed), ("tcp", Ok)];
         let told = of_gateway("gw-0", "[2001:db8::1]:4500", steps(&blocked));
         assert!(told.fix.unwrap().contains("port 4500"));
+        let mut over_tls = steps(&blocked);
+        let because = "the tunnel goes over 203.0.113.7:443";
+        over_tls.push(super::super::step("tls", Ok, because));
+        let told = of_gateway("gw-0", "203.0.113.7:51820", over_tls);
+        assert_eq!(told.state, Warning, "it works");
+        assert!(told.because.contains("goes over TLS") && told.fix.is_some());
         // It calls this host: there is no name and no route to try.
         let called = of_gateway("site/edge", "", steps(&[("name", Skipped), ("udp", Ok)]));
         assert_eq!(called.state, Ok);
