@@ -32,6 +32,8 @@ pub(super) struct Fallbacks {
     /// What this host shows.
     member: Option<Client>,
     ways: BTreeMap<String, One>,
+    /// Gateways that cannot be reached so, since the data plane cannot: since when each is silent.
+    unsupported: BTreeMap<String, Instant>,
     /// The opening of the device that the streams belong to.
     opening: u64,
     news: Arc<Notify>,
@@ -97,12 +99,25 @@ impl Fallbacks {
         }
         let wanted: BTreeMap<&str, (&Peer, &Endpoint)> = wish
             .into_iter()
-            .filter(|wish| wish.data_plane.kind().lacks(Capability::Streams).is_none())
             .flat_map(|wish| &wish.peers)
             // Whoever is not asked whether it lives is not known to be silent.
             .filter(|peer| peer.echo.is_some())
             .filter_map(|peer| Some((peer.name.as_str(), (peer, peer.tls_endpoint.as_ref()?))))
             .collect();
+        if lacking(wish).is_some() {
+            let known = std::mem::take(&mut self.unsupported);
+            let silent = |name: &&str| {
+                let since = known.get(*name).copied().unwrap_or(now);
+                (
+                    (*name).to_owned(),
+                    (seen.answered)(name).map_or(since, |at| at.max(since)),
+                )
+            };
+            self.unsupported = wanted.keys().map(silent).collect();
+            self.ways.clear();
+            return Vec::new();
+        }
+        self.unsupported.clear();
         self.ways.retain(|name, one| {
             let stays = wanted.get(name.as_str());
             stays.is_some_and(|(peer, tls)| one.tls == **tls && one.udp == peer.endpoint)
@@ -164,12 +179,38 @@ impl Fallbacks {
     }
 
     /// What is wrong.
-    pub fn problems(&self) -> impl Iterator<Item = Problem> + '_ {
-        let now = clock::now();
-        self.ways
-            .iter()
-            .filter_map(move |(name, one)| one.problem(now, name))
+    pub fn problems<'a>(
+        &'a self,
+        wish: Option<&TunnelWish>,
+    ) -> impl Iterator<Item = Problem> + use<'a> {
+        let (now, lacking) = (clock::now(), lacking(wish));
+        let patience = Config::default().patience;
+        let silent = self.unsupported.iter();
+        let silent = silent.filter(move |(_, since)| now.since(**since) >= patience);
+        let silent = silent.filter_map(move |(name, _)| Some(unsupported(name, lacking?)));
+        let ways = self.ways.iter();
+        ways.filter_map(move |(name, one)| one.problem(now, name))
+            .chain(silent)
     }
+}
+
+/// Why the data plane carries nothing in streams, if it does not.
+fn lacking(wish: Option<&TunnelWish>) -> Option<&'static str> {
+    wish?.data_plane.kind().lacks(Capability::Streams)
+}
+
+fn unsupported(name: &str, why: &str) -> Problem {
+    Problem::warning(
+        Code::TunNoTls,
+        format!("{name} is not answered over UDP, and is not called over TLS"),
+    )
+    .object(format!("tunnels/{name}"))
+    .evidence(why)
+    .consequence("nothing goes through this gateway while UDP does not pass")
+    .fix(
+        Fix::text("let UDP pass, or have Kedge move the packets: tunnel.data_plane: userspace")
+            .command("kedge net check"),
+    )
 }
 
 impl Tunnel {
@@ -387,5 +428,59 @@ fn spelled(time: Duration) -> String {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7_200 => format!("{} min", seconds / 60),
         seconds => format!("{} h", seconds / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_as_people_say_them() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (119, "119 s"),
+            (120, "2 min"),
+            (7_199, "119 min"),
+            (21_600, "6 h"),
+        ] {
+            assert_eq!(spelled(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn a_silent_gateway_is_told_with_what_became_of_both_ways() {
+        let start = Instant::ZERO + Duration::from_secs(1_000);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let (tls, udp): (Endpoint, Endpoint) = (
+            "gw.example:443".parse().unwrap(),
+            "gw.example:51820".parse().unwrap(),
+        );
+        let mut one = One::new(start, &tls, Some(&udp));
+        assert_eq!(
+            one.problem(after(14), "gw"),
+            None,
+            "not silent for long enough"
+        );
+        assert_eq!(
+            one.problem(after(20), "gw"),
+            None,
+            "no call came to nothing yet"
+        );
+        one.failure = Some("refused".to_owned());
+        let told = one.problem(after(20), "gw").unwrap();
+        assert_eq!(told.code, Code::TunNoTls);
+        let evidence = told.evidence.join("; ");
+        assert!(
+            evidence.contains("UDP/51820 got no answer for 20 s"),
+            "{evidence}"
+        );
+        assert!(evidence.contains("gw.example:443: refused"), "{evidence}");
+        one.machine.handle_timeout(after(20));
+        one.give(after(21), Input::Called);
+        let told = one.problem(after(30), "gw").unwrap();
+        assert_eq!(told.code, Code::TunFallback);
+        let said = unsupported("gw", "the kernel cannot");
+        assert_eq!((said.code, said.evidence.len()), (Code::TunNoTls, 1));
     }
 }

@@ -42,7 +42,7 @@ impl Tunnel {
             .cloned();
         let small = self.ways.problems(self.wish.as_ref());
         let device = device.chain(self.names.problems()).chain(small);
-        let device = device.chain(self.fallbacks.problems());
+        let device = device.chain(self.fallbacks.problems(self.wish.as_ref()));
         device.chain(silent).collect()
     }
 }
