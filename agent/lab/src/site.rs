@@ -13,6 +13,8 @@ use kedge_control::local::{
     Vip, VipExplanation,
 };
 use kedge_core::vip::RouterState;
+/// An error and its causes in one line.
+pub use kedge_core::with_causes as told;
 use kedge_host::{Role, Root};
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -390,19 +392,6 @@ impl Site {
     fn root(&self, node: &str) -> Root {
         Root::new(self.lab.root(node))
     }
-}
-
-/// An error and its causes in one line.
-#[must_use]
-pub fn told(err: &dyn std::error::Error) -> String {
-    let mut text = err.to_string();
-    let mut next = err.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
 }
 
 fn manager_section() -> String {

@@ -15,6 +15,6 @@ pub mod vip;
 pub use code::{Area, Code};
 pub use machine::Machine;
 pub use name::Name;
-pub use problem::{Coded, Fix, Problem, Severity};
+pub use problem::{Coded, Fix, Problem, Severity, with_causes};
 pub use span::Span;
 pub use time::Instant;

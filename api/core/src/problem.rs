@@ -167,6 +167,19 @@ impl Coded for Problem {
     }
 }
 
+/// An error and its causes in one line.
+#[must_use]
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use serde::de::value::{Error as Refused, MapDeserializer};

@@ -13,7 +13,7 @@ use std::{
 };
 
 use kedge_control::identity::SpiffeId;
-use kedge_core::{Code, Fix, Problem};
+use kedge_core::{Code, Fix, Problem, with_causes};
 use kedge_host::enrol::{Client, Passage};
 use kedge_net::stream::{carry_datagrams, listen};
 use kedge_tunnel_device::{Handle, backend::Backend};
@@ -220,7 +220,7 @@ async fn greet(stream: TcpStream, member: &Client) -> Result<(SpiffeId, Passage)
     carry_datagrams(&stream, UNACKNOWLEDGED).map_err(|error| error.to_string())?;
     match timeout(PATIENCE, member.answer_host(stream)).await {
         Ok(Ok(host)) => Ok(host),
-        Ok(Err(error)) => Err(spelled(&error)),
+        Ok(Err(error)) => Err(with_causes(&error)),
         Err(_) => Err("it did not prove itself in time".to_owned()),
     }
 }
@@ -239,7 +239,7 @@ async fn serve(
     let call = tokio::spawn(async move { lane.carry(passage).await });
     let number = hold(calls).take(host.clone(), from, place, call.abort_handle());
     let because = match call.await {
-        Ok(ended) => spelled(&ended),
+        Ok(ended) => with_causes(&ended),
         Err(_) => "the host called again, or nobody may call any more".to_owned(),
     };
     hold(calls).open.remove(&number);
@@ -255,16 +255,6 @@ fn unlisted(port: u16, why: String, fix: Fix) -> Problem {
         .evidence(why)
         .consequence("hosts whose UDP does not pass do not reach this gateway")
         .fix(fix)
-}
-
-fn spelled(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 fn hold(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {

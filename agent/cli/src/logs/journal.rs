@@ -49,13 +49,7 @@ impl Visit for Fields {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let mut text = value.to_string();
-        let mut next = value.source();
-        while let Some(cause) = next {
-            let _ = write!(text, ": {cause}");
-            next = cause.source();
-        }
-        self.set(field, text);
+        self.set(field, kedge_core::with_causes(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

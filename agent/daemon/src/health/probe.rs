@@ -1,7 +1,6 @@
 //! One HTTPS question, and what its answer means.
 
 use std::{
-    error::Error as _,
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -15,6 +14,7 @@ use hyper::{
     header::{CONNECTION, HOST, USER_AGENT},
 };
 use hyper_util::rt::TokioIo;
+use kedge_core::with_causes;
 use kedge_host::Root;
 use rustls::ClientConfig;
 use rustls_pki_types::{InvalidDnsNameError, ServerName};
@@ -57,6 +57,7 @@ enum NoAnswer {
     Name(#[from] InvalidDnsNameError),
     #[error("no request can be made: {0}")]
     Request(#[from] hyper::http::Error),
+    // hyper's own words leave out what happened.
     #[error("no HTTP answer: {}", with_causes(.0))]
     Http(#[from] hyper::Error),
     #[error("no answer within {0} ms")]
@@ -157,17 +158,6 @@ impl Asker {
         }
         Ok(status)
     }
-}
-
-/// An error in one line; hyper's own words leave out what happened.
-fn with_causes(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }
 
 /// Whether a status speaks for the service.

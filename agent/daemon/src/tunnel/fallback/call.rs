@@ -2,6 +2,7 @@
 
 use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use kedge_core::with_causes;
 use kedge_host::enrol::{Client, Passage};
 use kedge_net::stream::carry_datagrams;
 use kedge_tunnel_device::Handle;
@@ -46,7 +47,7 @@ impl Call {
         let task = tokio::spawn(async move {
             let why = match timeout(PATIENCE, call(&member, &endpoint)).await {
                 Ok(Ok(passage)) => carry(passage, &handle, &tell, &news).await,
-                Ok(Err(error)) => spelled(&*error),
+                Ok(Err(error)) => with_causes(&*error),
                 Err(_) => format!("not answered within {} s", PATIENCE.as_secs()),
             };
             tell.send_replace(Standing::Over(why));
@@ -77,7 +78,7 @@ async fn carry(
     };
     tell.send_replace(Standing::There(lane.place()));
     news.notify_one();
-    spelled(&lane.carry(passage).await)
+    with_causes(&lane.carry(passage).await)
 }
 
 /// Connects, and waits until the gateway says that it is content.
@@ -97,17 +98,6 @@ async fn call(
         return Err(io::Error::from(io::ErrorKind::InvalidData).into());
     }
     Ok(passage)
-}
-
-/// An error with its causes.
-fn spelled(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// How long connecting may take, with all that is shown and verified.
