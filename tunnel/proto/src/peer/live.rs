@@ -6,8 +6,8 @@ use kedge_core::Instant;
 
 use super::{FORCE_PAUSE, Owed, Peer, padded};
 use crate::{
-    backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, keys::PresharedKey,
-    noise::NoiseCore,
+    backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, fallback::is_lane,
+    keys::PresharedKey, noise::NoiseCore,
 };
 
 impl Peer {
@@ -48,9 +48,13 @@ impl Peer {
         self.keepalive = spec.keepalive;
         self.always_up = spec.always_up;
         if let Some(endpoint) = spec.endpoint.filter(|_| endpoint_changed) {
+            if is_lane(endpoint) || self.endpoint.is_some_and(is_lane) {
+                // What is still on its way from the place before does not lead back there. Between
+                // two addresses it does: a peer that answers from elsewhere may be deaf where one
+                // believes it, as behind a NAT that knows only its other address.
+                self.moved_at = Some(now);
+            }
             self.set_endpoint(endpoint);
-            // What is still on its way from the place before does not lead back there.
-            self.moved_at = Some(now);
             // The peer learns where we are from the first authenticated data.
             self.owe(Owed::Keepalive);
         }

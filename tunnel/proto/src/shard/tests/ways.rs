@@ -85,6 +85,20 @@ fn what_was_on_its_way_does_not_lead_back_from_where_one_was_ordered() {
 }
 
 #[test]
+fn a_peer_that_answers_from_another_address_than_ordered_is_followed_at_once() {
+    let mut net = Net::connected();
+    net.pass(2_000);
+    let mut ordered = spec(2, None);
+    ordered.endpoint = Some(address("192.0.2.8:2000"));
+    let now = net.now;
+    net.ends[0].apply(now, vec![ordered]);
+    assert_eq!(endpoint(&net.ends[0], 2), "192.0.2.8:2000");
+    let data = net.ends[1].seal(now, &packet("10.0.0.2", "10.0.0.1", 64, 1));
+    net.ends[0].open(now, &data.unwrap());
+    assert_eq!(endpoint(&net.ends[0], 2), "192.0.2.2:2000");
+}
+
+#[test]
 fn a_stream_is_not_remembered_beyond_the_process() {
     let mut net = Net::connected();
     net.pass(2_000);
