@@ -118,7 +118,7 @@ pub(crate) fn is_neighbor(peer: &str) -> bool {
 pub(crate) struct Relay {
     sockets: Vec<Arc<UdpSocket>>,
     // Dropping the set ends the tasks.
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
     told_at: Instant,
 }
 
@@ -143,37 +143,70 @@ impl Relay {
         }
         Ok(Self {
             sockets,
-            _tasks: tasks,
+            tasks,
             told_at: Instant::ZERO,
         })
     }
 
     /// Tells every neighbor.
     pub fn tell(&self, neighbors: &[Neighbor], claims: impl Iterator<Item = (IpAddr, Claim)>) {
+        for (socket, to, datagram) in self.letters(neighbors, claims) {
+            send(&socket, to, &datagram);
+        }
+    }
+
+    /// Tells every neighbor what is new, and again soon: answers to the host are lost until they know,
+    /// and one datagram on its own is lost easily. Told twice or out of order does no harm.
+    pub fn tell_news(&mut self, neighbors: &[Neighbor], news: (IpAddr, Claim)) {
+        while self.tasks.try_join_next().is_some() {}
+        let letters = self.letters(neighbors, std::iter::once(news));
+        self.tasks.spawn(async move {
+            for pause in NEWS {
+                tokio::time::sleep(pause).await;
+                for (socket, to, datagram) in &letters {
+                    send(socket, *to, datagram);
+                }
+            }
+        });
+    }
+
+    fn letters(
+        &self,
+        neighbors: &[Neighbor],
+        claims: impl Iterator<Item = (IpAddr, Claim)>,
+    ) -> Vec<(Arc<UdpSocket>, SocketAddr, Vec<u8>)> {
         let datagrams = emit_relays(claims);
+        let mut letters = Vec::new();
         for address in neighbors.iter().flat_map(|it| it.addresses.first()) {
             let socket = self.sockets.iter().find(|socket| {
                 let local = socket.local_addr();
                 local.is_ok_and(|local| local.is_ipv4() == address.is_ipv4())
             });
-            for datagram in &datagrams {
-                let to = SocketAddr::new(*address, RELAY_PORT);
-                // What is lost is told again within a second.
-                let sent = socket.map(|socket| socket.try_send_to(datagram, to));
-                if let Some(Err(error)) = sent {
-                    debug!(%to, %error, "another gateway was not told");
-                }
+            let to = SocketAddr::new(*address, RELAY_PORT);
+            if let Some(socket) = socket {
+                let all = datagrams.iter();
+                letters.extend(all.map(|datagram| (Arc::clone(socket), to, datagram.clone())));
             }
         }
+        letters
     }
 
     /// Whether all of it is to be told again.
     pub fn is_due(&mut self, now: Instant) -> bool {
-        let due = now.since(self.told_at) >= AGAIN;
+        // Whoever asks does so about once a second: a tick that comes a little early must not wait for
+        // the next.
+        let due = now.since(self.told_at) >= AGAIN / 2;
         if due {
             self.told_at = now;
         }
         due
+    }
+}
+
+fn send(socket: &UdpSocket, to: SocketAddr, datagram: &[u8]) {
+    // What is lost is told again within a second.
+    if let Err(error) = socket.try_send_to(datagram, to) {
+        debug!(%to, %error, "another gateway was not told");
     }
 }
 
@@ -202,6 +235,13 @@ pub(crate) fn log(host: &str, at: &str) {
 const NEIGHBOR: &str = "gateway/";
 const KEEPALIVE: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long after the one before news are told: at once, and three times more.
+const NEWS: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+];
 const BUFFER: usize = 2048;
 
 #[cfg(test)]

@@ -76,8 +76,8 @@ impl Hub {
         if self.places.claims.take(host, claim) {
             self.log_place(&name, &claim);
             self.want_tunnel();
-            if let Some((relay, ..)) = &self.places.relay {
-                relay.tell(&self.plan.neighbors, std::iter::once((host, claim)));
+            if let Some((relay, ..)) = &mut self.places.relay {
+                relay.tell_news(&self.plan.neighbors, (host, claim));
             }
         }
     }

@@ -372,3 +372,27 @@ fn answers_reach_a_host_that_moved_through_the_gateway_it_left() {
         assert_eq!(peer(&a, "site/edge")["gateway"]["active"], true);
     });
 }
+
+#[test]
+fn a_gateway_hears_where_a_host_went_although_the_first_word_of_it_is_lost() {
+    on_a_steady_machine(|| {
+        let hosts = Hosts::with(false);
+        let (agent, a, b) = hosts.start("", "3s");
+        let at_a = |gateway: &Gateway<'_>| peer(gateway, "site/edge")["gateway"]["active"] == true;
+        eventually("the gateways agree where the host is", secs(10), || {
+            let word = &peer(&b, "site/edge")["gateway"]["because"];
+            at_a(&a) && word == "the host sends through gateway/a"
+        });
+        let lossy = "table ip lossy { chain in { type filter hook input priority 0; \
+                     udp dport 51822 drop; }; }";
+        hosts.a.nft(lossy);
+        let cut = "table ip cut { chain in { type filter hook input priority 0; \
+                   ip saddr 10.20.14.21 drop; }; chain out { type filter hook output priority 0; \
+                   ip daddr 10.20.14.21 drop; }; }";
+        hosts.edge.nft(cut);
+        until_active(&agent, "b");
+        eventually("the other gateway knows", secs(1), || at_a(&b));
+        hosts.a.nft("delete table ip lossy");
+        eventually("the gateway it left knows", millis(500), || !at_a(&a));
+    });
+}
