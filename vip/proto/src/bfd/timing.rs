@@ -85,3 +85,24 @@ impl Session {
         self.detect_at = self.remote.heard_at.map(|heard| heard + self.detection());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The upper halves of the generator's published numbers for this seed.
+    #[test]
+    fn the_numbers_are_those_of_splitmix64() {
+        let mut dice = Dice::new(1_234_567);
+        let numbers = [
+            6_457_827_717_110_365_317_u64,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
+        for number in numbers {
+            assert_eq!(u64::from(dice.roll()), number >> 32);
+        }
+    }
+}

@@ -58,6 +58,15 @@ fn it_never_lengthens_the_wait() {
 }
 
 #[test]
+fn what_hastens_nothing_is_no_cause() {
+    let mut bench = Bench::following(plain(), 254);
+    bench.input(200, gone(LOW));
+    assert_eq!(bench.deadline(), Some(314.062), "one advert is left anyway");
+    let done = bench.run(315);
+    assert!(!done[2].contains("ended"), "{}", done[2]);
+}
+
+#[test]
 fn only_the_process_of_the_active_that_is_followed_counts() {
     let mut bench = Bench::following(plain(), 254);
     let before = bench.deadline();

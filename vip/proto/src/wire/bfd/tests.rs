@@ -120,6 +120,43 @@ fn every_truncation_is_refused() {
     }
 }
 
+#[test]
+fn each_reason_to_discard_has_a_counter_of_its_own() {
+    let labels = [
+        Malformed::Truncated,
+        Malformed::Version,
+        Malformed::Length,
+        Malformed::Multiplier,
+        Malformed::Multipoint,
+        Malformed::Discriminator,
+    ]
+    .map(Malformed::label);
+    assert_eq!(
+        labels,
+        [
+            "truncated",
+            "version",
+            "length",
+            "multiplier",
+            "multipoint",
+            "discriminator"
+        ]
+    );
+}
+
+#[test]
+fn an_interval_is_whole_microseconds_up_to_the_longest() {
+    let of = |nanos| Interval::saturating(Duration::from_nanos(nanos));
+    assert_eq!(of(50_000_999), micros(50_000));
+    assert_eq!(of(u64::MAX), micros(u32::MAX));
+}
+
+#[test]
+fn a_discriminator_reads_as_in_a_capture() {
+    let number = Discriminator::new(0x0c_9a31).unwrap();
+    assert_eq!(number.to_string(), "0x000c9a31");
+}
+
 proptest! {
     #[test]
     fn what_is_written_reads_back(control in any_control(), padding in any::<[u8; 4]>()) {
