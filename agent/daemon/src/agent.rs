@@ -9,7 +9,7 @@ use std::{
 };
 
 use kedge_control::{agent::HostConfig, enrol, identity, local::Reloaded, report::HostReport};
-use kedge_core::{Coded as _, Name, Problem, vip::RouterState};
+use kedge_core::{Coded as _, Name, Problem, Severity, vip::RouterState};
 use kedge_host::{
     Role,
     enrol::{ByElemental, Client, Settings},
@@ -223,7 +223,7 @@ impl Agent {
         info!(
             generation,
             vips = self.desired.vips.len(),
-            left_out = self.desired.problems.len(),
+            problems = self.desired.problems.len(),
             "desired state in force"
         );
         self.report();
@@ -385,7 +385,11 @@ impl Agent {
         for problem in &desired.problems {
             if !self.desired.problems.contains(problem) {
                 let (code, object) = (problem.code, &problem.object);
-                warn!(KEDGE_CODE = %code, object, what = problem.what, because, "left out");
+                let outcome = match problem.severity {
+                    Severity::Warning => "in use nevertheless",
+                    Severity::Error => "left out",
+                };
+                warn!(KEDGE_CODE = %code, object, what = problem.what, because, "{outcome}");
             }
         }
         self.desired = desired;

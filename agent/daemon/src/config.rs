@@ -347,4 +347,4 @@ pub struct ReportConfig {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -52,7 +52,7 @@ pub(crate) struct Desired {
     pub vips: Vec<Vip>,
     /// The tunnel; `None` while nobody wants one.
     pub tunnel: Option<TunnelWish>,
-    /// What is not done, and why.
+    /// What is not done, and why; and what is done though something is wrong with it.
     pub problems: Vec<Problem>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn plan(
     claimed: &Claimed,
     secrets: &Secrets,
 ) -> Desired {
-    let mut problems = Vec::new();
+    let mut problems = secrets.exposed().to_vec();
     let wishes = manager.map_or(&[][..], |manager| manager.vips.as_slice());
     let vips = vips::plan(config, wishes, facts, claimed, secrets, &mut problems);
     let wish = manager.and_then(|manager| manager.tunnel.as_ref());

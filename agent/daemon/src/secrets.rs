@@ -2,8 +2,9 @@
 //! signed advertisements, read from the files the configuration names.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -22,6 +23,7 @@ use crate::config::{AgentConfig, AuthConfig};
 pub(crate) struct Secrets {
     passwords: BTreeMap<PathBuf, Result<Password, Problem>>,
     keys: BTreeMap<PathBuf, Result<Key, Problem>>,
+    exposed: Vec<Problem>,
 }
 
 impl Secrets {
@@ -34,10 +36,19 @@ impl Secrets {
         let located = |file: &PathBuf| (file.clone(), root.locate(file));
         let password = |(file, at): (PathBuf, PathBuf)| (file, password(&at));
         let key = |(file, at): (PathBuf, PathBuf)| (file, key(&at));
+        let link = config.peer_link.iter().map(|link| &link.key_file);
+        let all: BTreeSet<&PathBuf> = passwords.clone().chain(keys.clone()).chain(link).collect();
         Self {
+            exposed: all.into_iter().map(located).filter_map(exposed).collect(),
             passwords: passwords.map(located).map(password).collect(),
             keys: keys.map(located).map(key).collect(),
         }
+    }
+
+    /// The files that are no secret any more. They are used nevertheless: a VIP that is not served
+    /// costs more than a key that has to be changed.
+    pub fn exposed(&self) -> &[Problem] {
+        &self.exposed
     }
 
     /// The password in `file`.
@@ -128,6 +139,26 @@ fn unreadable(file: &Path, evidence: String) -> Problem {
     ))
 }
 
+/// A warning, if others than the owner of `file` and its group can read or change it.
+fn exposed((file, at): (PathBuf, PathBuf)) -> Option<Problem> {
+    let mode = fs::metadata(&at).ok()?.permissions().mode() & 0o777;
+    if mode & 0o007 == 0 {
+        return None;
+    }
+    let file = file.display();
+    let what = format!("the secret in {file} is open to every user of this host");
+    Some(
+        Problem::warning(Code::ConfigSecretExposed, what)
+            .object(file.to_string())
+            .evidence(format!("the mode of the file is {mode:#05o}"))
+            .consequence("whoever has it can speak for the VIP as a member of its group; it is used nevertheless")
+            .fix(Fix::text(format!(
+                "chmod 600 {file}, and reload the agent; if somebody may have read it, give all members \
+                 another one"
+            ))),
+    )
+}
+
 /// The longest key in digits, and what editors leave behind it.
 const LONGEST: u64 = 144;
 
@@ -163,6 +194,43 @@ mod tests {
         );
         let text = "0123456789abcdef0123456789abcdef";
         assert_eq!(key_of(text), Key::new(text.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn a_file_that_everybody_may_open_is_named_once_and_used() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("key");
+        fs::write(&file, "0123456789abcdef0123456789abcdef").unwrap();
+        let yaml = "peer_link: {key_file: /key}\n\
+                    vips:\n  \
+                      a: {addresses: [192.0.2.1], auth: {active_key: 1, keys: {1: /key}}}\n  \
+                      b: {addresses: [192.0.2.2], auth: {active_key: 1, keys: {1: /key}}}\n";
+        let config = crate::config::tests::loaded(yaml);
+        let read = |mode| {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            Secrets::read(&config, &Root::new(root.path()))
+        };
+        for mode in [0o644, 0o604, 0o602] {
+            let secrets = read(mode);
+            let [problem] = secrets.exposed() else {
+                panic!("{:?}", secrets.exposed());
+            };
+            assert_eq!(problem.code, Code::ConfigSecretExposed);
+            assert_eq!(problem.object, "/key");
+            assert!(
+                problem.evidence[0].ends_with(&format!("0{mode:o}")),
+                "{problem:?}"
+            );
+            let auth = config
+                .vips
+                .values()
+                .next()
+                .and_then(|vip| vip.auth.as_ref());
+            assert!(secrets.keys(auth.unwrap()).is_ok());
+        }
+        for mode in [0o600, 0o640, 0o400] {
+            assert_eq!(read(mode).exposed(), []);
+        }
     }
 
     #[test]

@@ -90,6 +90,7 @@ codes! {
     ConfigStale = CFG 7, "a new configuration was refused, the last good one keeps running";
     ConfigTooLarge = CFG 8, "a configuration file is too large, too deep or not text";
     ConfigRule = CFG 9, "settings that do not go together";
+    ConfigSecretExposed = CFG 10, "any user of the host can read or change a file with a secret";
     VipNoOnLinkPrefix = VIP 1, "no interface has a prefix that contains the VIP";
     VipAddressInUse = VIP 2, "another host answers for the VIP";
     VipNotOwner = VIP 3, "priority 255 without owning the address";

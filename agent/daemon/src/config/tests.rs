@@ -21,6 +21,11 @@ fn load(yaml: &str) -> Result<AgentConfig, Vec<Problem>> {
         .map_err(kedge_host::layers::ConfigError::into_problems)
 }
 
+/// What `yaml` says, where nothing is wrong with it.
+pub(crate) fn loaded(yaml: &str) -> AgentConfig {
+    load(yaml).unwrap()
+}
+
 /// The problem as text, so that a test sees everything a person sees.
 fn told(problem: &Problem) -> String {
     format!(

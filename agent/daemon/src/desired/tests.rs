@@ -6,20 +6,10 @@ use kedge_core::{
     Code,
     vip::{AdvertInterval, Priority},
 };
-use kedge_host::layers::{Sources, load_from};
 use kedge_net::monitor::{Address, Link};
 
 use super::*;
-use crate::config::AgentFile;
-
-fn config(yaml: &str) -> AgentConfig {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("agent.yaml");
-    std::fs::write(&path, yaml).unwrap();
-    load_from::<AgentFile>(&Sources::file(&path))
-        .unwrap()
-        .config
-}
+use crate::config::tests::loaded as config;
 
 fn facts() -> Facts {
     let address = |net: &str| Address {
