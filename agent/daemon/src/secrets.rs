@@ -150,7 +150,7 @@ fn exposed((file, at): (PathBuf, PathBuf)) -> Option<Problem> {
     Some(
         Problem::warning(Code::ConfigSecretExposed, what)
             .object(file.to_string())
-            .evidence(format!("the mode of the file is {mode:#05o}"))
+            .evidence(format!("the mode of the file is {mode:04o}"))
             .consequence("whoever has it can speak for the VIP as a member of its group; it is used nevertheless")
             .fix(Fix::text(format!(
                 "chmod 600 {file}, and reload the agent; if somebody may have read it, give all members \
@@ -199,12 +199,13 @@ mod tests {
     #[test]
     fn a_file_that_everybody_may_open_is_named_once_and_used() {
         let root = tempfile::tempdir().unwrap();
-        let file = root.path().join("key");
+        let file = root.path().join("etc/kedge/key");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "0123456789abcdef0123456789abcdef").unwrap();
-        let yaml = "peer_link: {key_file: /key}\n\
+        let yaml = "peer_link: {key_file: /etc/kedge/key}\n\
                     vips:\n  \
-                      a: {addresses: [192.0.2.1], auth: {active_key: 1, keys: {1: /key}}}\n  \
-                      b: {addresses: [192.0.2.2], auth: {active_key: 1, keys: {1: /key}}}\n";
+                      a: {addresses: [192.0.2.1], auth: {active_key: 1, keys: {1: /etc/kedge/key}}}\n  \
+                      b: {addresses: [192.0.2.2], auth: {active_key: 1, keys: {1: /etc/kedge/key}}}\n";
         let config = crate::config::tests::loaded(yaml);
         let read = |mode| {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
@@ -216,7 +217,7 @@ mod tests {
                 panic!("{:?}", secrets.exposed());
             };
             assert_eq!(problem.code, Code::ConfigSecretExposed);
-            assert_eq!(problem.object, "/key");
+            assert_eq!(problem.object, "/etc/kedge/key");
             assert!(
                 problem.evidence[0].ends_with(&format!("0{mode:o}")),
                 "{problem:?}"
