@@ -19,7 +19,7 @@ pub(crate) fn write(build: &Build) -> anyhow::Result<Vec<u8>> {
         &build.version,
         "Apache-2.0",
         build.machine.kernel(),
-        crate::SUMMARY,
+        "Floating addresses and tunnels for hosts at the edge",
     );
     package
         .using_config(config)
