@@ -67,6 +67,7 @@ impl Tree {
         if kedge.is_some() {
             let groups = fs::read_to_string(tree.root.join("etc/group")).unwrap();
             tree.write("etc/group", &format!("{groups}kedge:x:{GROUP}:\n"));
+            tree.write(LIMITS.0, LIMITS.1);
         }
         tree
     }
@@ -136,3 +137,10 @@ fn collect(nodes: &Path) {
 
 /// The number of the group `kedge` where no package made it.
 pub const GROUP: u32 = 990;
+
+/// Where PID 1 may not raise limits, as in a container on a machine that may not, real time and locked
+/// memory take capabilities.
+const LIMITS: (&str, &str) = (
+    "etc/systemd/system/kedge-agent.service.d/10-limits.conf",
+    "[Service]\nCapabilityBoundingSet=CAP_IPC_LOCK CAP_SYS_NICE\n",
+);
