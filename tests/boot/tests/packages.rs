@@ -132,7 +132,6 @@ fn an_rpm_is_installed_into_the_files_of_a_system_and_starts_with_it() {
                 .arg(&rpm);
             let output = install.output().unwrap();
             assert!(output.status.success(), "{output:?}");
-            // Debian's rpm keeps its database in a home; the node has no use for it.
             write(root, SITE, &member(250));
         });
         let client = lan.host("c", "10.20.14.13/24");
