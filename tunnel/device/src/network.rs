@@ -9,9 +9,13 @@ use std::{
 };
 
 use kedge_core::Instant;
-use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments};
-use kedge_tunnel_proto::{drops::DropReason, fallback::is_lane, shard::Shard};
-use tracing::{info, trace};
+use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments, refuses_source};
+use kedge_tunnel_proto::{
+    drops::DropReason,
+    fallback::is_lane,
+    shard::{Shard, Transmit},
+};
+use tracing::{debug, info, trace};
 
 use crate::{
     lanes::Lanes,
@@ -88,7 +92,7 @@ impl Network {
                 continue;
             }
             if run.count > 1 && self.takes_runs(now, run.to) {
-                match self.send_run(outbox, &run) {
+                match self.send_run(outbox, &run, shard) {
                     Ok(()) => continue,
                     Err(error) if refuses_segments(&error) => {
                         if self.send_each(outbox, &run, shard) {
@@ -109,12 +113,13 @@ impl Network {
 
     /// Sends one datagram in one piece. What becomes of it only its answer says: larger than the first
     /// link takes, it is lost like any other.
-    pub(crate) fn send_whole(&self, now: Instant, to: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn send_whole(&self, now: Instant, transmit: &Transmit, datagram: &[u8]) {
+        let Transmit { to, from, .. } = *transmit;
         if is_lane(to) {
             self.lanes.send(now, to, std::iter::once(datagram));
             return;
         }
-        if let Err(error) = self.sockets.send_whole(to, datagram) {
+        if let Err(error) = self.sockets.send_whole(to, from, datagram) {
             let error = &error as &dyn std::error::Error;
             trace!(%to, error, length = datagram.len(), "not sent in one piece");
         }
@@ -134,7 +139,7 @@ impl Network {
         }
     }
 
-    fn send_run(&self, outbox: &Outbox, run: &Run) -> io::Result<()> {
+    fn send_run(&self, outbox: &Outbox, run: &Run, shard: &mut Shard) -> io::Result<()> {
         let mut parts = [IoSlice::new(&[]); LONGEST_RUN];
         let mut count = 0;
         for (part, piece) in parts.iter_mut().zip(outbox.pieces(run)) {
@@ -143,19 +148,47 @@ impl Network {
         }
         let parts = parts.get(..count).unwrap_or_default();
         let size = u16::try_from(run.size).map_err(|_| io::ErrorKind::InvalidInput)?;
-        self.sockets.send(run.to, parts, Some(size))
+        self.send_from(run, parts, Some(size), shard)
     }
 
     /// Whether at least one of them was taken.
     fn send_each(&self, outbox: &Outbox, run: &Run, shard: &mut Shard) -> bool {
         let mut any = false;
         for datagram in outbox.datagrams(run) {
-            match self.sockets.send(run.to, &[IoSlice::new(datagram)], None) {
+            match self.send_from(run, &[IoSlice::new(datagram)], None, shard) {
                 Ok(()) => any = true,
                 Err(error) => lost(run, 1, &error, shard),
             }
         }
         any
+    }
+
+    /// Sends from the address that the peer called, and where that is none of ours any more from
+    /// whichever leads there.
+    fn send_from(
+        &self,
+        run: &Run,
+        parts: &[IoSlice<'_>],
+        segment: Option<u16>,
+        shard: &mut Shard,
+    ) -> io::Result<()> {
+        let sent = self.sockets.send(run.to, run.from, parts, segment);
+        let (Err(_), Some(from)) = (&sent, run.from) else {
+            return sent;
+        };
+        if !sent.as_ref().is_err_and(refuses_source) {
+            return sent;
+        }
+        self.sockets.send(run.to, None, parts, segment)?;
+        if let Some(peer) = run.peer {
+            debug!(
+                because = "the address that it called is gone",
+                "a tunnel peer hears from another one"
+            );
+            trace!(to = %run.to, %from, "the address before");
+            shard.lost_address(peer, from);
+        }
+        Ok(())
     }
 
     fn takes_runs(&mut self, now: Instant, to: SocketAddr) -> bool {

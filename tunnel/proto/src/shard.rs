@@ -26,6 +26,7 @@ use crate::{
     noise::{Caller, FrontDoor, HEAD, Noise, TAIL},
     packet::LARGEST,
     peer::{Message, Peer, Received},
+    way::Way,
     wire::{self, Kind},
 };
 
@@ -87,6 +88,8 @@ struct Slot {
 pub struct Transmit {
     /// Where to.
     pub to: SocketAddr,
+    /// From which address of this host; `None` leaves it to the routes.
+    pub from: Option<IpAddr>,
     /// How long it is.
     pub length: usize,
     /// Whose it is, for the counters.
@@ -132,7 +135,7 @@ pub enum Outcome {
     /// initiation has to prove where it is.
     Cookie {
         /// Where to.
-        to: SocketAddr,
+        to: Way,
         /// How long it is.
         length: usize,
     },
@@ -234,11 +237,11 @@ impl Shard {
     pub fn receive(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: impl Into<Way>,
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Outcome {
-        match self.try_receive(now, from, datagram, dst) {
+        match self.try_receive(now, from.into(), datagram, dst) {
             Ok(outcome) => outcome,
             Err((reason, id)) => {
                 self.count(id, reason, 1);
@@ -332,7 +335,7 @@ impl Shard {
     fn try_receive(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Way,
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
@@ -349,7 +352,7 @@ impl Shard {
         &mut self,
         now: Instant,
         id: PeerId,
-        from: SocketAddr,
+        from: Way,
         kind: (Kind, Option<Caller>),
         datagram: &[u8],
         dst: &mut [u8],
@@ -455,8 +458,13 @@ fn position(id: PeerId) -> usize {
     usize::try_from(id.0).unwrap_or(usize::MAX)
 }
 
-const fn transmit(peer: PeerId, Message { to, length }: Message) -> Transmit {
-    Transmit { to, length, peer }
+const fn transmit(peer: PeerId, Message { to, from, length }: Message) -> Transmit {
+    Transmit {
+        to,
+        from,
+        length,
+        peer,
+    }
 }
 
 /// Bytes behind a packet that is sealed in place: up to 15 of padding, and the tag.

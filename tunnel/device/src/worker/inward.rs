@@ -1,12 +1,11 @@
 //! Datagrams that came, out of the tunnel: from the sockets, and from the streams.
 
-use std::net::SocketAddr;
-
 use kedge_core::Instant;
 use kedge_net::{clock, tun::Tun, udp::Family};
 use kedge_tunnel_proto::{
     drops::DropReason,
-    shard::{Outcome, Shard},
+    shard::{Outcome, Shard, Transmit},
+    way::Way,
 };
 use tracing::{trace, warn};
 
@@ -31,8 +30,16 @@ impl Worker {
                 inward.shard.count(None, DropReason::Oversized, 1);
                 continue;
             };
-            let from = received.from;
-            trace!(length = received.bytes.len(), stride = received.stride, %from, "from the network");
+            let from = Way {
+                there: received.from,
+                here: received.at,
+            };
+            trace!(
+                length = received.bytes.len(),
+                stride = received.stride,
+                ?from,
+                "from the network"
+            );
             for datagram in received.datagrams() {
                 inward.take(now, from, datagram);
             }
@@ -57,7 +64,7 @@ impl Worker {
         let mut any = false;
         for (from, datagram) in self.inbound.datagrams() {
             trace!(length = datagram.len(), %from, "from a stream");
-            inward.take(now, from, datagram);
+            inward.take(now, from.into(), datagram);
             any = true;
         }
         let dropped = self.inbound.dropped();
@@ -83,7 +90,7 @@ struct Inward<'a> {
 }
 
 impl Inward<'_> {
-    fn take(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+    fn take(&mut self, now: Instant, from: Way, datagram: &[u8]) {
         if self.to_host.is_full() {
             self.deliver();
         }
@@ -94,7 +101,14 @@ impl Inward<'_> {
                 self.to_host.push(length, peer);
                 return;
             }
-            Outcome::Send(transmit) => (transmit.to, Some(transmit.peer), transmit.length),
+            Outcome::Send(transmit) => {
+                let Transmit {
+                    to: there,
+                    from: here,
+                    ..
+                } = transmit;
+                (Way { there, here }, Some(transmit.peer), transmit.length)
+            }
             Outcome::Cookie { to, length } => (to, None, length),
         };
         if self.outbox.is_full() {

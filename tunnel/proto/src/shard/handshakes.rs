@@ -10,6 +10,7 @@ use crate::{
     directory::PeerId,
     drops::DropReason,
     noise::Caller,
+    way::Way,
     wire::Kind,
 };
 
@@ -85,21 +86,22 @@ impl Shard {
     pub(super) fn admit(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Way,
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Result<Outcome, DropReason> {
         let initiation = datagram.try_into().map_err(|_| DropReason::Malformed)?;
         self.door.check(datagram)?;
+        let there = from.there;
         let sender = Sender {
             from,
-            known: self.homes.contains_key(&from),
-            proven: self.door.proves(now, from, datagram),
+            known: self.homes.contains_key(&there),
+            proven: self.door.proves(now, there, datagram),
         };
         match self.admission.admit(now, sender, initiation)? {
             Verdict::Queued => Ok(Outcome::Nothing),
             Verdict::Cookie => {
-                let length = self.door.cookie(now, from, datagram, dst)?;
+                let length = self.door.cookie(now, there, datagram, dst)?;
                 Ok(Outcome::Cookie { to: from, length })
             }
         }

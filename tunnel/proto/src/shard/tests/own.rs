@@ -10,6 +10,8 @@ mod attacks;
 mod cured;
 #[path = "harness.rs"]
 mod harness;
+#[path = "here.rs"]
+mod here;
 #[path = "live.rs"]
 mod live;
 #[path = "roaming.rs"]
