@@ -27,10 +27,21 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Network {
     sockets: Arc<Sockets>,
+    /// Where initiations come, if that is not where the rest does.
+    door: Option<Arc<Sockets>>,
     lanes: Arc<Lanes>,
     /// Whether datagrams are sent in runs, as it was told last.
     gso: Part,
     refusals: Vec<Refusal>,
+}
+
+/// Which sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The worker's own, from which it sends.
+    Own,
+    /// Those where initiations come.
+    Door,
 }
 
 /// A destination that takes no runs.
@@ -44,10 +55,16 @@ impl Network {
     pub(crate) fn new(sockets: Arc<Sockets>, lanes: Arc<Lanes>, gso: Part) -> Self {
         Self {
             sockets,
+            door: None,
             lanes,
             gso,
             refusals: Vec::with_capacity(REFUSALS),
         }
+    }
+
+    /// Hears initiations at a door of their own.
+    pub(crate) fn with_door(self, door: Option<Arc<Sockets>>) -> Self {
+        Self { door, ..self }
     }
 
     pub(crate) fn lanes(&self) -> &Arc<Lanes> {
@@ -72,9 +89,17 @@ impl Network {
     }
 
     /// Takes what waits into `inbox`; nothing is none.
-    pub(crate) fn receive(&self, family: Family, inbox: &mut Inbox) {
+    pub(crate) fn receive(&self, at: At, family: Family, inbox: &mut Inbox) {
+        let sockets = match at {
+            At::Own => Some(&self.sockets),
+            At::Door => self.door.as_ref(),
+        };
+        let Some(sockets) = sockets else {
+            inbox.clear();
+            return;
+        };
         for _ in 0..PENDING_ERRORS {
-            match inbox.fill(&self.sockets, family) {
+            match inbox.fill(sockets, family) {
                 // What became of an earlier datagram is told once, in place of those that wait.
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     trace!(error = &error as &dyn std::error::Error, "while receiving");

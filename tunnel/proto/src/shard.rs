@@ -13,12 +13,14 @@ use std::{
 
 use kedge_core::Instant;
 
+use self::crew::Crew;
+pub use self::crew::{Admitted, Done, Move};
 use crate::{
     admission::Admission,
     allowed::{Lookup, addresses},
     backlog::Budget,
     counters::State,
-    directory::PeerId,
+    directory::{Other, PeerId},
     drops::{DropReason, Drops},
     jitter::Jitter,
     keys::{PresharedKey, PrivateKey, PublicKey},
@@ -36,6 +38,9 @@ pub struct Shard {
     mtu: usize,
     door: FrontDoor,
     routes: Lookup,
+    /// What is known of peers of other workers.
+    others: BTreeMap<PeerId, Other>,
+    crew: Crew,
     /// Boxed, since a table twice as large as needed is nothing then.
     peers: Vec<Option<Box<Slot>>>,
     by_key: BTreeMap<PublicKey, PeerId>,
@@ -165,6 +170,8 @@ impl Shard {
             mtu: usize::from(mtu),
             door: FrontDoor::new(key, noise),
             routes: Lookup::default(),
+            others: BTreeMap::new(),
+            crew: Crew::default(),
             peers: Vec::new(),
             by_key: BTreeMap::new(),
             by_index: BTreeMap::new(),
@@ -398,9 +405,13 @@ impl Shard {
 
     /// Whether packets for an address go to a gateway that would have to pass them on.
     fn is_elsewhere(&mut self, to: IpAddr) -> bool {
-        let owner = self.routes.to(to).map(position);
-        let slot = owner.and_then(|at| self.peers.get(at)?.as_ref());
-        slot.is_some_and(|slot| slot.relays)
+        let owner = self.routes.to(to);
+        let slot = owner.and_then(|owner| self.peers.get(position(owner))?.as_ref());
+        let other = || owner.and_then(|owner| self.others.get(&owner));
+        slot.map_or_else(
+            || other().is_some_and(|other| other.relays),
+            |slot| slot.relays,
+        )
     }
 
     /// Who is meant, by our index.
@@ -473,6 +484,7 @@ pub const ROOM: usize = 15 + TAIL;
 /// Events that may wait for the caller.
 const EVENTS: usize = 64;
 
+mod crew;
 mod handshakes;
 mod live;
 mod members;

@@ -65,6 +65,11 @@ impl Inbox {
         })
     }
 
+    /// Forgets what was here.
+    pub const fn clear(&mut self) {
+        self.count = 0;
+    }
+
     /// What came, in order. A bundle that no buffer could hold is `None`.
     pub fn received(&mut self) -> impl Iterator<Item = Option<Received<'_>>> {
         let filled = self.bundles.iter().take(self.count);

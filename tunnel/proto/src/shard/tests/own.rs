@@ -6,6 +6,8 @@ use crate::noise::CoreName;
 mod asleep;
 #[path = "attacks.rs"]
 mod attacks;
+#[path = "crew.rs"]
+mod crew;
 #[path = "cured.rs"]
 mod cured;
 #[path = "harness.rs"]
