@@ -262,5 +262,6 @@ fn size(bytes: usize) -> String {
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
-const EXECUTABLE_AT_MOST: usize = 15 * 1024 * 1024;
+// What it takes today, so that it grows by decision: the goal is half of it (docs/adr/0042).
+const EXECUTABLE_AT_MOST: usize = 28 * 1024 * 1024;
 const PACKAGE_AT_MOST: usize = 10 * 1024 * 1024;
