@@ -81,10 +81,13 @@ impl Host {
 
 #[test]
 fn thousands_that_nobody_knows_are_all_served_by_the_second_time_they_ask() {
-    let micros = |all: &[u64]| -> Vec<Duration> {
-        all.iter().copied().map(Duration::from_micros).collect()
-    };
-    let small = (2_000, micros(&[50, 80, 110, 140, 170, 300]), micros(&[0, 50]));
+    let micros =
+        |all: &[u64]| -> Vec<Duration> { all.iter().copied().map(Duration::from_micros).collect() };
+    let small = (
+        2_000,
+        micros(&[50, 80, 110, 140, 170, 300]),
+        micros(&[0, 50]),
+    );
     let large = (10_000, micros(&[50, 140]), micros(&[20]));
     for (many, costs, gaps) in [small, large] {
         for cost in costs {
