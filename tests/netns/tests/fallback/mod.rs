@@ -160,7 +160,7 @@ impl Site {
     }
 
     /// A proxy on the router that lets nobody through who does not know this name and password.
-    pub fn proxy(&self, auth: &str) -> Child {
+    pub fn proxy(&self, auth: &str) -> Proxy {
         let file = self.router.directory().join("tinyproxy.conf");
         let text = format!(
             "Port 3128\nListen 10.1.0.1\nTimeout 600\nMaxClients 10\nAllow 10.1.0.0/24\n\
@@ -169,7 +169,7 @@ impl Site {
         std::fs::write(&file, text).unwrap();
         let mut command = Command::new("tinyproxy");
         command.arg("-d").arg("-c").arg(&file).stdout(Stdio::null());
-        let proxy = self.router.spawn(command);
+        let proxy = Proxy(self.router.spawn(command));
         eventually("the proxy listens", secs(5), || {
             let at = ("10.1.0.1", 3128);
             self.edge.run(move || TcpStream::connect(at).is_ok())
@@ -179,6 +179,16 @@ impl Site {
 
     pub fn echo(&self, index: usize) -> Echo {
         Echo::start(&self.gateways[index])
+    }
+}
+
+/// A proxy, until it is dropped.
+pub struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
