@@ -2,6 +2,8 @@
 
 mod storm;
 
+use std::net::SocketAddr;
+
 use super::*;
 
 /// What it costs to look at an initiation, and to carry one out.
@@ -92,7 +94,7 @@ impl World {
         let number = (self.flooded % u64::from(flood.sources)) as u32;
         self.flooded += 1;
         let mut sender = Sender {
-            from: from(number, 1),
+            from: from(number, 1).into(),
             known: flood.known,
             proven: false,
         };
@@ -138,7 +140,7 @@ impl World {
     fn honest(&self, number: u32, known: bool) -> Honest {
         Honest {
             sender: Sender {
-                from: from(1_000_000 + number, 51_820),
+                from: from(1_000_000 + number, 51_820).into(),
                 known,
                 proven: false,
             },

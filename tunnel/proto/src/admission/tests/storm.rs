@@ -28,7 +28,7 @@ fn storm(many: u16, known: bool, cost: Duration, apart: Duration) -> Arrival {
     let begun = world.now;
     let host = |number| Host {
         sender: Sender {
-            from: from(1, number),
+            from: from(1, number).into(),
             known,
             proven: false,
         },
@@ -53,7 +53,7 @@ fn storm(many: u16, known: bool, cost: Duration, apart: Duration) -> Arrival {
             idle = false;
             world.now += cost;
             world.admission.took(cost);
-            let host = &mut hosts[usize::from(waiting.from.port())];
+            let host = &mut hosts[usize::from(waiting.from.there.port())];
             left -= usize::from(host.at.take().is_some());
         }
         if idle {
