@@ -171,7 +171,7 @@ impl Outward {
             let run = self.arena.get(at..at + total).unwrap_or_default();
             let segment = (count > 1).then(|| u16::try_from(size).unwrap_or(u16::MAX));
             // What does not leave is lost, as on any network.
-            let _ = sockets.send(to, &[IoSlice::new(run)], segment);
+            let _ = sockets.send(to, None, &[IoSlice::new(run)], segment);
             at += total;
             lengths = lengths.get(count..).unwrap_or_default();
         }
