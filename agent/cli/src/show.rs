@@ -1,6 +1,8 @@
 //! Writing documents: the same document as a table, as JSON, as YAML or as names.
 
+mod bench;
 mod bfd;
+mod capture;
 mod config;
 mod fleet;
 mod gateway;

@@ -36,7 +36,7 @@ use crate::{
     replace::Executable,
     secrets::Secrets,
     tracks::{TrackEvent, Tracks},
-    tunnel::Tunnel,
+    tunnel::{Proxy, Tunnel},
 };
 
 /// The agent.
@@ -306,7 +306,8 @@ impl Agent {
     pub fn tend(&mut self) {
         self.steer();
         if let Some(tunnel) = &mut self.tunnel {
-            tunnel.show(self.link.as_ref().map(Link::client));
+            let proxy = Proxy::of(&self.live.config().tunnel, self.live.root());
+            tunnel.show(self.link.as_ref().map(Link::client), proxy);
             tunnel.tend();
             if let Some(memory) = tunnel.learned() {
                 self.tunnel_peers.save(memory.clone());
@@ -448,7 +449,8 @@ impl Agent {
             }
         }
         if let Some(tunnel) = &mut self.tunnel {
-            tunnel.show(self.link.as_ref().map(Link::client));
+            let proxy = Proxy::of(&self.live.config().tunnel, self.live.root());
+            tunnel.show(self.link.as_ref().map(Link::client), proxy);
             tunnel.want(self.desired.tunnel.clone());
         }
     }

@@ -37,7 +37,7 @@ pub use file::{
 };
 pub use values::{
     AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, Endpoint,
-    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ScriptSpan,
+    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ProxyUrl, ScriptSpan,
     TimeWindow, TrackWeight, UserName, Version, VrrpVersion,
 };
 
@@ -289,6 +289,12 @@ pub struct TunnelConfig {
     pub data_plane: backend::Mode,
     /// Whether WireGuard's tools may read the device.
     pub wg_socket: bool,
+    /// The HTTP proxy through which gateways are called over TLS; `None` leaves it to the environment.
+    pub proxy: Option<ProxyUrl>,
+    /// The file with its `name:password`.
+    pub proxy_auth_file: Option<PathBuf>,
+    /// Up to which rate benches of peers are answered, in Mbit/s; 0 answers none.
+    pub bench_mbps: u32,
     /// What may be left to the kernel.
     pub offload: Allowed,
     /// Addresses of this end that do not come from the manager.

@@ -33,7 +33,9 @@
 
 mod approval;
 mod authority;
+mod bench;
 mod bfd;
+mod capture;
 mod config;
 mod fleet;
 mod history;
@@ -52,7 +54,9 @@ mod vip;
 
 pub use approval::{ApprovalRequest, HostApproval};
 pub use authority::{AuthorityRotation, RotationRequest};
+pub use bench::{BenchDirection, BenchItem, TunnelBench};
 pub use bfd::{BfdRemote, BfdSession, BfdSessionList};
+pub use capture::TunnelCapture;
 pub use config::{ConfigInForce, Origin, Reloaded};
 pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
@@ -94,6 +98,8 @@ crate::document::kinds! {
     TunnelList => "TunnelList",
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
+    TunnelCapture => "TunnelCapture",
+    TunnelBench => "TunnelBench",
     NetCheck => "NetCheck",
     PathList => "TunnelPathList",
     TunnelPath => "TunnelPath",

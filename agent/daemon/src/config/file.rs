@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::values::{
     AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, Endpoint,
-    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ScriptSpan,
+    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ProxyUrl, ScriptSpan,
     TimeWindow, TrackWeight, UserName, Version, VrrpVersion,
 };
 
@@ -284,6 +284,13 @@ section! {
         /// Whether `wg show` and other tools may read the device, without its keys, at
         /// /var/run/wireguard/INTERFACE.sock. What it is they cannot change.
         wg_socket: bool,
+        /// Up to which rate benches of peers (`kedge tunnel bench`) are answered, in Mbit/s; 0 answers none.
+        bench_mbps: u16,
+        /// The HTTP proxy through which gateways are called over TLS, `http://host:port`, or `none`; left out it is
+        /// what HTTPS_PROXY in the environment says, but for hosts in NO_PROXY.
+        proxy: ProxyUrl,
+        /// The file with the proxy's `name:password`, where it wants one. It is read with each call.
+        proxy_auth_file: PathBuf,
         /// Whether the kernel is given and gives many packets in one piece: `auto`, as far as it goes
         /// along, or `off`.
         offload: Switch,

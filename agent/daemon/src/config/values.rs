@@ -305,6 +305,8 @@ mod auth;
 pub use auth::{AuthKeyId, TimeWindow};
 mod bfd;
 pub use bfd::{BfdSpan, DetectMultiplier};
+mod proxy;
+pub use proxy::ProxyUrl;
 
 checked_text! {
     /// A time to wait.

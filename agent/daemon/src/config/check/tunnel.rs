@@ -88,6 +88,9 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
         noise_core: file.noise_core.unwrap_or_default(),
         data_plane: file.data_plane.unwrap_or_default(),
         wg_socket: file.wg_socket.unwrap_or_default(),
+        proxy: file.proxy.clone(),
+        proxy_auth_file: file.proxy_auth_file.clone(),
+        bench_mbps: file.bench_mbps.unwrap_or_default().into(),
         offload: Allowed::switched(
             file.offload.unwrap_or_default(),
             file.offload_send.unwrap_or_default(),
