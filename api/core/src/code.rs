@@ -5,7 +5,10 @@
 //! [`RETIRED`]. Every code has a page in `docs/errors/`, embedded here so that
 //! `kedge explain CODE` works offline.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt::{self, Write as _},
+    str::FromStr,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -192,6 +195,19 @@ codes! {
 pub const RETIRED: &[&str] = &[];
 
 impl Code {
+    /// The id under which the journal's catalogue explains it (`MESSAGE_ID`): a base that is ours
+    /// alone, then the area's letters and the number.
+    #[must_use]
+    pub fn message_id(self) -> String {
+        let mut id = String::from("5d1be8c0a84f4d3b9e72");
+        let letters = self.area().as_str().bytes().chain(std::iter::repeat(0));
+        for letter in letters.take(4) {
+            let _ = write!(id, "{letter:02x}");
+        }
+        let _ = write!(id, "{:04x}", self.number());
+        id
+    }
+
     /// The page of the code, as Markdown.
     #[must_use]
     pub fn page(self) -> &'static str {
