@@ -35,6 +35,7 @@ mod approval;
 mod authority;
 mod bfd;
 mod config;
+mod doctor;
 mod fleet;
 mod history;
 mod net;
@@ -54,6 +55,7 @@ pub use approval::{ApprovalRequest, HostApproval};
 pub use authority::{AuthorityRotation, RotationRequest};
 pub use bfd::{BfdRemote, BfdSession, BfdSessionList};
 pub use config::{ConfigInForce, Origin, Reloaded};
+pub use doctor::{HostCheck, HostItem};
 pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
 };
@@ -65,8 +67,8 @@ pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
-    AgentStatus, GatewayDrain, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink,
-    MemberStatus, PeerLink, RoleInfo,
+    AgentStatus, Ending, GatewayDrain, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus,
+    ManagerLink, MemberStatus, PeerLink, RoleInfo,
 };
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
@@ -95,6 +97,7 @@ crate::document::kinds! {
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
     NetCheck => "NetCheck",
+    HostCheck => "HostCheck",
     PathList => "TunnelPathList",
     TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",
