@@ -2,6 +2,7 @@
 
 mod bfd;
 mod config;
+mod doctor;
 mod fleet;
 mod gateway;
 mod net;
