@@ -111,6 +111,9 @@ fn install(package: &Path, kedge: &Path) {
     if fs::hard_link(kedge, &program).is_err() {
         fs::copy(kedge, &program).unwrap();
     }
+    let policies = package.join("usr/share/dbus-1/system.d");
+    fs::create_dir_all(&policies).unwrap();
+    fs::copy(POLICY, policies.join("dev.kedge.Agent1.conf")).unwrap();
     for unit in fs::read_dir(UNITS).unwrap() {
         let unit = unit.unwrap();
         if unit.path().is_file() {
@@ -133,4 +136,8 @@ fn collect(nodes: &Path) {
     }
 }
 
+const POLICY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../packaging/dbus/dev.kedge.Agent1.conf"
+);
 const UNITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd");
