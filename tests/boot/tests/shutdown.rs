@@ -1,6 +1,11 @@
 //! A node that is switched off, started again or suspended: its VIP leaves before anything that is
 //! reached through it.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code"
+)]
 
 use kedge_tests_boot::{
     node::Node,
