@@ -4,6 +4,7 @@ mod bench;
 mod bfd;
 mod capture;
 mod config;
+mod doctor;
 mod fleet;
 mod gateway;
 mod net;

@@ -180,6 +180,7 @@ codes! {
     HostNotRunning = HOST 4, "the role is not running or not reachable";
     HostSocketPermission = HOST 5, "the control socket refuses this user";
     HostReplacement = HOST 6, "an executable cannot take the place of the agent";
+    HostSplitDns = HOST 20, "the tunnel's names cannot be asked about through it";
     SysUnexpected = SYS 1, "an unexpected error";
     SysUsage = SYS 2, "a command that cannot be understood";
     SysUnknownCode = SYS 3, "no error has that code";

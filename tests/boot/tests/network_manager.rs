@@ -20,6 +20,11 @@ fn what_it_takes_away_is_there_again_at_once_and_nobody_takes_over() {
             connected(a);
         });
         assert!(restarted.is_empty(), "{restarted:?}");
+        let looked = a.run("kedge doctor");
+        assert!(
+            looked.out.contains("NetworkManager configures it"),
+            "{looked:?}"
+        );
         a.does("nmcli connection modify lan ipv4.dns 192.0.2.53");
         let reapplied = pair.gone_while("a changed connection reapplied", || {
             a.does("nmcli device reapply eth0");

@@ -276,7 +276,7 @@ impl ScriptSpan {
 }
 
 mod track;
-pub use track::{ProcessName, UserName};
+pub use track::{DomainName, ProcessName, UnitName, UserName};
 
 checked_text! {
     /// The time between keepalives; zero is none.
