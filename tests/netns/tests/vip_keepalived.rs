@@ -243,7 +243,7 @@ fn where_neither_preempts_whoever_has_it_keeps_it_and_a_source_is_as_it_was_chos
         kedge.becomes(RouterState::Active, secs(2));
         let other = Speaking::start(&b, ours(50, millis(100)));
         eventually("it hears the source", secs(3), || {
-            let active = other.snapshot().first().and_then(|it| it.active.clone());
+            let active = other.snapshot().first().and_then(|it| it.active);
             active.is_some_and(|it| it.address.to_string() == "10.20.14.111")
         });
     });
