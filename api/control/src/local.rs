@@ -33,8 +33,11 @@
 
 mod approval;
 mod authority;
+mod bench;
 mod bfd;
+mod capture;
 mod config;
+mod doctor;
 mod fleet;
 mod history;
 mod net;
@@ -52,8 +55,11 @@ mod vip;
 
 pub use approval::{ApprovalRequest, HostApproval};
 pub use authority::{AuthorityRotation, RotationRequest};
+pub use bench::{BenchDirection, BenchItem, TunnelBench};
 pub use bfd::{BfdRemote, BfdSession, BfdSessionList};
+pub use capture::TunnelCapture;
 pub use config::{ConfigInForce, Origin, Reloaded};
+pub use doctor::{HostCheck, HostItem};
 pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
 };
@@ -65,8 +71,8 @@ pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
-    AgentStatus, GatewayDrain, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink,
-    MemberStatus, PeerLink, RoleInfo,
+    AgentStatus, Ending, GatewayDrain, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus,
+    ManagerLink, MemberStatus, PeerLink, RoleInfo,
 };
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
@@ -94,7 +100,10 @@ crate::document::kinds! {
     TunnelList => "TunnelList",
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
+    TunnelCapture => "TunnelCapture",
+    TunnelBench => "TunnelBench",
     NetCheck => "NetCheck",
+    HostCheck => "HostCheck",
     PathList => "TunnelPathList",
     TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",

@@ -138,6 +138,8 @@ codes! {
     TunSmallPath = TUN 21, "the way to a tunnel peer is too small";
     TunFallback = TUN 22, "a gateway is reached over TLS, because UDP does not pass";
     TunNoTls = TUN 23, "the tunnel's way over TLS cannot be used";
+    TunNoCapture = TUN 30, "the tunnel's packets cannot be captured";
+    TunNoBench = TUN 31, "a tunnel peer answers no bench";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";
@@ -178,6 +180,7 @@ codes! {
     HostNotRunning = HOST 4, "the role is not running or not reachable";
     HostSocketPermission = HOST 5, "the control socket refuses this user";
     HostReplacement = HOST 6, "an executable cannot take the place of the agent";
+    HostSplitDns = HOST 20, "the tunnel's names cannot be asked about through it";
     SysUnexpected = SYS 1, "an unexpected error";
     SysUsage = SYS 2, "a command that cannot be understood";
     SysUnknownCode = SYS 3, "no error has that code";

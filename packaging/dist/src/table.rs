@@ -81,6 +81,12 @@ const ASSETS: &[Asset] = &[
         Plain,
         here!("packaging/host/tmpfiles.conf"),
     ),
+    // Who may speak to the agent on the bus.
+    asset(
+        "usr/share/dbus-1/system.d/dev.kedge.Agent1.conf",
+        Plain,
+        here!("packaging/dbus/dev.kedge.Agent1.conf"),
+    ),
     // Neighbours that configure links.
     asset(
         "usr/lib/systemd/networkd.conf.d/10-kedge.conf",

@@ -145,6 +145,13 @@ impl Node {
         self.tree.root().join(path)
     }
 
+    /// Where something is that was mounted inside, as this machine sees it.
+    #[must_use]
+    pub fn seen(&self, path: &str) -> PathBuf {
+        let leader = self.leader.as_raw_nonzero();
+        PathBuf::from(format!("/proc/{leader}/root{path}"))
+    }
+
     /// What the agent's unit wrote to the journal.
     #[must_use]
     pub fn journal(&self) -> String {

@@ -111,7 +111,8 @@ fn link(to: &str, path: &Path) {
 
 /// What a package installs.
 fn install(package: &Path, kedge: &Path) {
-    let files = kedge_dist::table(Form::Deb).only(|path| path.starts_with("usr/lib/"));
+    let files = kedge_dist::table(Form::Deb)
+        .only(|path| path.starts_with("usr/lib/") || path.starts_with("usr/share/dbus-1/"));
     files.write(package).unwrap();
     let programs = package.join("usr/bin");
     fs::create_dir_all(&programs).unwrap();
