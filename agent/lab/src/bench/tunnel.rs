@@ -21,7 +21,7 @@ use self::{
     site::Site,
     storm::Crowd,
 };
-use super::{BenchArgs, BenchResult, TunnelPart};
+use super::{BenchArgs, BenchResult, Part};
 use crate::{error::LabError, stage::Stage};
 
 pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabError> {
@@ -46,10 +46,10 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
             bench.turn(run, (turn + run as usize) % engines.len())?;
         }
     }
-    if bench.wants(TunnelPart::Gateways) {
+    if bench.args.wants(Part::Gateways) {
         bench.gateways(&kedge)?;
     }
-    if bench.wants(TunnelPart::Outage) {
+    if bench.args.wants(Part::Outage) {
         let left = faults::outage(&engines, &mut bench.measured, stage)?;
         bench.left.extend(left);
     }
@@ -66,17 +66,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn wants(&self, part: TunnelPart) -> bool {
-        self.args.part.is_empty() || self.args.part.contains(&part)
-    }
-
     /// Measures an engine in each part once.
     fn turn(&mut self, run: u32, at: usize) -> Result<(), LabError> {
         let Some(engine) = self.engines.get(at) else {
             return Ok(());
         };
-        let changes = self.wants(TunnelPart::Changes) && engine.changes_peers();
-        let carries = self.wants(TunnelPart::Load);
+        let changes = self.args.wants(Part::Changes) && engine.changes_peers();
+        let carries = self.args.wants(Part::Load);
         if changes || carries {
             self.on_a_pair(engine, (run, at), |site, measured| {
                 if changes {
@@ -90,7 +86,7 @@ impl Bench<'_> {
                 Ok(())
             })?;
         }
-        if self.wants(TunnelPart::Storm) {
+        if self.args.wants(Part::Storm) {
             self.storm(engine, at, STORM)?;
             if run == 0 && at < Engine::OURS {
                 self.storm(engine, at, LARGE_STORM)?;
