@@ -22,7 +22,7 @@ use crate::{
     PROTOCOL,
     monitor::{Address, Monitor},
     privilege,
-    rtnl::Requests,
+    rtnl::{Prepared, Requests},
 };
 
 /// How long the kernel keeps an address of ours.
@@ -121,6 +121,8 @@ struct Held {
     /// How long the next re-adding waits; grows while somebody fights over the address.
     patience: Duration,
     readded_at: Instant,
+    /// What renews it, from the first time on.
+    renewal: Option<Prepared>,
 }
 
 impl Held {
@@ -160,6 +162,7 @@ impl Owned {
             readded: 0,
             patience: Duration::ZERO,
             readded_at: now,
+            renewal: None,
         };
         self.held.insert((ifindex, net), held);
         Ok(())
@@ -174,6 +177,7 @@ impl Owned {
             readded: 0,
             patience: Duration::ZERO,
             readded_at: now,
+            renewal: None,
         };
         self.held.insert(place, held);
     }
@@ -361,11 +365,19 @@ impl Owned {
         }
     }
 
+    /// Renews an address. What says so is kept with those that are held: it is the same each time.
     fn replace(&mut self, ifindex: u32, net: IpNet) -> Result<Added, AddressError> {
-        let request = RouteNetlinkMessage::NewAddress(self.message(ifindex, net));
-        self.requests
-            .change(request, NLM_F_CREATE | NLM_F_REPLACE)
-            .map(|()| Added::Again)
+        let kept = self.held.get_mut(&(ifindex, net));
+        let kept = kept.and_then(|held| held.renewal.take());
+        let mut renewal = kept.unwrap_or_else(|| {
+            let request = RouteNetlinkMessage::NewAddress(self.message(ifindex, net));
+            Prepared::new(request, NLM_F_CREATE | NLM_F_REPLACE)
+        });
+        let done = self.requests.repeat(&mut renewal);
+        if let Some(held) = self.held.get_mut(&(ifindex, net)) {
+            held.renewal = Some(renewal);
+        }
+        done.map(|()| Added::Again)
             .map_err(|source| AddressError::Add {
                 ifindex,
                 net,
