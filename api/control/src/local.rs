@@ -72,7 +72,7 @@ pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{
     DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelList,
-    TunnelState,
+    TunnelState, Workers,
 };
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{

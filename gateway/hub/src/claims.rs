@@ -246,7 +246,7 @@ const BUFFER: usize = 2048;
 
 #[cfg(test)]
 mod tests {
-    use kedge_tunnel_device::offload::Allowed;
+    use kedge_tunnel_device::{Workers, offload::Allowed};
     use kedge_tunnel_proto::noise::CoreName;
 
     use super::*;
@@ -280,6 +280,7 @@ mod tests {
             interface: "kedge0".to_owned(),
             mtu: None,
             offload: Allowed::ALL,
+            workers: None,
             gateways: BTreeMap::from([(
                 "b".parse().unwrap(),
                 NeighborConfig {
@@ -299,6 +300,7 @@ mod tests {
             mtu: 1420,
             noise_core: CoreName::Boringtun,
             offload: Allowed::ALL,
+            workers: Workers::ONE,
             addresses: Vec::new(),
             peers,
         }

@@ -63,6 +63,8 @@ section! {
         offload_send: Switch,
         /// The same for what this gateway receives.
         offload_receive: Switch,
+        /// How many threads move packets, 1 to 4: `auto` is one for each processor. Each has some of the hosts.
+        workers: Auto<Number<1, 4>>,
         /// The other gateways that hosts may be at, by name: packets for a host that is at one of them go
         /// there.
         gateways: BTreeMap<Name, NeighborFile>,
@@ -118,6 +120,8 @@ pub struct TunnelConfig {
     pub mtu: Option<u16>,
     /// What may be left to the kernel.
     pub offload: Allowed,
+    /// How many threads move packets; `None` is one for each processor, up to 4.
+    pub workers: Option<u8>,
     /// The other gateways that hosts may be at.
     pub gateways: BTreeMap<Name, NeighborConfig>,
     /// What lies behind the gateways.
@@ -150,6 +154,7 @@ impl RoleFile for GatewayFile {
         tunnel.offload.get_or_insert_default();
         tunnel.offload_send.get_or_insert_default();
         tunnel.offload_receive.get_or_insert_default();
+        tunnel.workers.get_or_insert_default();
         tunnel.gateways.get_or_insert_default();
         tunnel.behind.get_or_insert_default();
         self
@@ -189,6 +194,10 @@ impl RoleFile for GatewayFile {
                     tunnel.offload_send.unwrap_or_default(),
                     tunnel.offload_receive.unwrap_or_default(),
                 ),
+                workers: tunnel
+                    .workers
+                    .and_then(Auto::value)
+                    .and_then(|workers| u8::try_from(workers.0).ok()),
                 gateways,
                 behind: tunnel.behind.unwrap_or_default(),
             },

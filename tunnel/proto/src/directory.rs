@@ -1,5 +1,7 @@
 //! From the peers one wants to the smallest change: sessions of unchanged peers survive.
 
+mod share;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -10,6 +12,7 @@ use std::{
 use ipnet::IpNet;
 use kedge_core::{Code, Coded, Fix, Problem};
 
+pub use self::share::{Other, owner};
 use crate::{
     allowed::Routes,
     counters::Counters,
@@ -65,6 +68,8 @@ pub struct Change {
     pub add: Vec<Entry>,
     /// Peers whose keepalive, endpoint, name, prefixes or preshared key are new; their sessions stay.
     pub update: Vec<Update>,
+    /// Peers of other workers that come or are told anew.
+    pub others: Vec<Other>,
     /// The new prefix table, when it differs.
     pub table: Option<Arc<Routes>>,
 }

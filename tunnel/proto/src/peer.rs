@@ -11,17 +11,23 @@
 //! Where datagrams go is moved by authenticated *data* only. Handshakes are answered to where they
 //! came from, but a replayed one must not lead the peer's traffic away.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use kedge_core::Instant;
 
+use self::padding::padded;
 use crate::{
     backlog::{Backlog, Budget},
     counters::{Counters, State},
     directory::PeerSpec,
     drops::DropReason,
     jitter::Jitter,
-    noise::{Caller, HEAD, NoiseCore, Opened, Session as Keys, Stamps, TAIL, Tick},
+    noise::{Caller, NoiseCore, Opened, Session as Keys, Stamps, Tick},
+    way::Way,
     wire::Kind,
 };
 
@@ -30,6 +36,10 @@ pub(crate) struct Peer {
     core: NoiseCore,
     counters: Arc<Counters>,
     endpoint: Option<SocketAddr>,
+    /// At which of our addresses it called us.
+    here: Option<IpAddr>,
+    /// Whether an initiation of ours was not answered so far.
+    unanswered: bool,
     keepalive: Option<Duration>,
     always_up: bool,
     backlog: Backlog,
@@ -66,6 +76,7 @@ enum Owed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) to: SocketAddr,
+    pub(crate) from: Option<IpAddr>,
     pub(crate) length: usize,
 }
 
@@ -91,6 +102,8 @@ impl Peer {
             core: NoiseCore::Asleep(stamps),
             counters,
             endpoint: spec.endpoint,
+            here: None,
+            unanswered: false,
             keepalive: spec.keepalive,
             always_up: spec.always_up,
             backlog: Backlog::default(),
@@ -134,7 +147,7 @@ impl Peer {
         self.endpoint
     }
 
-    /// Seals the packet of `length` bytes that stands in `slot` behind [`HEAD`] bytes of room; the
+    /// Seals the packet of `length` bytes that stands in `slot` behind [`HEAD`](crate::noise::HEAD) bytes of room; the
     /// message then stands at the slot's start. Without a session the packet waits, and the message
     /// is an initiation.
     pub(crate) fn send(
@@ -154,7 +167,7 @@ impl Peer {
             self.sent_at = now;
             self.counters.sent(length);
             self.counters.carried();
-            return Ok(Some(Message { to, length }));
+            return Ok(Some(self.message(to, length)));
         }
         let kept = self.backlog.push(budget, padded);
         let initiation = self.initiate(now, false, slot);
@@ -170,7 +183,7 @@ impl Peer {
     pub(crate) fn receive(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Way,
         (kind, caller): (Kind, Option<Caller>),
         datagram: &[u8],
         budget: &mut Budget,
@@ -194,7 +207,7 @@ impl Peer {
                 self.counters.received_handshake(datagram.len());
                 self.core.answered(receiver);
                 self.heard = None;
-                self.meet(now, from);
+                self.meet(now, from.there);
                 self.established(now, true);
                 self.sent_at = now;
             }
@@ -215,11 +228,15 @@ impl Peer {
             Opened::Packet(length) => Ok(Received::Packet(length)),
             Opened::Reply(length) => {
                 self.counters.sent(length);
-                let to = match kind {
-                    Kind::Initiation => from,
-                    _ => self.endpoint.unwrap_or(from),
-                };
-                Ok(Received::Reply(Message { to, length }))
+                let Way { there, here } = from;
+                Ok(Received::Reply(match (kind, self.endpoint) {
+                    (Kind::Initiation, _) | (_, None) => Message {
+                        to: there,
+                        from: here,
+                        length,
+                    },
+                    (_, Some(to)) => self.message(to, length),
+                }))
             }
         }
     }
@@ -234,9 +251,10 @@ impl Peer {
     ) -> Option<Message> {
         let ticked = self.tick_core(now, budget, dst);
         if let Tick::Send(length) = ticked {
+            self.asks();
             self.counters.sent(length);
             let to = self.endpoint?;
-            return Some(Message { to, length });
+            return Some(self.message(to, length));
         }
         let to = self.endpoint?;
         if self.state != State::Connected && self.wants_session() {
@@ -265,7 +283,7 @@ impl Peer {
             .is_some_and(|interval| now.since(self.sent_at) >= interval)
         {
             let length = self.seal(now, &[], dst).ok()?;
-            return Some(Message { to, length });
+            return Some(self.message(to, length));
         }
         None
     }
@@ -291,7 +309,7 @@ impl Peer {
             return match self.seal(now, &packet, dst) {
                 Ok(length) => {
                     self.counters.carried();
-                    Some(Message { to, length })
+                    Some(self.message(to, length))
                 }
                 Err(reason) => {
                     self.counters.drops.count(reason);
@@ -301,7 +319,7 @@ impl Peer {
         }
         if owed == Owed::Keepalive {
             let length = self.seal(now, &[], dst).ok()?;
-            return Some(Message { to, length });
+            return Some(self.message(to, length));
         }
         None
     }
@@ -324,14 +342,9 @@ impl Peer {
     }
 
     /// An authentic data message came: the peer is alive, and there.
-    fn heard(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        (receiver, counter): (u32, u64),
-        length: usize,
-    ) {
+    fn heard(&mut self, now: Instant, from: Way, (receiver, counter): (u32, u64), length: usize) {
         self.counters.received(now, length);
+        self.unanswered = false;
         if self.core.confirm(receiver) {
             self.heard = None;
             self.established(now, false);
@@ -345,11 +358,12 @@ impl Peer {
         }
         self.heard = Some(counter);
         let settled = self.moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
-        if self.endpoint != Some(from) && settled {
+        if self.endpoint != Some(from.there) && settled {
             // The first place is no move.
             self.moved_at = self.endpoint.map(|_| now);
-            self.set_endpoint(from);
+            self.set_endpoint(from.there);
         }
+        self.called_at(from);
     }
 
     fn established(&mut self, now: Instant, initiator: bool) {
@@ -358,6 +372,7 @@ impl Peer {
             initiator,
         });
         self.rearm_at = None;
+        self.unanswered = false;
         self.counters.handshake_completed(now);
         self.set_state(State::Connected);
     }
@@ -372,11 +387,12 @@ impl Peer {
     fn initiate(&mut self, now: Instant, force: bool, dst: &mut [u8]) -> Option<Message> {
         let to = self.endpoint?;
         let length = self.core.initiate(now, force, dst)?;
+        self.asks();
         self.counters.sent(length);
         if self.state == State::Idle {
             self.set_state(State::Connecting);
         }
-        Some(Message { to, length })
+        Some(self.message(to, length))
     }
 
     /// Looks at the age of the sessions before they are used: a thread that slept must not seal
@@ -423,6 +439,7 @@ impl Peer {
 
     pub(crate) fn set_endpoint(&mut self, endpoint: SocketAddr) {
         self.endpoint = Some(endpoint);
+        self.here = None;
         self.counters.set_endpoint(Some(endpoint));
     }
 
@@ -433,25 +450,6 @@ impl Peer {
         self.state = state;
         self.counters.set_state(state);
     }
-}
-
-/// The packet that stands in a slot behind room for a datagram's head, [padded](pad).
-fn padded(slot: &mut [u8], length: usize, mtu: usize) -> Result<&[u8], DropReason> {
-    let last = slot.len().saturating_sub(TAIL);
-    slot.get_mut(HEAD..last)
-        .and_then(|inner| pad(inner, length, mtu))
-        .ok_or(DropReason::Oversized)
-}
-
-/// The packet with zeros up to a multiple of 16, so that its length tells less, but not beyond the
-/// MTU.
-fn pad(buffer: &mut [u8], length: usize, mtu: usize) -> Option<&[u8]> {
-    let padded = length
-        .next_multiple_of(16)
-        .min(mtu.max(length))
-        .min(buffer.len());
-    buffer.get_mut(length..padded)?.fill(0);
-    buffer.get(..padded)
 }
 
 /// From one tick to the next while there is a session or one is wanted, before jitter.
@@ -470,29 +468,8 @@ const MOVE_PAUSE: Duration = Duration::from_secs(1);
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;
+mod here;
 mod live;
+mod padding;
 mod question;
 mod whole;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn padding_fills_to_sixteen_but_not_beyond_the_mtu_or_the_buffer() {
-        for (length, mtu, room, padded) in [
-            (20, 1420, 64, 32),
-            (32, 1420, 64, 32),
-            (1417, 1420, 1500, 1420),
-            (60, 1420, 62, 62),
-            (1500, 1420, 1600, 1500),
-        ] {
-            let mut buffer = vec![0xff; room];
-            let packet = pad(&mut buffer, length, mtu).unwrap();
-            assert_eq!(packet.len(), padded, "{length} of {room}");
-            assert!(packet[length..].iter().all(|byte| *byte == 0));
-            assert!(packet[..length].iter().all(|byte| *byte == 0xff));
-        }
-        assert_eq!(pad(&mut [0; 8], 9, 1420), None);
-    }
-}

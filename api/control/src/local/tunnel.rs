@@ -26,11 +26,24 @@ pub struct TunnelList {
     /// What is left to the kernel, part by part; empty while the device is not open.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub offload: BTreeMap<String, OffloadPart>,
+    /// How many threads move the packets; absent while the device is not open, and where the kernel does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Workers>,
     /// The peers, by name.
     pub items: Vec<Tunnel>,
     /// What is wrong with the device itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
+}
+
+/// How many threads move the tunnel's packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Workers {
+    /// How many.
+    pub count: u8,
+    /// Why so many.
+    pub because: String,
 }
 
 /// Who moves the tunnel's packets.

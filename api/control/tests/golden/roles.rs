@@ -11,7 +11,7 @@ use kedge_control::{
         OrderRequest, Origin, PathMtu, PeerLink, RejectedInterface, Reloaded, Restart,
         RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus,
         Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation, VipList, VipOrder,
-        VridScan, VridUse,
+        VridScan, VridUse, Workers,
     },
 };
 use kedge_core::{
@@ -125,6 +125,10 @@ fn the_agent() {
             repairs: 2,
         }),
         offload: offload(),
+        workers: Some(Workers {
+            count: 2,
+            because: text("auto: one for each processor, up to 4"),
+        }),
         items: vec![tunnel()],
         problems: Vec::new(),
     };

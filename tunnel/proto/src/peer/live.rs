@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use kedge_core::Instant;
 
-use super::{FORCE_PAUSE, Owed, Peer, padded};
+use super::{FORCE_PAUSE, Owed, Peer, padding::padded};
 use crate::{
     backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, fallback::is_lane,
     keys::PresharedKey, noise::NoiseCore,

@@ -17,7 +17,11 @@ impl Shard {
     /// replaced as a whole.
     pub fn apply(&mut self, now: Instant, change: Change) {
         for id in change.remove {
+            self.others.remove(&id);
             self.remove(now, id);
+        }
+        for other in change.others {
+            self.others.insert(other.id, other);
         }
         for entry in change.add {
             self.add(now, entry);
