@@ -20,7 +20,7 @@ use self::{
     soak::Soak,
 };
 use super::{BenchArgs, BenchResult, Part, Samples};
-use crate::{error::LabError, stage::Stage, topology::HOSTS};
+use crate::{error::LabError, stage::Stage};
 
 /// What the samples of one fault on one system say.
 #[derive(Debug, Default)]
@@ -71,9 +71,9 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         "hung.fenced: from SIGSTOP to the last answer to a client that goes on to send to that \
          host; a host that answers until the end of the 1.5 s counts as that."
             .to_owned(),
-        "pss, cpu: agent and guardian of one host, and both processes of keepalived, a sample for each \
-         slice of seconds; cpu and cpu.backup with the daemons of all hosts kept on one processor, which \
-         changes from slice to slice, cpu.free where the scheduler puts them."
+        "pss, cpu: agent and guardian of one host, and both processes of keepalived, each few seconds; \
+         cpu and cpu.backup with the daemons of all hosts kept on one processor and then on another, the \
+         mean of both, cpu.free where the scheduler puts them."
             .to_owned(),
         format!("Ticks the prober itself overslept: {}.", measured.missed()),
     ];
@@ -133,10 +133,9 @@ fn at_default(
 fn cost(args: &BenchArgs, lans: &mut [Lan; 2], stage: &Stage) -> Result<Costs, LabError> {
     let idle = Duration::from_secs(args.idle.into());
     stage.heading(&format!("nothing happens for {idle:?}"));
-    let (owner, backup, _) = hosts();
     // What a start costs is not what standing there costs.
     std::thread::sleep(idle.min(SETTLES));
-    let costs = Costs::watch(lans, [owner, backup], idle)?;
+    let costs = Costs::watch(lans, idle)?;
     for (name, [ours, theirs]) in [
         ("pss, MiB", &costs.pss),
         ("cpu, %", &costs.kept),
@@ -297,11 +296,6 @@ impl Series {
         self.stale += u32::from(sample.stale);
         self.missed_ticks += sample.missed_ticks;
     }
-}
-
-const fn hosts() -> (&'static str, &'static str, &'static str) {
-    let [a, b, c] = HOSTS;
-    (a, b, c)
 }
 
 fn keepalived_version() -> Result<String, LabError> {

@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{error::LabError, topology::HOSTS};
 
-/// What the processes of the daemons cost on hosts of both LANs: a sample for each slice, Kedge first.
+/// What the processes of the daemons cost on hosts of both LANs, Kedge first: memory at the end of each
+/// slice, processor time in each round of slices, since processors differ.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     /// The owner's proportional set size, MiB.
@@ -40,55 +41,75 @@ pub(super) struct Costs {
 impl Costs {
     /// Watches the daemons of both LANs for a while; all at once, since what else the machine does costs
     /// everybody.
-    pub(super) fn watch(
-        lans: &mut [Lan; 2],
-        [owner, backup]: [&str; 2],
-        time: Duration,
-    ) -> Result<Self, LabError> {
+    pub(super) fn watch(lans: &mut [Lan; 2], time: Duration) -> Result<Self, LabError> {
         let mut all = Vec::new();
-        let mut watched = Vec::new();
-        for lan in lans {
+        let mut watched = <[[Vec<u32>; 2]; 2]>::default();
+        for (lan, watched) in lans.iter_mut().zip(&mut watched) {
             for host in HOSTS {
                 all.extend(lan.daemons(host)?);
             }
-            watched.push([lan.daemons(owner)?, lan.daemons(backup)?]);
+            // Whoever became it: with nobody preempting that is not always the first.
+            let mut hosts = HOSTS;
+            hosts.sort_by_key(|host| !lan.holds(host).unwrap_or_default());
+            let [owner, backup, _] = hosts;
+            *watched = [lan.daemons(owner)?, lan.daemons(backup)?];
         }
         let anywhere = sched_getaffinity(None).unwrap_or_default();
-        let places = places(anywhere);
+        let processors = processors(&anywhere);
+        let turns = u32::try_from(processors.len() + 1).unwrap_or(u32::MAX);
+        let rounds = (time.as_secs() / SLICE.as_secs() / u64::from(turns)).max(1);
+        let length = time / turns / u32::try_from(rounds).unwrap_or(u32::MAX);
         let mut costs = Self::default();
-        let slices = (time.as_secs() / SLICE.as_secs()).max(places.len() as u64);
-        let length = time / u32::try_from(slices).unwrap_or(1).max(1);
-        for (place, _) in places.iter().cycle().zip(0..slices) {
-            keep(&all, place.as_ref().unwrap_or(&anywhere));
-            costs.slice(&watched, place.is_some(), length);
+        for _ in 0..rounds {
+            let mut kept = [Share::default(); 2];
+            for processor in &processors {
+                keep(&all, processor);
+                for (kept, share) in kept.iter_mut().zip(costs.slice(&watched, length)) {
+                    kept.owner += share.owner / f64::from(turns - 1);
+                    kept.backup += share.backup / f64::from(turns - 1);
+                }
+            }
+            keep(&all, &anywhere);
+            let free = costs.slice(&watched, length);
+            for (at, (kept, free)) in kept.iter().zip(free).enumerate() {
+                for (samples, share) in [
+                    (&mut costs.kept, kept.owner),
+                    (&mut costs.backup, kept.backup),
+                    (&mut costs.free, free.owner),
+                ] {
+                    if let Some(samples) = samples.get_mut(at) {
+                        samples.push(share);
+                    }
+                }
+            }
         }
-        keep(&all, &anywhere);
         Ok(costs)
     }
 
-    fn slice(&mut self, watched: &[[Vec<u32>; 2]], kept: bool, length: Duration) {
+    /// Watches for a slice of time: what the daemons of each LAN used.
+    fn slice(&mut self, watched: &[[Vec<u32>; 2]; 2], length: Duration) -> [Share; 2] {
         let used = |pids: &Vec<u32>| pids.iter().map(|pid| processor_seconds(*pid)).sum::<f64>();
-        let all =
-            || -> Vec<[f64; 2]> { watched.iter().map(|lan| lan.each_ref().map(used)).collect() };
+        let all = || watched.each_ref().map(|lan| lan.each_ref().map(used));
         let (begun, before) = (Instant::now(), all());
         std::thread::sleep(length);
-        let (after, seconds) = (all(), begun.elapsed().as_secs_f64());
-        let share = |before: f64, after: f64| 100.0 * (after - before).max(0.0) / seconds;
-        let (owners, backups) = match kept {
-            true => (&mut self.kept, Some(&mut self.backup)),
-            false => (&mut self.free, None),
-        };
-        let both = before.iter().zip(&after);
-        for (samples, ([before, _], [after, _])) in owners.iter_mut().zip(both.clone()) {
-            samples.push(share(*before, *after));
-        }
-        for (samples, ([_, before], [_, after])) in backups.into_iter().flatten().zip(both) {
-            samples.push(share(*before, *after));
-        }
+        let ([ours, theirs], seconds) = (all(), begun.elapsed().as_secs_f64());
         for (samples, [owner, _]) in self.pss.iter_mut().zip(watched) {
             samples.push(owner.iter().map(|pid| pss(*pid)).sum());
         }
+        let [ours_before, theirs_before] = before;
+        let share = |[owner, backup]: [f64; 2], [owner_before, backup_before]: [f64; 2]| Share {
+            owner: 100.0 * (owner - owner_before).max(0.0) / seconds,
+            backup: 100.0 * (backup - backup_before).max(0.0) / seconds,
+        };
+        [share(ours, ours_before), share(theirs, theirs_before)]
     }
+}
+
+/// Processor time of one slice, % of a processor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    owner: f64,
+    backup: f64,
 }
 
 impl Lan {
@@ -103,15 +124,15 @@ impl Lan {
     }
 }
 
-/// Where the daemons are, slice by slice: two processors in turns, where there are two, then anywhere.
-fn places(anywhere: CpuSet) -> Vec<Option<CpuSet>> {
+/// Two processors, where there are two, each alone.
+fn processors(anywhere: &CpuSet) -> Vec<CpuSet> {
     let processors = (0..CpuSet::MAX_CPU).filter(|cpu| anywhere.is_set(*cpu));
     let one = |cpu| {
         let mut only = CpuSet::new();
         only.set(cpu);
-        Some(only)
+        only
     };
-    processors.take(2).map(one).chain([None]).collect()
+    processors.take(2).map(one).collect()
 }
 
 /// Keeps every thread of these processes there.
@@ -136,18 +157,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_take_turns_and_then_nobody_is_kept() {
+    fn two_processors_take_turns() {
         let mut three = CpuSet::new();
         for cpu in [1, 4, 6] {
             three.set(cpu);
         }
-        let places = places(three);
-        let set = |place: &Option<CpuSet>| {
-            let place = place.as_ref()?;
-            let cpus = (0..8).filter(|cpu| place.is_set(*cpu));
-            Some(cpus.collect::<Vec<_>>())
+        let cpus = |set: &CpuSet| {
+            let cpus = (0..8).filter(|cpu| set.is_set(*cpu));
+            cpus.collect::<Vec<_>>()
         };
-        let sets: Vec<_> = places.iter().map(set).collect();
-        assert_eq!(sets, [Some(vec![1]), Some(vec![4]), None]);
+        let sets: Vec<_> = processors(&three).iter().map(cpus).collect();
+        assert_eq!(sets, [[1], [4]]);
     }
 }
