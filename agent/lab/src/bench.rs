@@ -95,9 +95,13 @@ impl Part {
     const fn bench(self) -> BenchName {
         match self {
             Self::Cost | Self::Faults | Self::Soak => BenchName::Vip,
-            Self::Load | Self::Changes | Self::Storm | Self::Gateways | Self::Outage => {
-                BenchName::Tunnel
-            }
+            Self::Load
+            | Self::Segmenting
+            | Self::Changes
+            | Self::Flood
+            | Self::Storm
+            | Self::Gateways
+            | Self::Outage => BenchName::Tunnel,
         }
     }
 }
