@@ -16,7 +16,7 @@ use kedge_host::layers::Override;
 
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::net::{NetCheckArgs, NetCommand};
-pub use self::tunnel::{PingArgs, TunnelCommand};
+pub use self::tunnel::{PingArgs, RotateKeyArgs, TunnelCommand};
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,

@@ -3,6 +3,7 @@
 mod approve;
 mod gateway;
 mod history;
+mod key;
 pub(crate) mod net;
 mod order;
 mod ping;
@@ -156,6 +157,7 @@ pub fn tunnel(app: &App, command: &TunnelCommand) -> Result<Exit, Failure> {
             get::<Tunnel>(app, role, &format!("/v1/tunnels/{}", segment(name)?))
         }
         TunnelCommand::Ping(args) => ping::run(app, role, args),
+        TunnelCommand::RotateKey(args) => key::rotate(app, role, *args),
         TunnelCommand::Path { name: None } => get::<PathList>(app, Role::Agent, "/v1/paths"),
         TunnelCommand::Path { name: Some(name) } => {
             let route = format!("/v1/paths/{}", segment(name)?);

@@ -13,14 +13,14 @@ use kedge_core::{Coded as _, Name, Problem, Severity, vip::RouterState};
 use kedge_host::{
     Role,
     enrol::{ByElemental, Client, Settings},
-    identity::{IdentityKey, TunnelKey, facts, label},
+    identity::{IdentityKey, facts, label},
     layers::Live,
     link::{Link, Patience, remembered},
     saver::Saver,
     state::Store,
+    tunnel_keys::TunnelKeys,
 };
-use kedge_tunnel_device::backend::Kind;
-use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory};
+use kedge_tunnel_proto::memory::Memory;
 use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
 use tracing::{info, warn};
 
@@ -57,6 +57,8 @@ pub(crate) struct Agent {
     pub link: Option<Link<HostReport, HostConfig>>,
     /// What went wrong before the loop.
     pub standing: Vec<Problem>,
+    /// The tunnel's keys, as the disk has them.
+    pub keys: Option<TunnelKeys>,
     /// Why the tunnel has no key.
     pub key_problem: Option<Problem>,
     /// What went wrong when the link was started last.
@@ -107,6 +109,7 @@ impl Agent {
                 saver: Saver::start(store.clone(), CLAIMS),
             },
             standing: claimed.problems,
+            keys: None,
             key_problem: None,
             link_problems: Vec::new(),
             started: SystemTime::now(),
@@ -178,8 +181,9 @@ impl Agent {
     }
 
     /// A client of the manager, and what of its state cannot be read.
-    fn client(&self, manager: ManagerConfig) -> Result<(Client, Vec<Problem>), Problem> {
-        let tunnel_key = self.tunnel_key()?.public().to_string();
+    fn client(&mut self, manager: ManagerConfig) -> Result<(Client, Vec<Problem>), Problem> {
+        let (key, _) = self.tunnel_keys()?;
+        let tunnel_key = key.public().to_string();
         let identity = IdentityKey::load_or_create(self.live.root(), Role::Agent)
             .map_err(|error| error.problem())?;
         let settings = Settings {
@@ -312,6 +316,7 @@ impl Agent {
                 self.tunnel_peers.save(memory.clone());
             }
         }
+        self.tend_keys();
         self.bfd.tend();
         self.end_freezes();
         if self.peers.have_failed() {
@@ -432,12 +437,13 @@ impl Agent {
             }
         }
         if self.tunnel.is_none() && self.desired.tunnel.is_some() {
-            match self.tunnel_key() {
-                Ok(key) => {
+            match self.tunnel_keys() {
+                Ok((key, next)) => {
                     let memory = self.store.load::<Memory>(TUNNEL_PEERS);
                     self.standing.extend(memory.problems);
                     let memory = memory.value.unwrap_or_default();
-                    let mut tunnel = Tunnel::new(kind, key, memory);
+                    let mut tunnel = Tunnel::new(kind, key.clone(), memory);
+                    tunnel.set_keys(key, next);
                     tunnel.resume(self.store.load(EPOCH).value.unwrap_or_default());
                     self.tunnel = Some(tunnel);
                 }
@@ -451,16 +457,6 @@ impl Agent {
             tunnel.show(self.link.as_ref().map(Link::client));
             tunnel.want(self.desired.tunnel.clone());
         }
-    }
-
-    fn tunnel_key(&self) -> Result<PrivateKey, Problem> {
-        let root = self.live.root();
-        let key = match self.live.config().tunnel.data_plane.kind() {
-            Kind::Userspace => TunnelKey::load_or_create(root, Role::Agent),
-            Kind::Kernel => TunnelKey::load_or_create_for_kernel(root, Role::Agent),
-        };
-        let key = key.map_err(|error| error.problem())?;
-        PrivateKey::from_bytes(*key.expose()).map_err(|error| error.problem())
     }
 
     fn note_claim(&mut self, name: &Name) {

@@ -15,6 +15,7 @@
 //! | agent | `GET /v1/paths` | [`PathList`] |
 //! | agent | `GET /v1/paths/{name}` | [`TunnelPath`] |
 //! | agent, gateway | `GET /v1/tunnels` | [`TunnelList`] |
+//! | agent, gateway | `GET`, `POST /v1/tunnel/key` | [`TunnelKey`] |
 //! | agent, gateway | `GET /v1/tunnels/{name}` | [`Tunnel`] |
 //! | agent, gateway, manager | `GET /v1/config` | [`ConfigInForce`] |
 //! | agent, gateway | `POST /v1/reload` (root) | [`Reloaded`] |
@@ -71,8 +72,8 @@ pub use status::{
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{
-    DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelList,
-    TunnelState,
+    DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelKey,
+    TunnelList, TunnelState,
 };
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{
@@ -92,6 +93,7 @@ crate::document::kinds! {
     TokenCreated => "Token",
     TokenList => "TokenList",
     TunnelList => "TunnelList",
+    TunnelKey => "TunnelKey",
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
     NetCheck => "NetCheck",

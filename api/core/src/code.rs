@@ -135,6 +135,7 @@ codes! {
     TunSmallPath = TUN 21, "the way to a tunnel peer is too small";
     TunFallback = TUN 22, "a gateway is reached over TLS, because UDP does not pass";
     TunNoTls = TUN 23, "the tunnel's way over TLS cannot be used";
+    TunKeyChange = TUN 40, "a change of the tunnel's key cannot begin, or does not end";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";

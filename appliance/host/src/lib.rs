@@ -22,6 +22,7 @@ pub mod saver;
 pub mod script;
 pub mod small_file;
 pub mod state;
+pub mod tunnel_keys;
 pub mod unit;
 pub mod wall;
 

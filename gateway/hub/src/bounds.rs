@@ -151,7 +151,7 @@ fn accept(
         // The device takes none of the peers when one of them is itself.
         return refuse(Code::TunKey, "it has this gateway's own key".to_owned());
     }
-    if let Some(other) = peers.iter().find(|peer| peer.public_key == key) {
+    if let Some(other) = peers.iter().find(|peer| peer.keys().any(|it| it == key)) {
         return refuse(Code::TunKey, format!("{} has the same key", other.name));
     }
     if peers.iter().any(|peer| peer.name == wish.name) {
@@ -167,6 +167,7 @@ fn accept(
             return refuse(Code::TunOutsideBounds, why);
         }
     }
+    let is_taken = |key: PublicKey| peers.iter().any(|peer| peer.keys().any(|it| it == key));
     let keepalive = Duration::from_secs(u64::from(wish.keepalive_seconds));
     Ok(PeerSpec {
         name: wish.name.clone(),
@@ -179,6 +180,11 @@ fn accept(
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        next_key: wish
+            .next_public_key
+            .as_ref()
+            .and_then(|key| key.parse().ok())
+            .filter(|key| *key != *own && !is_taken(*key)),
     })
 }
 
@@ -201,6 +207,7 @@ mod tests {
         PeerConfig {
             name: name.to_owned(),
             public_key: key.to_owned(),
+            next_public_key: None,
             endpoint: None,
             tls_endpoint: None,
             allowed_ips: vec![prefix.parse().unwrap()],
@@ -234,6 +241,7 @@ mod tests {
 
     fn config() -> TunnelConfig {
         TunnelConfig {
+            key_rotation: None,
             tls_port: None,
             listen_port: 51820,
             interface: "kedge0".to_owned(),

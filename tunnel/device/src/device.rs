@@ -1,5 +1,6 @@
 //! One WireGuard interface: opened, given peers, read, closed.
 
+mod identity;
 mod streams;
 
 use std::{
@@ -10,7 +11,6 @@ use std::{
         mpsc::{SyncSender, TrySendError, sync_channel},
     },
     thread::JoinHandle,
-    time::SystemTime,
 };
 
 use ipnet::IpNet;
@@ -22,12 +22,13 @@ use kedge_net::{
     wait::Doorbell,
 };
 use kedge_tunnel_proto::{
-    counters::{Reading, State},
+    counters::State,
     directory::{Directory, Entry, PeerId, PeerSpec},
     drops::Drops,
     fallback::is_lane,
-    keys::PublicKey,
+    keys::{PrivateKey, PublicKey},
     memory::Memory,
+    noise::CoreName,
 };
 use tokio::sync::watch;
 use tracing::info;
@@ -65,12 +66,15 @@ pub(crate) struct Inner {
     offload: Arc<Standing>,
     lanes: Arc<Lanes>,
     shelf: Arc<Shelf>,
-    public_key: PublicKey,
+    noise_core: CoreName,
     port: u16,
 }
 
 pub(crate) struct Control {
     pub(crate) directory: Directory,
+    /// Its own, the newest last, and the first of them.
+    keys: Vec<PublicKey>,
+    public_key: PublicKey,
     interface: Interface,
     addresses: Vec<IpNet>,
     paths: Paths,
@@ -123,6 +127,8 @@ impl Device {
         let directory = Directory::new(public_key);
         let control = Mutex::new(Control {
             directory,
+            keys: vec![public_key],
+            public_key,
             interface,
             addresses: config.addresses,
             paths: Paths::default(),
@@ -138,7 +144,7 @@ impl Device {
             offload,
             lanes,
             shelf,
-            public_key,
+            noise_core: config.noise_core,
             port,
         };
         Ok(Self {
@@ -235,6 +241,10 @@ impl Backend for Device {
             addresses: addresses?,
             ..diff
         })
+    }
+
+    fn set_keys(&self, keys: &[PrivateKey]) -> Result<(), ApplyError> {
+        self.inner.set_keys(keys)
     }
 
     fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError> {
@@ -364,10 +374,10 @@ impl Inner {
             .map(|entry| {
                 let reading = entry.counters.read();
                 let at = handshakes.wall(&entry.spec.public_key, reading.last_handshake);
-                stats(entry, &reading, at)
+                PeerStats::of(entry, &reading, at)
             })
             .collect();
-        handshakes.forget_others(stats.iter().map(|peer| peer.public_key));
+        handshakes.forget_others(directory.entries().map(|entry| entry.spec.public_key));
         stats.sort_by(|a, b| a.name.cmp(&b.name));
         stats
     }
@@ -375,7 +385,7 @@ impl Inner {
     /// The device as a whole.
     pub(crate) fn device_stats(&self) -> DeviceStats {
         DeviceStats {
-            public_key: self.public_key,
+            public_key: self.public_key(),
             listen_port: self.port,
             running: *self.running.borrow(),
             offload: Some(self.offload.read()),
@@ -469,25 +479,8 @@ impl Inner {
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device")
-            .field("public_key", &self.public_key)
             .field("port", &self.port)
             .finish_non_exhaustive()
-    }
-}
-
-fn stats(entry: &Entry, reading: &Reading, last_handshake: Option<SystemTime>) -> PeerStats {
-    PeerStats {
-        name: entry.spec.name.clone(),
-        public_key: entry.spec.public_key,
-        endpoint: reading.endpoint,
-        state: reading.state,
-        last_handshake,
-        last_authenticated_data: reading.last_data,
-        rx_bytes: reading.rx_bytes,
-        tx_bytes: reading.tx_bytes,
-        rx_packets: reading.rx_packets,
-        tx_packets: reading.tx_packets,
-        drops: entry.counters.drops.nonzero(),
     }
 }
 

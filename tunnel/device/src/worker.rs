@@ -38,7 +38,7 @@ use kedge_tunnel_proto::{
 use tokio::sync::watch;
 use tracing::{debug, error, field::display, info, warn};
 
-pub(crate) use self::live::Reconfiguration;
+pub(crate) use self::live::{Identities, Reconfiguration};
 use crate::{
     from_host::FromHost,
     lanes::{Inbound, Lanes},
@@ -377,6 +377,15 @@ impl Worker {
             match change {
                 EventKind::State { from, to } => {
                     info!(peer, ?from, ?to, because = "handshake", "tunnel session");
+                }
+                EventKind::Keys { from, to } => {
+                    let ours = from.local != to.local;
+                    let (from, to) = match ours {
+                        true => (from.local, to.local),
+                        false => (from.remote, to.remote),
+                    };
+                    let whose = if ours { "ours" } else { "its" };
+                    info!(peer, whose, %from, %to, because = "a newer session", "tunnel key");
                 }
                 EventKind::Moved { from, to } => {
                     let (from, to) = (from.map(display), to.map(display));

@@ -10,7 +10,7 @@ use std::{
 
 use kedge_core::Instant;
 
-use crate::drops::Drops;
+use crate::{drops::Drops, keys::Pair};
 
 /// Where the peer's session stands. Only an answered echo proves that the path works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub struct Counters {
     answered: AtomicU64,
     state: AtomicU8,
     endpoint: Mutex<Option<SocketAddr>>,
+    pair: Mutex<Option<(Pair, Instant)>>,
     /// Packets of this peer that were not carried.
     pub drops: Drops,
 }
@@ -64,6 +65,8 @@ pub struct Reading {
     pub state: State,
     /// Where datagrams for the peer go.
     pub endpoint: Option<SocketAddr>,
+    /// The keys its packets are sent with, and since when.
+    pub pair: Option<(Pair, Instant)>,
 }
 
 impl Counters {
@@ -84,6 +87,7 @@ impl Counters {
                 _ => State::Idle,
             },
             endpoint: *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner),
+            pair: *self.pair.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -123,6 +127,13 @@ impl Counters {
 
     pub(crate) fn set_endpoint(&self, endpoint: Option<SocketAddr>) {
         *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = endpoint;
+    }
+
+    pub(crate) fn set_pair(&self, now: Instant, pair: Pair) {
+        let mut known = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_none_or(|(before, _)| before != pair) {
+            *known = Some((pair, now));
+        }
     }
 }
 

@@ -21,8 +21,11 @@ use crate::{
 pub struct PeerSpec {
     /// The name people see; unique.
     pub name: String,
-    /// The peer's key, which is its identity: another key is another peer.
+    /// The peer's key, which is its identity: a key that was not announced is another peer's.
     pub public_key: PublicKey,
+    /// The key the peer goes over to, which it has already. It is accepted beside the other one and
+    /// tried; who has it alone later on is the same peer still.
+    pub next_key: Option<PublicKey>,
     /// The key both ends were given beside their pairs.
     pub preshared_key: Option<PresharedKey>,
     /// Where to reach it; `None` when only the peer can come to us.
@@ -127,7 +130,7 @@ pub enum PlanError {
 #[derive(Debug)]
 pub struct Directory {
     /// Whose peers they are; without it the rules between them are somebody else's.
-    own: Option<PublicKey>,
+    own: Option<Vec<PublicKey>>,
     /// Boxed, since nodes of such a tree are only half full.
     peers: BTreeMap<PublicKey, Box<Entry>>,
 }
@@ -135,9 +138,9 @@ pub struct Directory {
 impl Directory {
     /// An empty directory for the device with the key `own`.
     #[must_use]
-    pub const fn new(own: PublicKey) -> Self {
+    pub fn new(own: PublicKey) -> Self {
         Self {
-            own: Some(own),
+            own: Some(vec![own]),
             peers: BTreeMap::new(),
         }
     }
@@ -152,6 +155,11 @@ impl Directory {
         }
     }
 
+    /// They are peers of a device with these keys from here on.
+    pub fn set_own(&mut self, own: Vec<PublicKey>) {
+        self.own = Some(own);
+    }
+
     /// What changes when exactly `specs` are wanted.
     ///
     /// # Errors
@@ -162,29 +170,24 @@ impl Directory {
             Some(own) => check(own, &specs)?,
             None => prefixes(&specs),
         };
-        let wanted: BTreeSet<PublicKey> = specs.iter().map(|spec| spec.public_key).collect();
+        let known = self.known(&specs);
         let mut change = Change::default();
-        let mut used = BTreeSet::new();
-        for (key, entry) in &self.peers {
-            if wanted.contains(key) {
-                used.insert(entry.id);
-            } else {
-                change.remove.push(entry.id);
-            }
-        }
+        let used: BTreeSet<PeerId> = known.values().map(|entry| entry.id).collect();
+        let gone = self.entries().filter(|entry| !used.contains(&entry.id));
+        change.remove.extend(gone.map(|entry| entry.id));
         let mut free = (0_u32..).map(PeerId).filter(|id| !used.contains(id));
         let accepted = accepted(&specs);
         let mut owners = BTreeMap::new();
         for spec in specs {
             let key = spec.public_key;
-            let id = match self.peers.get(&key) {
-                Some(old) => {
+            let id = match known.get(&key) {
+                Some(&old) => {
                     if old.spec != spec {
                         let endpoint_changed = old.spec.endpoint != spec.endpoint;
                         let preshared_key_changed = old.spec.preshared_key != spec.preshared_key;
                         let entry = Entry {
                             spec,
-                            ..(**old).clone()
+                            ..old.clone()
                         };
                         change.update.push(Update {
                             entry,
@@ -217,8 +220,10 @@ impl Directory {
 
     /// Takes over what was planned.
     pub fn commit(&mut self, change: &Change) {
+        // Who goes over to another key is found below it from here on.
+        let updated: BTreeSet<PeerId> = change.update.iter().map(|it| it.entry.id).collect();
         self.peers
-            .retain(|_, entry| !change.remove.contains(&entry.id));
+            .retain(|_, entry| !change.remove.contains(&entry.id) && !updated.contains(&entry.id));
         for update in change
             .update
             .iter()
@@ -266,6 +271,38 @@ impl Directory {
     }
 }
 
+impl Directory {
+    /// Who of the wanted is here already: by its key, by the one it announced before, or by the one it
+    /// announces.
+    fn known(&self, specs: &[PeerSpec]) -> BTreeMap<PublicKey, &Entry> {
+        let announced = |entry| Some((Entry::spec(entry).next_key?, entry));
+        let announced: BTreeMap<PublicKey, &Entry> = self.entries().filter_map(announced).collect();
+        let wanted: BTreeSet<PublicKey> = specs.iter().map(|spec| spec.public_key).collect();
+        let other = |entry: &&Entry| !wanted.contains(&entry.spec.public_key);
+        let known = |spec: &PeerSpec| {
+            let key = spec.public_key;
+            let before = || announced.get(&key).copied().filter(other);
+            let after = || self.get(&spec.next_key?).filter(other);
+            let entry = self.get(&key).or_else(before).or_else(after)?;
+            Some((key, entry))
+        };
+        specs.iter().filter_map(known).collect()
+    }
+}
+
+impl Entry {
+    const fn spec(&self) -> &PeerSpec {
+        &self.spec
+    }
+}
+
+impl PeerSpec {
+    /// The peer's keys, the newest last.
+    pub fn keys(&self) -> impl Iterator<Item = PublicKey> {
+        std::iter::once(self.public_key).chain(self.next_key)
+    }
+}
+
 impl Change {
     /// Whether nothing changes.
     #[must_use]
@@ -291,19 +328,21 @@ impl Coded for PlanError {
 }
 
 /// Checks the rules between peers; returns every prefix with its owner's key.
-fn check(own: &PublicKey, specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>, PlanError> {
+fn check(own: &[PublicKey], specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>, PlanError> {
     let mut names = BTreeSet::new();
     let mut keys = BTreeMap::new();
     let mut prefixes: BTreeMap<IpNet, &PeerSpec> = BTreeMap::new();
     for spec in specs {
-        if spec.public_key == *own {
+        if spec.keys().any(|key| own.contains(&key)) {
             return Err(PlanError::OwnKey(spec.name.clone()));
         }
         if !names.insert(&spec.name) {
             return Err(PlanError::DuplicateName(spec.name.clone()));
         }
-        if let Some(first) = keys.insert(spec.public_key, &spec.name) {
-            return Err(PlanError::DuplicateKey(first.clone(), spec.name.clone()));
+        for key in spec.keys() {
+            if let Some(first) = keys.insert(key, &spec.name) {
+                return Err(PlanError::DuplicateKey(first.clone(), spec.name.clone()));
+            }
         }
         for prefix in &spec.allowed_ips {
             let prefix = prefix.trunc();

@@ -21,13 +21,20 @@ use crate::{
     directory::PeerSpec,
     drops::DropReason,
     jitter::Jitter,
-    noise::{Caller, HEAD, NoiseCore, Opened, Session as Keys, Stamps, TAIL, Tick},
+    noise::{Caller, NoiseCore, Opened, Session as Keys, Stamps, Tick},
+    peer::padding::padded,
     wire::Kind,
 };
+
+pub(crate) use self::ties::Name;
+use self::ties::Tie;
 
 /// One peer.
 pub(crate) struct Peer {
     core: NoiseCore,
+    /// Whose core that is.
+    front: Name,
+    beside: Vec<Tie>,
     counters: Arc<Counters>,
     endpoint: Option<SocketAddr>,
     keepalive: Option<Duration>,
@@ -81,14 +88,18 @@ pub(crate) enum Received {
 impl Peer {
     /// A peer that has no core yet.
     pub(crate) fn new(
+        front: Name,
         stamps: Stamps,
         spec: &PeerSpec,
         counters: Arc<Counters>,
         now: Instant,
     ) -> Self {
         counters.set_endpoint(spec.endpoint);
+        counters.set_pair(now, front.pair);
         Self {
             core: NoiseCore::Asleep(stamps),
+            front,
+            beside: Vec::new(),
             counters,
             endpoint: spec.endpoint,
             keepalive: spec.keepalive,
@@ -177,6 +188,9 @@ impl Peer {
         dst: &mut [u8],
     ) -> Result<Received, DropReason> {
         self.refresh(now, budget, dst);
+        if let Some(at) = self.beside_of(kind, caller.as_ref()) {
+            return self.receive_beside(now, (at, from), (kind, caller), datagram, dst);
+        }
         let opened = self.core.open(now, (kind, caller), datagram, dst);
         if matches!(kind, Kind::Data { .. })
             && self.state == State::Connected
@@ -210,18 +224,27 @@ impl Peer {
             }
             _ => {}
         }
-        match opened? {
-            Opened::Nothing | Opened::Cookie => Ok(Received::Nothing),
-            Opened::Packet(length) => Ok(Received::Packet(length)),
+        self.outcome(kind, from, opened?)
+    }
+
+    fn outcome(
+        &self,
+        kind: Kind,
+        from: SocketAddr,
+        opened: Opened,
+    ) -> Result<Received, DropReason> {
+        Ok(match opened {
+            Opened::Nothing | Opened::Cookie => Received::Nothing,
+            Opened::Packet(length) => Received::Packet(length),
             Opened::Reply(length) => {
                 self.counters.sent(length);
                 let to = match kind {
                     Kind::Initiation => from,
                     _ => self.endpoint.unwrap_or(from),
                 };
-                Ok(Received::Reply(Message { to, length }))
+                Received::Reply(Message { to, length })
             }
-        }
+        })
     }
 
     /// Does what is due, at most one message at a time.
@@ -232,6 +255,7 @@ impl Peer {
         budget: &mut Budget,
         dst: &mut [u8],
     ) -> Option<Message> {
+        self.tick_beside(now, dst);
         let ticked = self.tick_core(now, budget, dst);
         if let Tick::Send(length) = ticked {
             self.counters.sent(length);
@@ -338,6 +362,11 @@ impl Peer {
         } else if self.state != State::Connected && self.core.has_session(now) {
             self.set_state(State::Connected);
         }
+        self.place(now, from, (receiver, counter));
+    }
+
+    /// Takes note of where the newest message of the newest session came from.
+    fn place(&mut self, now: Instant, from: SocketAddr, (receiver, counter): (u32, u64)) {
         if !self.core.is_newest(now, receiver)
             || self.heard.is_some_and(|highest| counter <= highest)
         {
@@ -435,25 +464,6 @@ impl Peer {
     }
 }
 
-/// The packet that stands in a slot behind room for a datagram's head, [padded](pad).
-fn padded(slot: &mut [u8], length: usize, mtu: usize) -> Result<&[u8], DropReason> {
-    let last = slot.len().saturating_sub(TAIL);
-    slot.get_mut(HEAD..last)
-        .and_then(|inner| pad(inner, length, mtu))
-        .ok_or(DropReason::Oversized)
-}
-
-/// The packet with zeros up to a multiple of 16, so that its length tells less, but not beyond the
-/// MTU.
-fn pad(buffer: &mut [u8], length: usize, mtu: usize) -> Option<&[u8]> {
-    let padded = length
-        .next_multiple_of(16)
-        .min(mtu.max(length))
-        .min(buffer.len());
-    buffer.get_mut(length..padded)?.fill(0);
-    buffer.get(..padded)
-}
-
 /// From one tick to the next while there is a session or one is wanted, before jitter.
 const ACTIVE: Duration = Duration::from_millis(100);
 /// The same for a peer nobody talks to.
@@ -464,6 +474,8 @@ const JITTER: Duration = Duration::from_millis(333);
 const STALE: Duration = Duration::from_secs(1);
 /// When a session is replaced (REKEY_AFTER_TIME).
 const REKEY: Duration = Duration::from_secs(120);
+/// Nothing that was sealed longer ago is opened (REJECT_AFTER_TIME).
+pub(crate) const REJECT: Duration = Duration::from_secs(180);
 /// A peer moves at most once in this time.
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
 /// A handshake is forced at most once in this time.
@@ -471,28 +483,7 @@ const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;
 mod live;
+mod padding;
 mod question;
+mod ties;
 mod whole;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn padding_fills_to_sixteen_but_not_beyond_the_mtu_or_the_buffer() {
-        for (length, mtu, room, padded) in [
-            (20, 1420, 64, 32),
-            (32, 1420, 64, 32),
-            (1417, 1420, 1500, 1420),
-            (60, 1420, 62, 62),
-            (1500, 1420, 1600, 1500),
-        ] {
-            let mut buffer = vec![0xff; room];
-            let packet = pad(&mut buffer, length, mtu).unwrap();
-            assert_eq!(packet.len(), padded, "{length} of {room}");
-            assert!(packet[length..].iter().all(|byte| *byte == 0));
-            assert!(packet[..length].iter().all(|byte| *byte == 0xff));
-        }
-        assert_eq!(pad(&mut [0; 8], 9, 1420), None);
-    }
-}

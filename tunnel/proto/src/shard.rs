@@ -21,9 +21,9 @@ use crate::{
     directory::PeerId,
     drops::{DropReason, Drops},
     jitter::Jitter,
-    keys::{PresharedKey, PrivateKey, PublicKey},
+    keys::{Pair, PresharedKey, PrivateKey, PublicKey},
     memory::Memory,
-    noise::{Caller, FrontDoor, HEAD, Noise, TAIL},
+    noise::{Caller, Doors, HEAD, Noise, TAIL},
     packet::LARGEST,
     peer::{Message, Peer, Received},
     wire::{self, Kind},
@@ -33,7 +33,7 @@ use crate::{
 pub struct Shard {
     number: u8,
     mtu: usize,
-    door: FrontDoor,
+    door: Doors,
     routes: Lookup,
     /// Boxed, since a table twice as large as needed is nothing then.
     peers: Vec<Option<Box<Slot>>>,
@@ -66,13 +66,16 @@ struct Slot {
     /// What the last event said.
     state: State,
     endpoint: Option<SocketAddr>,
-    key: PublicKey,
+    /// What the last event said its packets are sent with.
+    pair: Pair,
+    /// Its key, and the one it goes over to.
+    keys: (PublicKey, Option<PublicKey>),
     preshared_key: Option<Box<PresharedKey>>,
-    index: u32,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
-    /// That of the core that goes on with the session of before.
-    former: Option<u32>,
+    /// When it is asked for a session with other keys than it has, and how often it was.
+    next_try: Option<Instant>,
+    tries: usize,
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,
@@ -111,6 +114,13 @@ pub enum EventKind {
         from: State,
         /// After.
         to: State,
+    },
+    /// Which keys its packets are sent with.
+    Keys {
+        /// Before.
+        from: Pair,
+        /// After.
+        to: Pair,
     },
     /// Where the peer is.
     Moved {
@@ -160,7 +170,7 @@ impl Shard {
         Self {
             number,
             mtu: usize::from(mtu),
-            door: FrontDoor::new(key, noise),
+            door: Doors::new(key, noise),
             routes: Lookup::default(),
             peers: Vec::new(),
             by_key: BTreeMap::new(),
@@ -263,14 +273,20 @@ impl Shard {
             }
             self.timers.pop();
             self.wake_called(now, id);
+            let tried = self.try_other_keys(now, id, due, dst);
             let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.due == due) else {
                 continue;
             };
-            let message = slot.peer.tick(now, &mut self.jitter, &mut self.budget, dst);
+            let message =
+                tried.or_else(|| slot.peer.tick(now, &mut self.jitter, &mut self.budget, dst));
             if message.is_none() {
                 slot.peer.rest();
             }
-            slot.due = slot.peer.next_tick(now, &mut self.jitter);
+            // What was tried leaves the rest of what is due to the next turn.
+            slot.due = match tried {
+                Some(_) => now,
+                None => slot.peer.next_tick(now, &mut self.jitter),
+            };
             if slot.due < Instant::FAR {
                 self.timers.push(Reverse((slot.due, id)));
             }
@@ -356,8 +372,8 @@ impl Shard {
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let is_handshake = !matches!(kind.0, Kind::Data { .. });
         let unknown = (DropReason::UnknownSession, None);
-        if kind.0 == Kind::Initiation {
-            self.wake_up(now, id);
+        if let (Kind::Initiation, Some(caller)) = &kind {
+            self.meet(now, id, caller);
         }
         let slot = slot(&mut self.peers, id).ok_or(unknown)?;
         let received = slot
@@ -427,6 +443,11 @@ impl Shard {
             let from = std::mem::replace(&mut slot.state, state);
             tell(&mut self.events, id, EventKind::State { from, to: state });
         }
+        let pair = slot.peer.front().pair;
+        if pair != slot.pair {
+            let from = std::mem::replace(&mut slot.pair, pair);
+            tell(&mut self.events, id, EventKind::Keys { from, to: pair });
+        }
         if endpoint != slot.endpoint {
             let from = std::mem::replace(&mut slot.endpoint, endpoint);
             self.moved(from, endpoint);
@@ -469,6 +490,7 @@ mod handshakes;
 mod live;
 mod members;
 mod outlive;
+mod rotation;
 mod whole;
 
 #[cfg(test)]

@@ -246,6 +246,7 @@ pub fn gateway_peer() -> PeerSpec {
         always_up: true,
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
     }
 }
 
@@ -263,6 +264,7 @@ pub fn host_peer() -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
     }
 }
 

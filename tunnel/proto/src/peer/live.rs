@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use kedge_core::Instant;
 
-use super::{FORCE_PAUSE, Owed, Peer, padded};
+use super::{FORCE_PAUSE, Owed, Peer, padding::padded};
 use crate::{
     backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, fallback::is_lane,
     keys::PresharedKey, noise::NoiseCore,
@@ -82,7 +82,7 @@ impl Peer {
         self.begin_anew();
     }
 
-    fn begin_anew(&mut self) {
+    pub(super) fn begin_anew(&mut self) {
         let in_use = self.state != State::Idle;
         self.heard = None;
         self.session = None;

@@ -55,7 +55,7 @@ impl Shard {
         self.admission.demands_cookies(now)
     }
 
-    /// Who is meant by an initiation, which names its sender under our key.
+    /// Who sent an initiation, which names its sender under our key.
     fn caller(&self, initiation: &[u8]) -> Result<(PeerId, Caller), (DropReason, Option<PeerId>)> {
         let caller = self.door.initiator(initiation);
         let caller = caller.map_err(|reason| (reason, None))?;

@@ -87,7 +87,7 @@ impl End {
             Kind::Initiation => {
                 self.look_at_the_clock();
                 self.door.check(datagram)?;
-                let caller = self.door.initiator(datagram)?;
+                let caller = self.door.initiator(self.peer, datagram)?;
                 if caller.key != self.peer {
                     return Err(DropReason::UnknownPeer);
                 }
