@@ -260,6 +260,23 @@ fn keys_of_a_host_and_of_its_gateway_change_without_a_lost_packet() {
         let new_private = private(&site, HOST, "var/lib/kedge/agent/tunnel.key");
         assert!(!is_answered(&site, &new_private, old_gateway_key));
         assert!(is_answered(&site, &new_private, new_gateway_key));
+
+        // Once more, both at once.
+        let (packets, echo) = train(&site);
+        let begun = Instant::now();
+        kedge(&site, HOST, "tunnel rotate-key");
+        kedge(&site, "gateway", "gateway rotate-key");
+        for node in [HOST, "gateway"] {
+            eventually(&format!("{node}: all go by the new key"), secs(60), || {
+                let key = kedge(&site, node, "tunnel rotate-key --dry-run");
+                texts(&key["moved"]).len() == 1
+            });
+        }
+        let took = begun.elapsed();
+        let (sent, lost) = packets.finish();
+        drop(echo);
+        println!("both keys: {lost} of {sent} packets lost, gone over after {took:?}");
+        assert_eq!(lost, 0);
         assert_eq!(site.take_down(), Vec::<String>::new());
     });
 }
