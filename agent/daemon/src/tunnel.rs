@@ -29,7 +29,7 @@ use kedge_net::{
     wireguard::module::{self, Module},
 };
 use kedge_tunnel_device::{
-    PeerSpec,
+    PeerSpec, Workers,
     backend::Kind,
     echo::{Client, Config, Report},
     keeper::{Keeper, Wish},
@@ -333,6 +333,7 @@ impl Tunnel {
             mtu: wish.mtu,
             noise_core: wish.noise_core,
             offload: wish.offload,
+            workers: Workers::ONE,
             addresses: wish.addresses.clone(),
             peers: wish
                 .peers

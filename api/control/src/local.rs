@@ -73,7 +73,7 @@ pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{
     DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelKey,
-    TunnelList, TunnelState,
+    TunnelList, TunnelState, Workers,
 };
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{

@@ -124,6 +124,19 @@ impl Tun {
         Ok(Self { fd, name, bare })
     }
 
+    /// The same interface for another thread: what either takes or gives is of the same queue.
+    ///
+    /// # Errors
+    ///
+    /// The process has no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            name: self.name.clone(),
+            bare: self.bare,
+        })
+    }
+
     /// The interface's name.
     #[must_use]
     pub fn name(&self) -> &str {

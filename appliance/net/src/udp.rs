@@ -3,6 +3,7 @@
 //! A host without one of the families gets along with the other. What comes is taken into an
 //! [`Inbox`], what goes is sent in runs.
 
+mod group;
 mod inbox;
 mod run;
 mod whole;
@@ -23,8 +24,9 @@ use rustix::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 pub use self::{
+    group::Group,
     inbox::{Arrived, Inbox, Received},
-    run::{LARGEST_RUN, LONGEST_RUN, refuses_segments},
+    run::{LARGEST_RUN, LONGEST_RUN, refuses_segments, refuses_source},
 };
 use crate::{privilege, sys};
 
@@ -96,12 +98,12 @@ impl Sockets {
     }
 
     fn try_bind(port: u16) -> Result<Self, BindError> {
-        let v4 = bind(Family::V4, port)?;
+        let v4 = bind(Family::V4, port, false)?;
         let chosen = match &v4 {
             Some(socket) => local_port(socket, port)?,
             None => port,
         };
-        let v6 = bind(Family::V6, chosen)?;
+        let v6 = bind(Family::V6, chosen, false)?;
         let port = match &v6 {
             Some(socket) => local_port(socket, port)?,
             None => chosen,
@@ -187,8 +189,8 @@ impl Coded for BindError {
 }
 
 /// A bound socket, or `None` when the host does not have the family.
-fn bind(family: Family, port: u16) -> Result<Option<UdpSocket>, BindError> {
-    match open(family, port) {
+fn bind(family: Family, port: u16, shared: bool) -> Result<Option<UdpSocket>, BindError> {
+    match open(family, port, shared) {
         Ok(socket) => Ok(Some(socket)),
         Err(source) => match source.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => Ok(None),
@@ -198,7 +200,7 @@ fn bind(family: Family, port: u16) -> Result<Option<UdpSocket>, BindError> {
     }
 }
 
-fn open(family: Family, port: u16) -> io::Result<UdpSocket> {
+fn open(family: Family, port: u16, shared: bool) -> io::Result<UdpSocket> {
     let (domain, any) = match family {
         Family::V4 => (
             Domain::IPV4,
@@ -222,6 +224,7 @@ fn open(family: Family, port: u16) -> io::Result<UdpSocket> {
             sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?;
         }
     }
+    sys::udp::tell_addresses(socket.as_fd(), family == Family::V6)?;
     // The default of 212 KB loses handshakes when everybody comes back at once. Past the limits
     // of the system only with privilege, else as far as they go.
     if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
@@ -230,6 +233,7 @@ fn open(family: Family, port: u16) -> io::Result<UdpSocket> {
     if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER).is_err() {
         socket.set_send_buffer_size(BUFFER)?;
     }
+    socket.set_reuse_port(shared)?;
     socket.bind(&any.into())?;
     Ok(socket.into())
 }

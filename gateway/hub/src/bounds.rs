@@ -9,7 +9,7 @@ use kedge_control::{
     balance::Listener,
 };
 use kedge_core::{Code, Fix, Problem};
-use kedge_tunnel_device::{PeerSpec, keeper::Wish, mtu};
+use kedge_tunnel_device::{PeerSpec, Workers, keeper::Wish, mtu};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 
 use crate::{
@@ -56,6 +56,7 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
                 .unwrap_or_else(|| mtu::wished(tunnel.mtu, &mut problems)),
             noise_core: CoreName::Boringtun,
             offload: config.offload,
+            workers: Workers::of_gateway(config.workers),
             addresses: tunnel.addresses.clone(),
             peers,
         }
@@ -247,6 +248,7 @@ mod tests {
             interface: "kedge0".to_owned(),
             mtu: None,
             offload: Allowed::ALL,
+            workers: None,
             gateways: std::collections::BTreeMap::new(),
             behind: Vec::new(),
         }

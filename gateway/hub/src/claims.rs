@@ -258,7 +258,7 @@ const BUFFER: usize = 2048;
 
 #[cfg(test)]
 mod tests {
-    use kedge_tunnel_device::offload::Allowed;
+    use kedge_tunnel_device::{Workers, offload::Allowed};
     use kedge_tunnel_proto::noise::CoreName;
 
     use super::*;
@@ -294,6 +294,7 @@ mod tests {
             mtu: None,
             offload: Allowed::ALL,
             key_rotation: None,
+            workers: None,
             gateways: BTreeMap::from([(
                 "b".parse().unwrap(),
                 NeighborConfig {
@@ -314,6 +315,7 @@ mod tests {
             mtu: 1420,
             noise_core: CoreName::Boringtun,
             offload: Allowed::ALL,
+            workers: Workers::ONE,
             addresses: Vec::new(),
             peers,
         }

@@ -68,6 +68,8 @@ section! {
         /// How old the key of this gateway becomes before another one follows it, without a packet lost:
         /// 1h to 365d, or `off`.
         key_rotation: KeyRotation,
+        /// How many threads move packets, 1 to 4: `auto` is one for each processor. Each has some of the hosts.
+        workers: Auto<Number<1, 4>>,
         /// The other gateways that hosts may be at, by name: packets for a host that is at one of them go
         /// there.
         gateways: BTreeMap<Name, NeighborFile>,
@@ -127,6 +129,8 @@ pub struct TunnelConfig {
     pub offload: Allowed,
     /// How old this end's key becomes before another one follows; `None` keeps it.
     pub key_rotation: Option<Duration>,
+    /// How many threads move packets; `None` is one for each processor, up to 4.
+    pub workers: Option<u8>,
     /// The other gateways that hosts may be at.
     pub gateways: BTreeMap<Name, NeighborConfig>,
     /// What lies behind the gateways.
@@ -162,6 +166,7 @@ impl RoleFile for GatewayFile {
         tunnel.offload.get_or_insert_default();
         tunnel.offload_send.get_or_insert_default();
         tunnel.offload_receive.get_or_insert_default();
+        tunnel.workers.get_or_insert_default();
         tunnel.gateways.get_or_insert_default();
         tunnel.behind.get_or_insert_default();
         self
@@ -202,6 +207,10 @@ impl RoleFile for GatewayFile {
                     tunnel.offload_receive.unwrap_or_default(),
                 ),
                 key_rotation: tunnel.key_rotation.and_then(KeyRotation::every),
+                workers: tunnel
+                    .workers
+                    .and_then(Auto::value)
+                    .and_then(|workers| u8::try_from(workers.0).ok()),
                 gateways,
                 behind: tunnel.behind.unwrap_or_default(),
             },

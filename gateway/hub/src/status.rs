@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use kedge_control::local::{GatewayStatus, OffloadPart, RoleInfo, Tunnel, TunnelList, TunnelState};
+use kedge_control::local::{
+    GatewayStatus, OffloadPart, RoleInfo, Tunnel, TunnelList, TunnelState, Workers,
+};
 use kedge_host::wall;
 use kedge_net::clock;
 use kedge_tunnel_device::PeerStats;
@@ -55,6 +57,10 @@ impl Hub {
         if let Some(device) = device {
             let stats = device.device_stats();
             list.listen_port = stats.listen_port;
+            list.workers = stats.workers.map(|workers| Workers {
+                count: workers.count,
+                because: workers.because.to_owned(),
+            });
             let parts = stats.offload.into_iter().flat_map(|all| all.parts());
             list.offload = parts
                 .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }))

@@ -30,7 +30,7 @@ use kedge_net::{
     link::Links,
     netns::{Lease, Namespace, Worker},
 };
-use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, echo, offload::Allowed};
+use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, Workers, echo, offload::Allowed};
 use kedge_tunnel_proto::{
     keys::{PrivateKey, PublicKey},
     memory::Memory,
@@ -296,6 +296,7 @@ impl Site {
                 mtu: 1400,
                 noise_core: CoreName::Boringtun,
                 offload: Allowed::ALL,
+                workers: Workers::ONE,
                 memory: Memory::default(),
             })
             .unwrap();

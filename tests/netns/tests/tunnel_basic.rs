@@ -10,7 +10,7 @@
 mod tunnel;
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 
@@ -169,6 +169,47 @@ fn a_new_nat_mapping_is_followed_after_authenticated_data() {
         State::Connected,
         "no handshake was needed"
     );
+}
+
+#[test]
+fn a_gateway_with_two_addresses_answers_from_the_one_it_was_called_on() {
+    if !ready() {
+        return;
+    }
+    const SECOND: &str = "198.51.100.8";
+    let site = Site::new();
+    let second = |add: bool| {
+        let verb = if add { "add" } else { "del" };
+        let at = format!("{SECOND}/24");
+        run(&site.gateway, "ip", &["address", verb, &at, "dev", "eth0"]);
+    };
+    second(true);
+    let (host, gateway) = (site.open_host(), site.open_gateway());
+    gateway.apply(vec![host_peer()]).unwrap();
+    // The router's masquerading passes answers from the called address alone, as any NAT does.
+    let called = |address: &str| PeerSpec {
+        endpoint: Some(SocketAddr::new(address.parse().unwrap(), PORT)),
+        ..gateway_peer()
+    };
+    host.apply(vec![called(SECOND)]).unwrap();
+    let _echo = site.echo();
+    let probe = socket(&site.host, HOST);
+    eventually("an answer from the second address", LIMIT, || {
+        answered(&probe, GATEWAY)
+    });
+    assert_eq!(peer(&host).endpoint.unwrap().ip().to_string(), SECOND);
+    let back = UdpEcho::start(&site.host, &[HOST]);
+    let from_gateway = socket(&site.gateway, GATEWAY);
+    assert!(answered(&from_gateway, HOST), "the gateway speaks first");
+    // The address goes, and with it this way. What the gateway says leaves from the other one.
+    second(false);
+    assert!(!answered(&from_gateway, HOST) && !answered(&probe, GATEWAY));
+    drop(back);
+    host.apply(vec![called(GATEWAY_WAN)]).unwrap();
+    eventually("an answer from the first address", LIMIT, || {
+        answered(&probe, GATEWAY)
+    });
+    assert_eq!(peer(&gateway).drops, []);
 }
 
 #[test]

@@ -278,6 +278,7 @@ fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
         mtu: 1_420,
         noise_core: noise_core(),
         offload: Allowed::ALL,
+        workers: workers(),
         addresses: vec![HOST.parse::<std::net::IpAddr>().unwrap().into()],
         peers: vec![gateway_peer()],
     };
@@ -371,6 +372,7 @@ fn a_gateway_that_restarts_calls_a_host_behind_nat_if_it_remembers_it() {
         mtu: 1420,
         noise_core: noise_core(),
         offload: Allowed::ALL,
+        workers: workers(),
         addresses: vec![GATEWAY.parse::<std::net::IpAddr>().unwrap().into()],
         peers: vec![host_peer()],
     };

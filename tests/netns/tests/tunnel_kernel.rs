@@ -95,6 +95,7 @@ fn a_keeper_repairs_it_leaves_it_and_clears_it_for_the_engine() {
         mtu: 1420,
         noise_core: noise_core(),
         offload: Allowed::ALL,
+        workers: workers(),
         addresses: desired.addresses,
         peers: desired.peers,
     };

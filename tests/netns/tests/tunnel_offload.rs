@@ -343,7 +343,7 @@ fn udp(from: &Namespace, to: &Namespace, address: &str) {
         // A machine that stands still may lose one of them: then the run is sent again.
         eventually("a run arrives", LIMIT, || {
             while inbox.fill(&receiver, Family::of(address)).is_ok() {}
-            sender.send(at, &parts, segment).unwrap();
+            sender.send(at, None, &parts, segment).unwrap();
             arrives(&mut inbox, &receiver, Family::of(address), &run)
         });
     }

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 
-use crate::offload::Allowed;
+use crate::{offload::Allowed, workers::Workers};
 
 /// One WireGuard interface. Addresses and peers can change while it runs, the rest cannot.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct DeviceConfig {
     pub noise_core: CoreName,
     /// What may be left to the kernel.
     pub offload: Allowed,
+    /// How many threads move its packets.
+    pub workers: Workers,
     /// What an earlier device knew of its peers.
     pub memory: Memory,
 }

@@ -6,10 +6,7 @@ mod streams;
 use std::{
     fmt,
     net::SocketAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{SyncSender, TrySendError, sync_channel},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
 
@@ -18,13 +15,11 @@ use kedge_core::Instant;
 use kedge_net::{
     clock,
     tun::{Interface, Lead, Tun},
-    udp::Sockets,
-    wait::Doorbell,
+    udp::Group,
 };
 use kedge_tunnel_proto::{
     counters::State,
     directory::{Directory, Entry, PeerId, PeerSpec},
-    drops::Drops,
     fallback::is_lane,
     keys::{PrivateKey, PublicKey},
     memory::Memory,
@@ -37,6 +32,7 @@ use crate::{
     Handle,
     backend::{Backend, Desired, Diff, Event, Kind, Paths},
     config::DeviceConfig,
+    crew::{Crew, Hired, Shared},
     error::{ApplyError, OpenError, RehandshakeError},
     handshakes::Handshakes,
     kernel::LOOK,
@@ -44,7 +40,8 @@ use crate::{
     offload::Standing,
     shelf::Shelf,
     stats::{DeviceStats, PeerStats},
-    worker::{self, Command, Reconfiguration},
+    worker::{Command, Reconfiguration},
+    workers::Workers,
 };
 
 /// One WireGuard interface.
@@ -54,18 +51,15 @@ use crate::{
 #[derive(Debug)]
 pub struct Device {
     inner: Arc<Inner>,
-    worker: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
 }
 
 pub(crate) struct Inner {
     control: Mutex<Control>,
-    commands: SyncSender<Command>,
-    bell: Arc<Doorbell>,
+    crew: Crew,
     running: watch::Receiver<bool>,
-    drops: Arc<Drops>,
-    offload: Arc<Standing>,
-    lanes: Arc<Lanes>,
-    shelf: Arc<Shelf>,
+    pub(crate) shared: Shared,
+    workers: Workers,
     noise_core: CoreName,
     port: u16,
 }
@@ -91,35 +85,33 @@ impl Device {
     ///
     /// No TUN device, no privilege, a taken name or port; nothing is left behind.
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
-        let sockets = Sockets::bind(config.listen_port)?;
+        let group = Group::bind(config.listen_port, config.workers.count)?;
         let tun = Tun::open(&config.ifname)?;
         let mut interface = Interface::set_up(&tun, config.mtu)?;
         interface.set_addresses(&config.addresses)?;
-        let offload = Arc::new(Standing::settle(&tun, &sockets, config.offload));
-        let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
-        let lanes = Arc::new(Lanes::new(Arc::clone(&bell)));
+        let offload = Arc::new(Standing::settle(&tun, group.all(), config.offload));
+        let (crew, received) = Crew::new(config.workers.count).map_err(OpenError::Worker)?;
         let (ended, running) = watch::channel(true);
-        let drops = Arc::new(Drops::default());
-        let shelf = Arc::new(Shelf::default());
+        let memories = config.memory.share(crew.count());
         let public_key = config.private_key.public();
-        let port = sockets.port();
-        let (commands, received) = sync_channel(COMMANDS);
-        let engine = worker::Engine {
+        let port = group.port();
+        let shared = Shared {
+            lanes: Arc::new(Lanes::new(crew.first_bell())),
+            drops: Arc::default(),
+            offload,
+            shelf: Arc::new(Shelf::new(memories.clone())),
+        };
+        let hired = Hired {
             tun,
-            sockets: Arc::new(sockets),
-            lanes: Arc::clone(&lanes),
-            bell: Arc::clone(&bell),
-            commands: received,
+            group,
+            received,
+            memories,
             private_key: config.private_key,
             mtu: config.mtu,
             noise_core: config.noise_core,
-            drops: Arc::clone(&drops),
-            ends_with_interface: false,
-            offload: Arc::clone(&offload),
-            memory: config.memory,
-            shelf: Arc::clone(&shelf),
         };
-        let worker = worker::spawn(engine, 0, ended).map_err(OpenError::Worker)?;
+        let workers = crew.start(hired, &shared, &ended);
+        let workers = workers.map_err(OpenError::Worker)?;
         info!(
             ifname = config.ifname, listen_port = port, public_key = %public_key,
             because = "configured", "tunnel device open"
@@ -137,19 +129,16 @@ impl Device {
         });
         let inner = Inner {
             control,
-            commands,
-            bell,
+            crew,
             running,
-            drops,
-            offload,
-            lanes,
-            shelf,
+            shared,
+            workers: config.workers,
             noise_core: config.noise_core,
             port,
         };
         Ok(Self {
             inner: Arc::new(inner),
-            worker: Some(worker),
+            workers,
         })
     }
 
@@ -218,10 +207,11 @@ impl Device {
     }
 
     fn stop(&mut self) {
-        if let Some(worker) = self.worker.take() {
-            // The worker may have ended by itself; then nobody listens and that is fine.
-            let _ = self.inner.commands.send(Command::Stop);
-            self.inner.bell.ring();
+        if self.workers.is_empty() {
+            return;
+        }
+        self.inner.crew.dismiss();
+        for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
     }
@@ -295,7 +285,7 @@ impl Inner {
     /// What must outlive the process, if there is more of it than the last time somebody asked: half
     /// a minute old at most, and everything when the device is closed.
     pub(crate) fn learned(&self) -> Option<Memory> {
-        self.shelf.take()
+        self.shared.shelf.take()
     }
 
     /// Starts a handshake with a peer whatever its session's state.
@@ -309,15 +299,10 @@ impl Inner {
             .directory
             .find(name)
             .ok_or_else(|| RehandshakeError::Unknown(name.escape_debug().take(80).collect()))?;
-        match self.commands.try_send(Command::Rehandshake(entry.id)) {
-            Ok(()) => {
-                self.bell.ring();
-                Ok(())
-            }
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                Err(RehandshakeError::Busy)
-            }
-        }
+        let told = self
+            .crew
+            .try_tell(&entry.home, Command::Rehandshake(entry.id));
+        told.then_some(()).ok_or(RehandshakeError::Busy)
     }
 
     /// Sends an inner packet through a peer, whoever owns its destination: a question that has to go
@@ -332,24 +317,15 @@ impl Inner {
     }
 
     fn command_of(&self, name: &str, command: impl FnOnce(PeerId) -> Command) -> bool {
-        let id = self.control().directory.find(name).map(|entry| entry.id);
-        let command = id.map(command);
-        let taken = command.is_some_and(|command| self.commands.try_send(command).is_ok());
-        if taken {
-            self.bell.ring();
-        }
-        taken
+        let entry = self.control();
+        let entry = entry.directory.find(name);
+        let peer = entry.map(|entry| (entry.id, entry.home));
+        peer.is_some_and(|(id, key)| self.crew.try_tell(&key, command(id)))
     }
 
     /// Sends one initiation for a peer to each of these places. Whether the worker was told.
     pub(crate) fn call(&self, name: &str, places: Vec<SocketAddr>) -> bool {
-        let id = self.control().directory.find(name).map(|entry| entry.id);
-        let command = id.map(|id| Command::Call(id, places));
-        let taken = command.is_some_and(|command| self.commands.try_send(command).is_ok());
-        if taken {
-            self.bell.ring();
-        }
-        taken
+        self.command_of(name, |id| Command::Call(id, places))
     }
 
     /// Where the session with a peer leads, while there is one.
@@ -388,8 +364,9 @@ impl Inner {
             public_key: self.public_key(),
             listen_port: self.port,
             running: *self.running.borrow(),
-            offload: Some(self.offload.read()),
-            drops: self.drops.nonzero(),
+            offload: Some(self.shared.offload.read()),
+            workers: Some(self.workers),
+            drops: self.shared.drops.nonzero(),
         }
     }
 
@@ -400,7 +377,7 @@ impl Inner {
         let diff = Diff::of_peers(&control.directory, &change);
         if !change.is_empty() {
             control.directory.commit(&change);
-            self.tell(Command::Change(Box::new(change)))?;
+            self.crew.change(change)?;
         }
         if !diff.added.is_empty() {
             self.keep_to_paths(&control)?;
@@ -424,11 +401,12 @@ impl Inner {
         let routes = control.interface.set_leads(&control.leads())?;
         device |= control.interface.set_mtu(mtu)?;
         if device {
-            let reconfiguration = Reconfiguration {
+            let reconfiguration = || Reconfiguration {
                 mtu: Some(mtu),
                 ..Reconfiguration::default()
             };
-            self.tell(Command::Reconfigure(Box::new(reconfiguration)))?;
+            let all = &self.crew;
+            all.tell_all(|| Command::Reconfigure(Box::new(reconfiguration())))?;
         }
         if !same {
             self.keep_to_paths(control)?;
@@ -443,14 +421,8 @@ impl Inner {
     fn keep_to_paths(&self, control: &Control) -> Result<(), ApplyError> {
         let entries = control.directory.entries();
         let known = |entry: &Entry| Some((entry.id, control.paths.of(&entry.spec.name)?));
-        self.tell(Command::Paths(entries.filter_map(known).collect()))
-    }
-
-    fn tell(&self, command: Command) -> Result<(), ApplyError> {
-        let sent = self.commands.send(command);
-        sent.map_err(|_| ApplyError::Stopped)?;
-        self.bell.ring();
-        Ok(())
+        let known: Vec<_> = entries.filter_map(known).collect();
+        self.crew.tell_all(|| Command::Paths(known.clone()))
     }
 
     fn set_addresses(&self, addresses: &[IpNet]) -> Result<usize, ApplyError> {

@@ -16,7 +16,11 @@ use kedge_tunnel_proto::{
 };
 use tracing::trace;
 
-use crate::{network::Network, outbox::Outbox};
+use crate::{
+    network::Network,
+    outbox::Outbox,
+    post::{Kind, Post},
+};
 
 /// The host's side of the way out.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ impl FromHost {
         shard: &mut Shard,
         outbox: &mut Outbox,
         network: &mut Network,
+        post: &mut Post,
     ) -> io::Result<()> {
         let mut taken = 0;
         while taken < TURN {
@@ -54,18 +59,37 @@ impl FromHost {
             };
             trace!(length, "from the host");
             let frame = self.frame.get(..length).unwrap_or_default();
-            let segments = seal(frame, shard, outbox, network);
-            taken += segments.unwrap_or_else(|reason| {
-                shard.count(None, reason, 1);
-                1
-            });
-            if outbox.len() >= BATCH {
-                network.send(clock::now(), outbox, shard);
+            let packet = frame.get(Header::LEN..).unwrap_or_default();
+            if let Some(worker) = shard.elsewhere(packet) {
+                if !post.put(worker, Kind::Frame, frame) {
+                    shard.count(None, DropReason::WorkerQueueFull, 1);
+                }
+                taken += 1 + packet.len() / USUAL;
+                continue;
             }
+            taken += forward(frame, shard, outbox, network);
         }
         network.send(clock::now(), outbox, shard);
         Ok(())
     }
+}
+
+/// Seals what a frame holds, sends it where that is much, and says how many packets it was.
+pub(crate) fn forward(
+    frame: &[u8],
+    shard: &mut Shard,
+    outbox: &mut Outbox,
+    network: &mut Network,
+) -> usize {
+    let segments = seal(frame, shard, outbox, network);
+    let segments = segments.unwrap_or_else(|reason| {
+        shard.count(None, reason, 1);
+        1
+    });
+    if outbox.len() >= BATCH {
+        network.send(clock::now(), outbox, shard);
+    }
+    segments
 }
 
 /// Seals what a frame holds, and says how many packets that are.
@@ -117,6 +141,9 @@ fn room(outbox: &mut Outbox) -> Option<&mut [u8]> {
 
 /// So many datagrams are sent before more is taken: as many as one system call takes.
 const BATCH: usize = LONGEST_RUN;
+
+/// How long a packet usually is.
+const USUAL: usize = 1_400;
 
 /// So many packets are taken before others have their turn.
 const TURN: usize = 256;

@@ -16,6 +16,7 @@ use crate::{
     backend::{Backend, Desired, Event, Kind, Paths},
     kernel::{self, Kernel, KernelConfig},
     offload::Allowed,
+    workers::Workers,
 };
 
 /// What should be there.
@@ -31,6 +32,8 @@ pub struct Wish {
     pub noise_core: CoreName,
     /// What may be left to the kernel.
     pub offload: Allowed,
+    /// How many threads move its packets.
+    pub workers: Workers,
     /// The addresses on it.
     pub addresses: Vec<IpNet>,
     /// The peers.
@@ -263,12 +266,21 @@ impl Keeper {
 
     fn satisfy(&mut self, wish: Wish) {
         let same_device = self.applied.as_ref().is_some_and(|applied| {
-            let fixed = |wish: &Wish| (wish.listen_port, wish.mtu, wish.noise_core, wish.offload);
+            let fixed = |wish: &Wish| {
+                let workers = wish.workers.count;
+                (
+                    wish.listen_port,
+                    wish.mtu,
+                    wish.noise_core,
+                    wish.offload,
+                    workers,
+                )
+            };
             applied.ifname == wish.ifname && fixed(applied) == fixed(&wish)
         });
         if self.device.is_some() && self.applied.is_some() && !same_device {
             info!(
-                because = "its name, port, MTU, Noise core or offload changed",
+                because = "its name, port, MTU, Noise core, offload or workers changed",
                 "tunnel device closes"
             );
             self.close();
@@ -385,6 +397,7 @@ impl Keeper {
             mtu: wish.mtu,
             noise_core: wish.noise_core,
             offload: wish.offload,
+            workers: wish.workers,
             memory: self.memory.clone(),
         };
         let device = Device::open(config).map_err(|error| error.problem())?;

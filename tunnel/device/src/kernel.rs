@@ -390,6 +390,7 @@ impl Inner {
             listen_port: inside.port,
             running: inside.running,
             offload: None,
+            workers: None,
             drops: Vec::new(),
         }
     }

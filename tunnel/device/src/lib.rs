@@ -13,6 +13,7 @@
 
 pub mod backend;
 mod config;
+mod crew;
 mod device;
 pub mod direct;
 pub mod echo;
@@ -29,12 +30,14 @@ mod noise;
 pub mod offload;
 mod outbox;
 pub mod paths;
+mod post;
 mod seed;
 mod shelf;
 mod stats;
 mod to_host;
 pub mod uapi;
 mod worker;
+mod workers;
 
 pub use kedge_tunnel_proto::{
     counters::State,
@@ -48,4 +51,5 @@ pub use self::{
     error::{ApplyError, OpenError, RehandshakeError},
     handle::Handle,
     stats::{DeviceStats, PeerStats},
+    workers::Workers,
 };

@@ -9,9 +9,13 @@ use std::{
 };
 
 use kedge_core::Instant;
-use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments};
-use kedge_tunnel_proto::{drops::DropReason, fallback::is_lane, shard::Shard};
-use tracing::{info, trace};
+use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments, refuses_source};
+use kedge_tunnel_proto::{
+    drops::DropReason,
+    fallback::is_lane,
+    shard::{Shard, Transmit},
+};
+use tracing::{debug, info, trace};
 
 use crate::{
     lanes::Lanes,
@@ -23,10 +27,21 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Network {
     sockets: Arc<Sockets>,
+    /// Where initiations come, if that is not where the rest does.
+    door: Option<Arc<Sockets>>,
     lanes: Arc<Lanes>,
     /// Whether datagrams are sent in runs, as it was told last.
     gso: Part,
     refusals: Vec<Refusal>,
+}
+
+/// Which sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The worker's own, from which it sends.
+    Own,
+    /// Those where initiations come.
+    Door,
 }
 
 /// A destination that takes no runs.
@@ -40,10 +55,16 @@ impl Network {
     pub(crate) fn new(sockets: Arc<Sockets>, lanes: Arc<Lanes>, gso: Part) -> Self {
         Self {
             sockets,
+            door: None,
             lanes,
             gso,
             refusals: Vec::with_capacity(REFUSALS),
         }
+    }
+
+    /// Hears initiations at a door of their own.
+    pub(crate) fn with_door(self, door: Option<Arc<Sockets>>) -> Self {
+        Self { door, ..self }
     }
 
     pub(crate) fn lanes(&self) -> &Arc<Lanes> {
@@ -68,9 +89,17 @@ impl Network {
     }
 
     /// Takes what waits into `inbox`; nothing is none.
-    pub(crate) fn receive(&self, family: Family, inbox: &mut Inbox) {
+    pub(crate) fn receive(&self, at: At, family: Family, inbox: &mut Inbox) {
+        let sockets = match at {
+            At::Own => Some(&self.sockets),
+            At::Door => self.door.as_ref(),
+        };
+        let Some(sockets) = sockets else {
+            inbox.clear();
+            return;
+        };
         for _ in 0..PENDING_ERRORS {
-            match inbox.fill(&self.sockets, family) {
+            match inbox.fill(sockets, family) {
                 // What became of an earlier datagram is told once, in place of those that wait.
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                     trace!(error = &error as &dyn std::error::Error, "while receiving");
@@ -88,7 +117,7 @@ impl Network {
                 continue;
             }
             if run.count > 1 && self.takes_runs(now, run.to) {
-                match self.send_run(outbox, &run) {
+                match self.send_run(outbox, &run, shard) {
                     Ok(()) => continue,
                     Err(error) if refuses_segments(&error) => {
                         if self.send_each(outbox, &run, shard) {
@@ -109,12 +138,13 @@ impl Network {
 
     /// Sends one datagram in one piece. What becomes of it only its answer says: larger than the first
     /// link takes, it is lost like any other.
-    pub(crate) fn send_whole(&self, now: Instant, to: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn send_whole(&self, now: Instant, transmit: &Transmit, datagram: &[u8]) {
+        let Transmit { to, from, .. } = *transmit;
         if is_lane(to) {
             self.lanes.send(now, to, std::iter::once(datagram));
             return;
         }
-        if let Err(error) = self.sockets.send_whole(to, datagram) {
+        if let Err(error) = self.sockets.send_whole(to, from, datagram) {
             let error = &error as &dyn std::error::Error;
             trace!(%to, error, length = datagram.len(), "not sent in one piece");
         }
@@ -134,7 +164,7 @@ impl Network {
         }
     }
 
-    fn send_run(&self, outbox: &Outbox, run: &Run) -> io::Result<()> {
+    fn send_run(&self, outbox: &Outbox, run: &Run, shard: &mut Shard) -> io::Result<()> {
         let mut parts = [IoSlice::new(&[]); LONGEST_RUN];
         let mut count = 0;
         for (part, piece) in parts.iter_mut().zip(outbox.pieces(run)) {
@@ -143,19 +173,47 @@ impl Network {
         }
         let parts = parts.get(..count).unwrap_or_default();
         let size = u16::try_from(run.size).map_err(|_| io::ErrorKind::InvalidInput)?;
-        self.sockets.send(run.to, parts, Some(size))
+        self.send_from(run, parts, Some(size), shard)
     }
 
     /// Whether at least one of them was taken.
     fn send_each(&self, outbox: &Outbox, run: &Run, shard: &mut Shard) -> bool {
         let mut any = false;
         for datagram in outbox.datagrams(run) {
-            match self.sockets.send(run.to, &[IoSlice::new(datagram)], None) {
+            match self.send_from(run, &[IoSlice::new(datagram)], None, shard) {
                 Ok(()) => any = true,
                 Err(error) => lost(run, 1, &error, shard),
             }
         }
         any
+    }
+
+    /// Sends from the address that the peer called, and where that is none of ours any more from
+    /// whichever leads there.
+    fn send_from(
+        &self,
+        run: &Run,
+        parts: &[IoSlice<'_>],
+        segment: Option<u16>,
+        shard: &mut Shard,
+    ) -> io::Result<()> {
+        let sent = self.sockets.send(run.to, run.from, parts, segment);
+        let (Err(_), Some(from)) = (&sent, run.from) else {
+            return sent;
+        };
+        if !sent.as_ref().is_err_and(refuses_source) {
+            return sent;
+        }
+        self.sockets.send(run.to, None, parts, segment)?;
+        if let Some(peer) = run.peer {
+            debug!(
+                because = "the address that it called is gone",
+                "a tunnel peer hears from another one"
+            );
+            trace!(to = %run.to, %from, "the address before");
+            shard.lost_address(peer, from);
+        }
+        Ok(())
     }
 
     fn takes_runs(&mut self, now: Instant, to: SocketAddr) -> bool {

@@ -208,7 +208,11 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Takes the highest step that is allowed and that the kernel knows, in each direction.
-    pub(crate) fn settle(tun: &Tun, sockets: &Sockets, allowed: Allowed) -> Self {
+    pub(crate) fn settle<'a>(
+        tun: &Tun,
+        sockets: impl IntoIterator<Item = &'a Sockets>,
+        allowed: Allowed,
+    ) -> Self {
         let coalesce = allowed.coalesce && !tun.is_bare();
         // What the host takes in one piece is what it could give.
         let known = tun.climb(Rung::Uso);
@@ -240,7 +244,9 @@ impl Standing {
                 coalesce_udp,
             }),
         };
-        standing.meet(sockets);
+        for sockets in sockets {
+            standing.meet(sockets);
+        }
         standing
     }
 

@@ -4,10 +4,10 @@
 //! need not have been made one behind the other: many peers at once, as at a gateway, make one run
 //! each. Datagrams of one peer stay in order.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use kedge_net::udp::{LARGEST_RUN, LONGEST_RUN};
-use kedge_tunnel_proto::{directory::PeerId, shard::Transmit};
+use kedge_tunnel_proto::{directory::PeerId, shard::Transmit, way::Way};
 
 /// Room for datagrams and how they go together. Made once; nothing allocates later.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct Outbox {
 pub(crate) struct Run {
     /// Where to.
     pub(crate) to: SocketAddr,
+    /// From which address of this host.
+    pub(crate) from: Option<IpAddr>,
     /// Whose they are, for the counters.
     pub(crate) peer: Option<PeerId>,
     /// How many they are, at least one.
@@ -75,12 +77,21 @@ impl Outbox {
 
     /// Takes what was made at the start of the slot.
     pub(crate) fn push(&mut self, transmit: Transmit) {
-        let Transmit { to, length, peer } = transmit;
-        self.take(to, Some(peer), length);
+        let Transmit {
+            to,
+            from,
+            length,
+            peer,
+        } = transmit;
+        let way = Way {
+            there: to,
+            here: from,
+        };
+        self.take(way, Some(peer), length);
     }
 
     /// Takes a datagram that was made elsewhere. `false` when there is no room for it.
-    pub(crate) fn copy(&mut self, to: SocketAddr, peer: Option<PeerId>, bytes: &[u8]) -> bool {
+    pub(crate) fn copy(&mut self, way: impl Into<Way>, peer: Option<PeerId>, bytes: &[u8]) -> bool {
         if self.is_full() {
             return false;
         }
@@ -88,7 +99,7 @@ impl Outbox {
             return false;
         };
         slot.copy_from_slice(bytes);
-        self.take(to, peer, bytes.len());
+        self.take(way.into(), peer, bytes.len());
         true
     }
 
@@ -136,7 +147,7 @@ impl Outbox {
         self.runs.clear();
     }
 
-    fn take(&mut self, to: SocketAddr, peer: Option<PeerId>, length: usize) {
+    fn take(&mut self, way: Way, peer: Option<PeerId>, length: usize) {
         let index = number(self.datagrams.len());
         self.datagrams.push(Datagram {
             at: self.used,
@@ -144,12 +155,12 @@ impl Outbox {
             next: NONE,
         });
         self.used += length;
-        let open = self.open.get_mut(slot(&to));
+        let open = self.open.get_mut(slot(&way.there));
         let run = open
             .as_ref()
             .and_then(|open| self.runs.get_mut(usize::from(**open)));
         if let Some(run) = run
-            && run.takes(&to, peer, length)
+            && run.takes(way, peer, length)
         {
             let tail = std::mem::replace(&mut run.tail, index);
             run.count += 1;
@@ -164,7 +175,8 @@ impl Outbox {
             *open = number(self.runs.len());
         }
         self.runs.push(Run {
-            to,
+            to: way.there,
+            from: way.here,
             peer,
             count: 1,
             size: length,
@@ -177,9 +189,9 @@ impl Outbox {
 }
 
 impl Run {
-    fn takes(&self, to: &SocketAddr, peer: Option<PeerId>, length: usize) -> bool {
+    fn takes(&self, way: Way, peer: Option<PeerId>, length: usize) -> bool {
         !self.closed
-            && (self.to, self.peer) == (*to, peer)
+            && (self.to, self.from, self.peer) == (way.there, way.here, peer)
             && length <= self.size
             && usize::from(self.count) < LONGEST_RUN
             && self.total + length <= LARGEST_RUN

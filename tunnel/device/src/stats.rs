@@ -10,7 +10,7 @@ use kedge_tunnel_proto::{
     keys::{Pair, PublicKey},
 };
 
-use crate::offload::Offload;
+use crate::{offload::Offload, workers::Workers};
 
 /// One peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,8 @@ pub struct DeviceStats {
     pub running: bool,
     /// What is left to the kernel; `None` where the kernel does everything.
     pub offload: Option<Offload>,
+    /// How many threads move its packets; `None` where the kernel does.
+    pub workers: Option<Workers>,
     /// Packets that could be put down to no peer and were not carried, by reason.
     pub drops: Vec<(DropReason, u64)>,
 }

@@ -3,12 +3,13 @@
 //! It waits in one call for the TUN, both sockets, the bell and the next deadline, and then
 //! takes a bounded number from each, so that none starves another.
 
+mod crew;
 mod inward;
 mod live;
 mod whole;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     net::SocketAddr,
     ops::ControlFlow,
@@ -33,7 +34,7 @@ use kedge_tunnel_proto::{
     keys::PrivateKey,
     memory::Memory,
     noise::{CoreName, HEAD},
-    shard::{Event, EventKind, Outcome, Shard},
+    shard::{Admitted, Event, EventKind, Shard},
 };
 use tokio::sync::watch;
 use tracing::{debug, error, field::display, info, warn};
@@ -42,10 +43,11 @@ pub(crate) use self::live::{Identities, Reconfiguration};
 use crate::{
     from_host::FromHost,
     lanes::{Inbound, Lanes},
-    network::Network,
+    network::{At, Network},
     noise::{noise, unix},
     offload::Standing,
     outbox::Outbox,
+    post::{Mail, Post},
     seed::seed,
     shelf::Shelf,
     to_host::ToHost,
@@ -76,9 +78,15 @@ pub(crate) enum Command {
 
 /// What the worker works with.
 pub(crate) struct Engine {
+    /// Which of the workers it is: the first reads the TUN device and hears who wants a session.
+    pub(crate) number: u8,
+    pub(crate) workers: u8,
     pub(crate) tun: Tun,
     pub(crate) sockets: Arc<Sockets>,
+    /// Where initiations come, if that is not where the rest does.
+    pub(crate) door: Option<Arc<Sockets>>,
     pub(crate) lanes: Arc<Lanes>,
+    pub(crate) post: Post,
     pub(crate) bell: Arc<Doorbell>,
     pub(crate) commands: Receiver<Command>,
     pub(crate) private_key: PrivateKey,
@@ -93,14 +101,10 @@ pub(crate) struct Engine {
     pub(crate) shelf: Arc<Shelf>,
 }
 
-/// Starts the worker of the shard `number`. `running` becomes false when it ends by itself.
-pub(crate) fn spawn(
-    engine: Engine,
-    number: u8,
-    running: watch::Sender<bool>,
-) -> io::Result<JoinHandle<()>> {
-    let expected = engine.ends_with_interface;
-    let mut worker = Worker::new(engine, number)?;
+/// Starts a worker. `running` becomes false when it ends by itself.
+pub(crate) fn spawn(engine: Engine, running: watch::Sender<bool>) -> io::Result<JoinHandle<()>> {
+    let (number, expected) = (engine.number, engine.ends_with_interface);
+    let mut worker = Worker::new(engine)?;
     let name = format!("kedge-tunnel-{number}");
     thread::Builder::new().name(name).spawn(move || {
         let outcome = worker.run();
@@ -122,15 +126,18 @@ pub(crate) fn spawn(
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "a set of four descriptors")]
+#[expect(clippy::struct_excessive_bools, reason = "a set of descriptors")]
 struct Ready {
     tun: bool,
     v4: bool,
     v6: bool,
+    door_v4: bool,
+    door_v6: bool,
     bell: bool,
 }
 
 struct Worker {
+    number: u8,
     shard: Shard,
     /// When the shard was last told the time of day.
     wall_set_at: Instant,
@@ -141,6 +148,10 @@ struct Worker {
     network: Network,
     inbox: Inbox,
     inbound: Inbound,
+    post: Post,
+    mail: Mail,
+    /// Handshakes that the first worker has admitted.
+    callers: VecDeque<Admitted>,
     outbox: Outbox,
     from_host: FromHost,
     to_host: ToHost,
@@ -154,11 +165,15 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(engine: Engine, number: u8) -> io::Result<Self> {
+    fn new(engine: Engine) -> io::Result<Self> {
         let Engine {
+            number,
+            workers,
             tun,
             sockets,
+            door,
             lanes,
+            post,
             bell,
             commands,
             private_key,
@@ -174,28 +189,40 @@ impl Worker {
         let noise = noise(noise_core)?;
         let alarm = Alarm::new()?;
         let waiter = Waiter::new()?;
-        waiter.add(&tun, TUN)?;
+        if number == 0 {
+            waiter.add(&tun, TUN)?;
+        }
         waiter.add(&*bell, BELL)?;
         waiter.add(&alarm, ALARM)?;
-        for (family, key) in [(Family::V4, UDP_V4), (Family::V6, UDP_V6)] {
-            if let Some(fd) = sockets.fd(family) {
-                waiter.add(&fd, key)?;
+        for (sockets, v4, v6) in [
+            (Some(&sockets), UDP_V4, UDP_V6),
+            (door.as_ref(), DOOR_V4, DOOR_V6),
+        ] {
+            for (family, key) in [(Family::V4, v4), (Family::V6, v6)] {
+                if let Some(fd) = sockets.and_then(|sockets| sockets.fd(family)) {
+                    waiter.add(&fd, key)?;
+                }
             }
         }
         let mut shard = Shard::new(&private_key, number, mtu, seed(), drops, noise);
+        shard.join(workers);
         shard.remember(memory);
         if !sockets.are_open() {
             shard.rest();
         }
         Ok(Self {
+            number,
             shard,
             wall_set_at: clock::now(),
             noted_at: clock::now(),
             shelf,
             tun,
-            network: Network::new(sockets, lanes, standing.gso),
+            network: Network::new(sockets, lanes, standing.gso).with_door(door),
             inbox: Inbox::new(),
             inbound: Inbound::default(),
+            mail: post.room(),
+            post,
+            callers: VecDeque::new(),
             outbox: Outbox::new(),
             from_host: FromHost::new(),
             to_host: ToHost::new(standing.coalesced()),
@@ -220,6 +247,7 @@ impl Worker {
                     return Ok(());
                 }
                 self.drain_lanes();
+                self.open_mail();
             }
             if ready.tun {
                 self.from_host.drain(
@@ -227,15 +255,22 @@ impl Worker {
                     &mut self.shard,
                     &mut self.outbox,
                     &mut self.network,
+                    &mut self.post,
                 )?;
+                self.hand_over();
             }
-            if ready.v4 {
-                self.drain_network(Family::V4);
-            }
-            if ready.v6 {
-                self.drain_network(Family::V6);
+            for (is_ready, at, family) in [
+                (ready.v4, At::Own, Family::V4),
+                (ready.v6, At::Own, Family::V6),
+                (ready.door_v4, At::Door, Family::V4),
+                (ready.door_v6, At::Door, Family::V6),
+            ] {
+                if is_ready {
+                    self.drain_network(at, family);
+                }
             }
             self.shake_hands();
+            self.hand_over();
             self.watch_load();
         }
     }
@@ -243,13 +278,20 @@ impl Worker {
     /// Waits until there is something to do, and says what.
     fn wait(&mut self) -> io::Result<Ready> {
         // The deadline has moved on since the alarm rang, and setting it anew silences it.
-        self.alarm.set(self.shard.poll_timeout())?;
+        let due = if self.callers.is_empty() {
+            self.shard.poll_timeout()
+        } else {
+            Some(Instant::ZERO)
+        };
+        self.alarm.set(due)?;
         let mut ready = Ready::default();
         for key in self.waiter.wait()? {
             match *key {
                 TUN => ready.tun = true,
                 UDP_V4 => ready.v4 = true,
                 UDP_V6 => ready.v6 = true,
+                DOOR_V4 => ready.door_v4 = true,
+                DOOR_V6 => ready.door_v6 = true,
                 BELL => ready.bell = true,
                 _ => {}
             }
@@ -301,24 +343,6 @@ impl Worker {
         }
     }
 
-    /// Carries out a few of the handshakes that wait. Packets are looked after in between: what
-    /// peers send to each other never waits for those who want to be peers.
-    fn shake_hands(&mut self) {
-        for _ in 0..HANDSHAKES {
-            let begun = clock::now();
-            if self.outbox.is_full() {
-                self.network.send(begun, &mut self.outbox, &mut self.shard);
-            }
-            let Some(outcome) = self.shard.poll_handshake(begun, self.outbox.slot()) else {
-                return;
-            };
-            if let Outcome::Send(transmit) = outcome {
-                self.outbox.push(transmit);
-            }
-            self.shard.handshake_took(clock::now().since(begun));
-        }
-    }
-
     fn watch_load(&mut self) {
         let under_load = self.shard.is_under_load(clock::now());
         if under_load == self.under_load {
@@ -364,7 +388,7 @@ impl Worker {
     /// Leaves what was learned of peers for whoever writes it down.
     fn note(&mut self) {
         if let Some(memory) = self.shard.learned() {
-            self.shelf.leave(memory);
+            self.shelf.leave(self.number, memory);
         }
     }
 
@@ -428,6 +452,5 @@ const UDP_V4: u64 = 1;
 const UDP_V6: u64 = 2;
 const BELL: u64 = 3;
 const ALARM: u64 = 4;
-
-/// How many handshakes are carried out before packets have their turn: a millisecond's worth.
-const HANDSHAKES: usize = 8;
+const DOOR_V4: u64 = 5;
+const DOOR_V6: u64 = 6;

@@ -20,7 +20,7 @@ mod failures;
 mod lanes;
 mod load;
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use kedge_core::Instant;
 
@@ -29,7 +29,7 @@ use self::{
     lanes::Lanes,
     load::Load,
 };
-use crate::{drops::DropReason, wire};
+use crate::{drops::DropReason, way::Way, wire};
 
 pub(crate) use self::lanes::{Lane, Waiting};
 
@@ -39,7 +39,7 @@ pub(crate) type Initiation = [u8; wire::INITIATION];
 /// What is known of a sender before anything is decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
-    pub(crate) from: SocketAddr,
+    pub(crate) from: Way,
     /// A peer was last heard from there.
     pub(crate) known: bool,
     /// mac2 proves that what is sent there arrives.
@@ -76,7 +76,7 @@ impl Admission {
         initiation: &Initiation,
     ) -> Result<Verdict, DropReason> {
         self.load.asked(now);
-        let record = self.failures.of(now, sender.from, sender.proven);
+        let record = self.failures.of(now, sender.from.there, sender.proven);
         let lane = match (sender, record) {
             (Sender { known: true, .. }, Record::Clean | Record::Neighbors) => Lane::Known,
             (Sender { proven: true, .. }, Record::Clean) => Lane::Proven,
@@ -109,7 +109,8 @@ impl Admission {
 
     /// Notes that the handshake it asked for came to nothing.
     pub(crate) fn failed(&mut self, now: Instant, waiting: &Waiting) {
-        self.failures.charge(now, waiting.from, waiting.proven);
+        self.failures
+            .charge(now, waiting.from.there, waiting.proven);
     }
 
     /// Notes how long the last handshake has kept the processor.

@@ -1,5 +1,7 @@
 //! From the peers one wants to the smallest change: sessions of unchanged peers survive.
 
+mod share;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -10,6 +12,7 @@ use std::{
 use ipnet::IpNet;
 use kedge_core::{Code, Coded, Fix, Problem};
 
+pub use self::share::{Other, owner};
 use crate::{
     allowed::Routes,
     counters::Counters,
@@ -57,6 +60,8 @@ pub struct Entry {
     pub spec: PeerSpec,
     /// What is counted.
     pub counters: Arc<Counters>,
+    /// The key it came with, which says whose of several workers it is as long as it is here.
+    pub home: PublicKey,
 }
 
 /// What changes from one set of peers to the next.
@@ -68,6 +73,10 @@ pub struct Change {
     pub add: Vec<Entry>,
     /// Peers whose keepalive, endpoint, name, prefixes or preshared key are new; their sessions stay.
     pub update: Vec<Update>,
+    /// Peers of other workers that come or are told anew.
+    pub others: Vec<Other>,
+    /// Keys of peers whose worker another key of theirs says, for the first worker.
+    pub strays: Vec<(PeerId, PublicKey, u8)>,
     /// The new prefix table, when it differs.
     pub table: Option<Arc<Routes>>,
 }
@@ -201,6 +210,7 @@ impl Directory {
                     let Some(id) = free.next() else { continue };
                     change.add.push(Entry {
                         id,
+                        home: spec.public_key,
                         spec,
                         counters: Arc::default(),
                     });

@@ -67,6 +67,8 @@ reasons! {
     SendFailed = "send_failed";
     /// It would have waited too long for the stream over TLS, or for the worker behind one.
     TlsQueueFull = "tls_queue_full";
+    /// Too much waits for the worker that has the peer.
+    WorkerQueueFull = "worker_queue_full";
     /// The TUN device refused the packet.
     DeliverFailed = "deliver_failed";
 }

@@ -27,4 +27,5 @@ mod peer;
 pub mod pmtu;
 pub mod shard;
 pub mod uapi;
+pub mod way;
 pub mod wire;

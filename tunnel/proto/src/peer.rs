@@ -11,10 +11,15 @@
 //! Where datagrams go is moved by authenticated *data* only. Handshakes are answered to where they
 //! came from, but a replayed one must not lead the peer's traffic away.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use kedge_core::Instant;
 
+use self::padding::padded;
 use crate::{
     backlog::{Backlog, Budget},
     counters::{Counters, State},
@@ -22,7 +27,7 @@ use crate::{
     drops::DropReason,
     jitter::Jitter,
     noise::{Caller, NoiseCore, Opened, Session as Keys, Stamps, Tick},
-    peer::padding::padded,
+    way::Way,
     wire::Kind,
 };
 
@@ -37,6 +42,10 @@ pub(crate) struct Peer {
     beside: Vec<Tie>,
     counters: Arc<Counters>,
     endpoint: Option<SocketAddr>,
+    /// At which of our addresses it called us.
+    here: Option<IpAddr>,
+    /// Whether an initiation of ours was not answered so far.
+    unanswered: bool,
     keepalive: Option<Duration>,
     always_up: bool,
     backlog: Backlog,
@@ -73,6 +82,7 @@ enum Owed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) to: SocketAddr,
+    pub(crate) from: Option<IpAddr>,
     pub(crate) length: usize,
 }
 
@@ -102,6 +112,8 @@ impl Peer {
             beside: Vec::new(),
             counters,
             endpoint: spec.endpoint,
+            here: None,
+            unanswered: false,
             keepalive: spec.keepalive,
             always_up: spec.always_up,
             backlog: Backlog::default(),
@@ -145,7 +157,7 @@ impl Peer {
         self.endpoint
     }
 
-    /// Seals the packet of `length` bytes that stands in `slot` behind [`HEAD`] bytes of room; the
+    /// Seals the packet of `length` bytes that stands in `slot` behind [`HEAD`](crate::noise::HEAD) bytes of room; the
     /// message then stands at the slot's start. Without a session the packet waits, and the message
     /// is an initiation.
     pub(crate) fn send(
@@ -165,7 +177,7 @@ impl Peer {
             self.sent_at = now;
             self.counters.sent(length);
             self.counters.carried();
-            return Ok(Some(Message { to, length }));
+            return Ok(Some(self.message(to, length)));
         }
         let kept = self.backlog.push(budget, padded);
         let initiation = self.initiate(now, false, slot);
@@ -181,7 +193,7 @@ impl Peer {
     pub(crate) fn receive(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Way,
         (kind, caller): (Kind, Option<Caller>),
         datagram: &[u8],
         budget: &mut Budget,
@@ -208,7 +220,7 @@ impl Peer {
                 self.counters.received_handshake(datagram.len());
                 self.core.answered(receiver);
                 self.heard = None;
-                self.meet(now, from);
+                self.meet(now, from.there);
                 self.established(now, true);
                 self.sent_at = now;
             }
@@ -227,26 +239,6 @@ impl Peer {
         self.outcome(kind, from, opened?)
     }
 
-    fn outcome(
-        &self,
-        kind: Kind,
-        from: SocketAddr,
-        opened: Opened,
-    ) -> Result<Received, DropReason> {
-        Ok(match opened {
-            Opened::Nothing | Opened::Cookie => Received::Nothing,
-            Opened::Packet(length) => Received::Packet(length),
-            Opened::Reply(length) => {
-                self.counters.sent(length);
-                let to = match kind {
-                    Kind::Initiation => from,
-                    _ => self.endpoint.unwrap_or(from),
-                };
-                Received::Reply(Message { to, length })
-            }
-        })
-    }
-
     /// Does what is due, at most one message at a time.
     pub(crate) fn tick(
         &mut self,
@@ -258,9 +250,10 @@ impl Peer {
         self.tick_beside(now, dst);
         let ticked = self.tick_core(now, budget, dst);
         if let Tick::Send(length) = ticked {
+            self.asks();
             self.counters.sent(length);
             let to = self.endpoint?;
-            return Some(Message { to, length });
+            return Some(self.message(to, length));
         }
         let to = self.endpoint?;
         if self.state != State::Connected && self.wants_session() {
@@ -289,7 +282,7 @@ impl Peer {
             .is_some_and(|interval| now.since(self.sent_at) >= interval)
         {
             let length = self.seal(now, &[], dst).ok()?;
-            return Some(Message { to, length });
+            return Some(self.message(to, length));
         }
         None
     }
@@ -315,7 +308,7 @@ impl Peer {
             return match self.seal(now, &packet, dst) {
                 Ok(length) => {
                     self.counters.carried();
-                    Some(Message { to, length })
+                    Some(self.message(to, length))
                 }
                 Err(reason) => {
                     self.counters.drops.count(reason);
@@ -325,7 +318,7 @@ impl Peer {
         }
         if owed == Owed::Keepalive {
             let length = self.seal(now, &[], dst).ok()?;
-            return Some(Message { to, length });
+            return Some(self.message(to, length));
         }
         None
     }
@@ -348,14 +341,9 @@ impl Peer {
     }
 
     /// An authentic data message came: the peer is alive, and there.
-    fn heard(
-        &mut self,
-        now: Instant,
-        from: SocketAddr,
-        (receiver, counter): (u32, u64),
-        length: usize,
-    ) {
+    fn heard(&mut self, now: Instant, from: Way, (receiver, counter): (u32, u64), length: usize) {
         self.counters.received(now, length);
+        self.unanswered = false;
         if self.core.confirm(receiver) {
             self.heard = None;
             self.established(now, false);
@@ -366,7 +354,7 @@ impl Peer {
     }
 
     /// Takes note of where the newest message of the newest session came from.
-    fn place(&mut self, now: Instant, from: SocketAddr, (receiver, counter): (u32, u64)) {
+    fn place(&mut self, now: Instant, from: Way, (receiver, counter): (u32, u64)) {
         if !self.core.is_newest(now, receiver)
             || self.heard.is_some_and(|highest| counter <= highest)
         {
@@ -374,11 +362,12 @@ impl Peer {
         }
         self.heard = Some(counter);
         let settled = self.moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
-        if self.endpoint != Some(from) && settled {
+        if self.endpoint != Some(from.there) && settled {
             // The first place is no move.
             self.moved_at = self.endpoint.map(|_| now);
-            self.set_endpoint(from);
+            self.set_endpoint(from.there);
         }
+        self.called_at(from);
     }
 
     fn established(&mut self, now: Instant, initiator: bool) {
@@ -387,6 +376,7 @@ impl Peer {
             initiator,
         });
         self.rearm_at = None;
+        self.unanswered = false;
         self.counters.handshake_completed(now);
         self.set_state(State::Connected);
     }
@@ -401,11 +391,12 @@ impl Peer {
     fn initiate(&mut self, now: Instant, force: bool, dst: &mut [u8]) -> Option<Message> {
         let to = self.endpoint?;
         let length = self.core.initiate(now, force, dst)?;
+        self.asks();
         self.counters.sent(length);
         if self.state == State::Idle {
             self.set_state(State::Connecting);
         }
-        Some(Message { to, length })
+        Some(self.message(to, length))
     }
 
     /// Looks at the age of the sessions before they are used: a thread that slept must not seal
@@ -452,6 +443,7 @@ impl Peer {
 
     pub(crate) fn set_endpoint(&mut self, endpoint: SocketAddr) {
         self.endpoint = Some(endpoint);
+        self.here = None;
         self.counters.set_endpoint(Some(endpoint));
     }
 
@@ -482,6 +474,7 @@ const MOVE_PAUSE: Duration = Duration::from_secs(1);
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;
+mod here;
 mod live;
 mod padding;
 mod question;

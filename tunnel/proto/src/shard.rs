@@ -13,12 +13,20 @@ use std::{
 
 use kedge_core::Instant;
 
+use self::{
+    crew::Crew,
+    event::{EVENTS, tell},
+};
+pub use self::{
+    crew::{Admitted, Done, Move},
+    event::{Event, EventKind},
+};
 use crate::{
     admission::Admission,
     allowed::{Lookup, addresses},
     backlog::Budget,
     counters::State,
-    directory::PeerId,
+    directory::{Other, PeerId},
     drops::{DropReason, Drops},
     jitter::Jitter,
     keys::{Pair, PresharedKey, PrivateKey, PublicKey},
@@ -26,6 +34,7 @@ use crate::{
     noise::{Caller, Doors, HEAD, Noise, TAIL},
     packet::LARGEST,
     peer::{Message, Peer, Received},
+    way::Way,
     wire::{self, Kind},
 };
 
@@ -35,6 +44,9 @@ pub struct Shard {
     mtu: usize,
     door: Doors,
     routes: Lookup,
+    /// What is known of peers of other workers.
+    others: BTreeMap<PeerId, Other>,
+    crew: Crew,
     /// Boxed, since a table twice as large as needed is nothing then.
     peers: Vec<Option<Box<Slot>>>,
     by_key: BTreeMap<PublicKey, PeerId>,
@@ -90,45 +102,12 @@ struct Slot {
 pub struct Transmit {
     /// Where to.
     pub to: SocketAddr,
+    /// From which address of this host; `None` leaves it to the routes.
+    pub from: Option<IpAddr>,
     /// How long it is.
     pub length: usize,
     /// Whose it is, for the counters.
     pub peer: PeerId,
-}
-
-/// A change that an operator cares about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Whose.
-    pub peer: PeerId,
-    /// What.
-    pub change: EventKind,
-}
-
-/// What changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// Where the session stands.
-    State {
-        /// Before.
-        from: State,
-        /// After.
-        to: State,
-    },
-    /// Which keys its packets are sent with.
-    Keys {
-        /// Before.
-        from: Pair,
-        /// After.
-        to: Pair,
-    },
-    /// Where the peer is.
-    Moved {
-        /// Before.
-        from: Option<SocketAddr>,
-        /// After.
-        to: Option<SocketAddr>,
-    },
 }
 
 /// What became of a datagram.
@@ -142,7 +121,7 @@ pub enum Outcome {
     /// initiation has to prove where it is.
     Cookie {
         /// Where to.
-        to: SocketAddr,
+        to: Way,
         /// How long it is.
         length: usize,
     },
@@ -172,6 +151,8 @@ impl Shard {
             mtu: usize::from(mtu),
             door: Doors::new(key, noise),
             routes: Lookup::default(),
+            others: BTreeMap::new(),
+            crew: Crew::default(),
             peers: Vec::new(),
             by_key: BTreeMap::new(),
             by_index: BTreeMap::new(),
@@ -244,11 +225,11 @@ impl Shard {
     pub fn receive(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: impl Into<Way>,
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Outcome {
-        match self.try_receive(now, from, datagram, dst) {
+        match self.try_receive(now, from.into(), datagram, dst) {
             Ok(outcome) => outcome,
             Err((reason, id)) => {
                 self.count(id, reason, 1);
@@ -348,7 +329,7 @@ impl Shard {
     fn try_receive(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Way,
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
@@ -365,7 +346,7 @@ impl Shard {
         &mut self,
         now: Instant,
         id: PeerId,
-        from: SocketAddr,
+        from: Way,
         kind: (Kind, Option<Caller>),
         datagram: &[u8],
         dst: &mut [u8],
@@ -411,9 +392,13 @@ impl Shard {
 
     /// Whether packets for an address go to a gateway that would have to pass them on.
     fn is_elsewhere(&mut self, to: IpAddr) -> bool {
-        let owner = self.routes.to(to).map(position);
-        let slot = owner.and_then(|at| self.peers.get(at)?.as_ref());
-        slot.is_some_and(|slot| slot.relays)
+        let owner = self.routes.to(to);
+        let slot = owner.and_then(|owner| self.peers.get(position(owner))?.as_ref());
+        let other = || owner.and_then(|owner| self.others.get(&owner));
+        slot.map_or_else(
+            || other().is_some_and(|other| other.relays),
+            |slot| slot.relays,
+        )
     }
 
     /// Who is meant, by our index.
@@ -460,14 +445,6 @@ impl Shard {
     }
 }
 
-fn tell(events: &mut VecDeque<Event>, peer: PeerId, change: EventKind) {
-    // Nobody listens: the newest matter most.
-    if events.len() >= EVENTS {
-        events.pop_front();
-    }
-    events.push_back(Event { peer, change });
-}
-
 fn slot(peers: &mut [Option<Box<Slot>>], id: PeerId) -> Option<&mut Slot> {
     peers.get_mut(position(id))?.as_deref_mut()
 }
@@ -476,16 +453,20 @@ fn position(id: PeerId) -> usize {
     usize::try_from(id.0).unwrap_or(usize::MAX)
 }
 
-const fn transmit(peer: PeerId, Message { to, length }: Message) -> Transmit {
-    Transmit { to, length, peer }
+const fn transmit(peer: PeerId, Message { to, from, length }: Message) -> Transmit {
+    Transmit {
+        to,
+        from,
+        length,
+        peer,
+    }
 }
 
 /// Bytes behind a packet that is sealed in place: up to 15 of padding, and the tag.
 pub const ROOM: usize = 15 + TAIL;
 
-/// Events that may wait for the caller.
-const EVENTS: usize = 64;
-
+mod crew;
+mod event;
 mod handshakes;
 mod live;
 mod members;

@@ -198,6 +198,7 @@ pub(super) fn tunnels() -> TunnelList {
             because: "tunnel.data_plane is kernel".into(),
             repairs: 2,
         }),
+        workers: None,
         offload: BTreeMap::from([
             ("tun".into(), part("tun+uso", None)),
             (

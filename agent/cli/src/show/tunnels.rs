@@ -85,6 +85,11 @@ impl Show for TunnelList {
             let line = format!("  {} {}\n", view.style.hook(), changes(key, view));
             text.push_str(&line);
         }
+        if let Some(workers) = self.workers.as_ref().filter(|all| all.count > 1) {
+            let (hook, because) = (view.style.hook(), clean(&workers.because));
+            let line = format!("  {hook} {} workers because {because}\n", workers.count);
+            text.push_str(&line);
+        }
         for (name, part) in &self.offload {
             if let Some(because) = &part.because {
                 let (name, state, because) = (clean(name), clean(&part.state), clean(because));

@@ -29,6 +29,9 @@ pub struct TunnelList {
     /// What is left to the kernel, part by part; empty while the device is not open.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub offload: BTreeMap<String, OffloadPart>,
+    /// How many threads move the packets; absent while the device is not open, and where the kernel does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Workers>,
     /// The peers, by name.
     pub items: Vec<Tunnel>,
     /// What is wrong with the device itself.
@@ -60,6 +63,16 @@ pub struct TunnelKey {
     #[serde(default)]
     pub waiting: Vec<String>,
     /// How far it is, as a sentence.
+    pub because: String,
+}
+
+/// How many threads move the tunnel's packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Workers {
+    /// How many.
+    pub count: u8,
+    /// Why so many.
     pub because: String,
 }
 

@@ -11,7 +11,7 @@ use kedge_control::{
         OrderRequest, Origin, PathMtu, PeerLink, RejectedInterface, Reloaded, Restart,
         RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus,
         Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Vip, VipExplanation, VipList,
-        VipOrder, VridScan, VridUse,
+        VipOrder, VridScan, VridUse, Workers,
     },
 };
 use kedge_core::{
@@ -139,6 +139,10 @@ fn the_agent() {
             repairs: 2,
         }),
         offload: offload(),
+        workers: Some(Workers {
+            count: 2,
+            because: text("auto: one for each processor, up to 4"),
+        }),
         items: vec![tunnel()],
         problems: Vec::new(),
     };

@@ -3,9 +3,11 @@
 use std::{
     io,
     mem::{MaybeUninit, size_of, zeroed},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsRawFd, BorrowedFd},
 };
+
+use super::udp::v4;
 
 /// What the kernel put into one buffer: a datagram, or several of one sender and one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct Bundle {
     pub length: usize,
     /// Who sent it.
     pub from: SocketAddr,
+    /// To which address of this host, if the kernel said so.
+    pub at: Option<IpAddr>,
     /// The size of every datagram in it but the last, which may be shorter; the whole where it is
     /// one.
     pub stride: usize,
@@ -91,22 +95,34 @@ unsafe fn read(message: &libc::mmsghdr) -> Option<Bundle> {
     let header = &message.msg_hdr;
     // SAFETY: by the caller.
     let from = unsafe { sender(header) }?;
-    let mut stride = length;
+    let (mut stride, mut at) = (length, None);
     // SAFETY: by the caller; `Told` is aligned for control messages.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !control.is_null() {
         // SAFETY: `control` points to a whole control message.
-        let (level, kind) = unsafe { ((*control).cmsg_level, (*control).cmsg_type) };
-        if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
-            // SAFETY: the kernel gives this type an `int`.
-            let told = unsafe {
-                libc::CMSG_DATA(control)
-                    .cast::<libc::c_int>()
-                    .read_unaligned()
-            };
-            stride = usize::try_from(told)
-                .unwrap_or_default()
-                .clamp(1, length.max(1));
+        let (level, kind, payload) = unsafe {
+            let payload = libc::CMSG_DATA(control);
+            ((*control).cmsg_level, (*control).cmsg_type, payload)
+        };
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                // SAFETY: the kernel gives this type an `int`.
+                let told = unsafe { payload.cast::<libc::c_int>().read_unaligned() };
+                stride = usize::try_from(told)
+                    .unwrap_or_default()
+                    .clamp(1, length.max(1));
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                // SAFETY: the kernel gives this type an `in_pktinfo`.
+                let told = unsafe { payload.cast::<libc::in_pktinfo>().read_unaligned() };
+                at = Some(v4(told.ipi_spec_dst).into());
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                // SAFETY: the kernel gives this type an `in6_pktinfo`.
+                let told = unsafe { payload.cast::<libc::in6_pktinfo>().read_unaligned() };
+                at = Some(Ipv6Addr::from(told.ipi6_addr.s6_addr).into());
+            }
+            _ => {}
         }
         // SAFETY: as above; it answers null behind the last.
         control = unsafe { libc::CMSG_NXTHDR(header, control) };
@@ -114,6 +130,7 @@ unsafe fn read(message: &libc::mmsghdr) -> Option<Bundle> {
     Some(Bundle {
         length,
         from,
+        at,
         stride,
         cut: header.msg_flags & libc::MSG_TRUNC != 0,
     })
@@ -135,8 +152,7 @@ unsafe fn sender(header: &libc::msghdr) -> Option<SocketAddr> {
         libc::AF_INET => {
             // SAFETY: so many bytes were written, and every bit pattern is valid.
             let name = unsafe { *header.msg_name.cast::<libc::sockaddr_in>() };
-            let address = Ipv4Addr::from_bits(u32::from_be(name.sin_addr.s_addr));
-            Some(SocketAddrV4::new(address, u16::from_be(name.sin_port)).into())
+            Some(SocketAddrV4::new(v4(name.sin_addr), u16::from_be(name.sin_port)).into())
         }
         libc::AF_INET6 if written >= size_of::<libc::sockaddr_in6>() => {
             // SAFETY: so many bytes were written, and every bit pattern is valid.
@@ -153,9 +169,9 @@ unsafe fn sender(header: &libc::msghdr) -> Option<SocketAddr> {
 /// Room for the address of either family; that of IPv6 is the longer and more aligned one.
 type Name = libc::sockaddr_in6;
 
-/// Room for the one control message that was asked for, aligned as they are.
+/// Room for the control messages that were asked for, aligned as they are.
 #[repr(C, align(8))]
-struct Told([u8; 64]);
+struct Told([u8; 128]);
 
 /// The most bundles that one call takes.
 pub const MOST: usize = 32;

@@ -257,13 +257,27 @@ pub fn set_priority(socket: BorrowedFd<'_>, priority: u8) -> io::Result<()> {
 ///
 /// The kernel refused the program.
 pub fn set_filter(socket: BorrowedFd<'_>, filter: &[Instruction]) -> io::Result<()> {
-    let length = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    attach(socket, libc::SO_ATTACH_FILTER, filter)
+}
+
+/// Says which of the sockets that share a port gets a datagram: the number that the program answers with,
+/// in the order of their binding.
+///
+/// # Errors
+///
+/// The kernel refused the program, or knows no such sharing.
+pub fn set_steering(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    attach(socket, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+fn attach(socket: BorrowedFd<'_>, option: i32, program: &[Instruction]) -> io::Result<()> {
+    let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // The kernel only reads the instructions.
     let program = libc::sock_fprog {
         len: length,
-        filter: filter.as_ptr().cast_mut(),
+        filter: program.as_ptr().cast_mut(),
     };
-    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    set_option(socket, libc::SOL_SOCKET, option, &program)
 }
 
 /// Sets an option that has no other way in.

@@ -46,6 +46,20 @@ pub fn tell_arrivals(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
         .try_for_each(|option| set_option(socket, level, option, &1_i32))
 }
 
+/// Asks the kernel to say with each datagram where it was sent to.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub fn tell_addresses(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    let (level, option) = if ipv6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+    } else {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO)
+    };
+    set_option(socket, level, option, &1_i32)
+}
+
 /// Takes one queued datagram, if there is one. Never waits.
 ///
 /// # Errors
@@ -150,7 +164,7 @@ fn address(from: &libc::sockaddr_storage) -> Option<IpAddr> {
     }
 }
 
-const fn v4(address: libc::in_addr) -> Ipv4Addr {
+pub(super) const fn v4(address: libc::in_addr) -> Ipv4Addr {
     Ipv4Addr::from_bits(u32::from_be(address.s_addr))
 }
 

@@ -1,6 +1,9 @@
 //! Datagrams as they come: many in one system call, and with `UDP_GRO` many in one buffer.
 
-use std::{io, iter, net::SocketAddr};
+use std::{
+    io, iter,
+    net::{IpAddr, SocketAddr},
+};
 
 use super::{Family, Sockets};
 use crate::sys::datagrams::{self, Bundle, MOST};
@@ -19,6 +22,8 @@ pub struct Inbox {
 pub struct Received<'a> {
     /// Who sent it.
     pub from: SocketAddr,
+    /// To which address of this host.
+    pub at: Option<IpAddr>,
     /// The bytes, one datagram behind the other.
     pub bytes: &'a mut [u8],
     /// How long each datagram is; the last may be shorter.
@@ -60,6 +65,11 @@ impl Inbox {
         })
     }
 
+    /// Forgets what was here.
+    pub const fn clear(&mut self) {
+        self.count = 0;
+    }
+
     /// What came, in order. A bundle that no buffer could hold is `None`.
     pub fn received(&mut self) -> impl Iterator<Item = Option<Received<'_>>> {
         let filled = self.bundles.iter().take(self.count);
@@ -70,6 +80,7 @@ impl Inbox {
                 let bundle = bundle.filter(|bundle| !bundle.cut)?;
                 Some(Received {
                     from: bundle.from,
+                    at: bundle.at,
                     bytes: buffer.get_mut(..bundle.length)?,
                     stride: bundle.stride,
                 })

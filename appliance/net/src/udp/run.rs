@@ -4,7 +4,7 @@
 use std::{
     io::{self, IoSlice},
     mem::size_of,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -19,16 +19,18 @@ use crate::clock;
 
 impl Sockets {
     /// Sends the datagrams that stand in `parts` one behind the other: one, or several of `segment`
-    /// bytes each, of which the last may be shorter. When the kernel's buffer is full it waits a
+    /// bytes each, of which the last may be shorter. They leave from the address `from`, or from
+    /// whichever the routes choose. When the kernel's buffer is full it waits a
     /// moment.
     ///
     /// # Errors
     ///
     /// The kernel's answer: `WouldBlock` when its buffer stays full; see
-    /// [`refuses_segments`]. Nothing was sent then.
+    /// [`refuses_segments`] and [`refuses_source`]. Nothing was sent then.
     pub fn send(
         &self,
         to: SocketAddr,
+        from: Option<IpAddr>,
         parts: &[IoSlice<'_>],
         segment: Option<u16>,
     ) -> io::Result<()> {
@@ -36,11 +38,29 @@ impl Sockets {
             .socket(Family::of(to.ip()))
             .ok_or_else(|| io::Error::from(Errno::AFNOSUPPORT))?;
         let address = SockAddr::from(to);
-        let control = segment.map(segment_size);
+        let mut control = Control::new();
+        if let Some(segment) = segment {
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
+        }
+        match from {
+            Some(IpAddr::V4(from)) => {
+                // `struct in_pktinfo`: no interface, the address, and one that counts on arrival only.
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&from.octets());
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            Some(IpAddr::V6(from)) => {
+                // `struct in6_pktinfo`: the address, no interface.
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&from.octets());
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+            None => {}
+        }
         let message = MsgHdr::new().with_addr(&address).with_buffers(parts);
-        let message = match &control {
-            Some(control) => message.with_control(control),
-            None => message,
+        let message = match control.bytes() {
+            [] => message,
+            control => message.with_control(control),
         };
         let send = || SockRef::from(socket).sendmsg(&message, libc::MSG_DONTWAIT);
         let mut patience_ends = None;
@@ -71,19 +91,44 @@ pub fn refuses_segments(error: &io::Error) -> bool {
     number.is_some_and(|number| refusals.contains(&number))
 }
 
-/// The control message that says how long each datagram is (`CMSG_SPACE(sizeof(__u16))`).
-fn segment_size(segment: u16) -> [u8; CONTROL] {
-    let mut control = [0; CONTROL];
-    let length = (HEADER + size_of::<u16>()).to_ne_bytes();
-    let fields = length
-        .into_iter()
-        .chain(libc::SOL_UDP.to_ne_bytes())
-        .chain(libc::UDP_SEGMENT.to_ne_bytes())
-        .chain(segment.to_ne_bytes());
-    for (to, from) in control.iter_mut().zip(fields) {
-        *to = from;
+/// Whether an error of [`Sockets::send`] may mean that the address to send from is none of this host's,
+/// or that no route leads on from there.
+#[must_use]
+pub fn refuses_source(error: &io::Error) -> bool {
+    let refusals = [Errno::INVAL, Errno::ADDRNOTAVAIL, Errno::NETUNREACH];
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    number.is_some_and(|number| refusals.contains(&number))
+}
+
+/// Control messages, one behind the other (`CMSG_SPACE`).
+struct Control {
+    bytes: [u8; CONTROL],
+    used: usize,
+}
+
+impl Control {
+    const fn new() -> Self {
+        Self {
+            bytes: [0; CONTROL],
+            used: 0,
+        }
     }
-    control
+
+    fn push(&mut self, level: libc::c_int, kind: libc::c_int, payload: &[u8]) {
+        let length = HEADER + payload.len();
+        let head = length.to_ne_bytes().into_iter();
+        let head = head.chain(level.to_ne_bytes()).chain(kind.to_ne_bytes());
+        let fields = head.chain(payload.iter().copied());
+        let room = self.bytes.iter_mut().skip(self.used);
+        for (to, from) in room.zip(fields) {
+            *to = from;
+        }
+        self.used += length.next_multiple_of(size_of::<usize>());
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.used).unwrap_or_default()
+    }
 }
 
 /// The most datagrams in a run (`UDP_MAX_SEGMENTS` of older kernels).
@@ -94,8 +139,8 @@ pub const LARGEST_RUN: usize = 65_507;
 
 /// `struct cmsghdr`: a length as wide as a pointer, level and type.
 const HEADER: usize = size_of::<usize>() + 2 * size_of::<libc::c_int>();
-/// With one word of payload.
-const CONTROL: usize = HEADER + size_of::<usize>();
+/// A number, and an address with its interface.
+const CONTROL: usize = 2 * HEADER + size_of::<usize>() + 24;
 
 /// A full send buffer empties at line rate: 8 MB take 67 ms at 1 Gbit/s.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IoSlice},
-    net::{SocketAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
 };
 
 use rustix::net::sockopt::{
@@ -21,13 +21,18 @@ impl Sockets {
     /// # Errors
     ///
     /// The kernel's answer: `EMSGSIZE` when it is larger than the first link's MTU.
-    pub fn send_whole(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+    pub fn send_whole(
+        &self,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        datagram: &[u8],
+    ) -> io::Result<()> {
         let family = Family::of(to.ip());
         let Some(socket) = self.socket(family) else {
-            return self.send(to, &[IoSlice::new(datagram)], None);
+            return self.send(to, from, &[IoSlice::new(datagram)], None);
         };
         discover(socket, family, true)?;
-        let sent = self.send(to, &[IoSlice::new(datagram)], None);
+        let sent = self.send(to, from, &[IoSlice::new(datagram)], None);
         discover(socket, family, false)?;
         sent
     }
@@ -58,7 +63,7 @@ mod tests {
                 continue;
             };
             // Nobody listens: who is told of that is told at the next datagram.
-            let _ = sockets.send_whole(to, &[0; 1000]);
+            let _ = sockets.send_whole(to, None, &[0; 1000]);
             if to.is_ipv4() {
                 assert_eq!(ip_mtu_discover(socket).unwrap(), Ipv4PathMtuDiscovery::DONT);
             } else {

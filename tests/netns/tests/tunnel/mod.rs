@@ -26,7 +26,7 @@ use kedge_net::{
     netns::{Lease, Namespace},
     nft, privilege,
 };
-use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats, offload::Allowed};
+use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats, Workers, offload::Allowed};
 use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 use tracing_subscriber::{
     EnvFilter, Layer, layer::SubscriberExt as _, util::SubscriberInitExt as _,
@@ -220,6 +220,7 @@ pub fn config(number: u8, port: u16, addresses: &[&str]) -> DeviceConfig {
         mtu: 1420,
         noise_core: noise_core(),
         offload: Allowed::ALL,
+        workers: workers(),
         memory: Memory::default(),
     }
 }
@@ -230,6 +231,13 @@ pub fn noise_core() -> CoreName {
         Ok("own") => CoreName::Own,
         _ => CoreName::Boringtun,
     }
+}
+
+/// How many workers the tests' devices have: one, or as many as `KEDGE_TEST_WORKERS` says.
+pub fn workers() -> Workers {
+    let many = std::env::var("KEDGE_TEST_WORKERS").ok();
+    let many = many.and_then(|many| many.parse().ok());
+    many.map_or(Workers::ONE, Workers::configured)
 }
 
 /// The gateway as the host sees it.

@@ -20,19 +20,27 @@ impl Inner {
     pub(super) fn set_keys(&self, keys: &[PrivateKey]) -> Result<(), ApplyError> {
         let mut control = self.control();
         let wanted: Vec<PublicKey> = keys.iter().map(PrivateKey::public).collect();
-        let Some(first) = wanted.first().filter(|_| wanted != control.keys) else {
+        let Some(first) = wanted.first().copied().filter(|_| wanted != control.keys) else {
             return Ok(());
         };
-        control.public_key = *first;
-        let mut identities = Identities::default();
-        for (key, public) in keys.iter().zip(&wanted) {
-            if !control.keys.contains(public) {
-                let noise = noise(self.noise_core).map_err(ApplyError::Randomness)?;
-                identities.add.push((key.clone(), noise));
+        // Each worker has randomness of its own.
+        let mut orders = Vec::new();
+        for _ in 0..self.crew.count() {
+            let mut identities = Identities::default();
+            for (key, public) in keys.iter().zip(&wanted) {
+                if !control.keys.contains(public) {
+                    let noise = noise(self.noise_core).map_err(ApplyError::Randomness)?;
+                    identities.add.push((key.clone(), noise));
+                }
             }
+            let gone = control.keys.iter().filter(|key| !wanted.contains(key));
+            identities.drop.extend(gone.copied());
+            let reconfiguration = Reconfiguration {
+                identities,
+                ..Reconfiguration::default()
+            };
+            orders.push(Command::Reconfigure(Box::new(reconfiguration)));
         }
-        let gone = control.keys.iter().filter(|key| !wanted.contains(key));
-        identities.drop.extend(gone.copied());
         let (from, to) = (control.keys.last(), wanted.last());
         info!(
             from = from.map(tracing::field::display),
@@ -40,12 +48,9 @@ impl Inner {
             keys = wanted.len(),
             "keys of the tunnel device"
         );
+        control.public_key = first;
         control.directory.set_own(wanted.clone());
         control.keys = wanted;
-        let reconfiguration = Reconfiguration {
-            identities,
-            ..Reconfiguration::default()
-        };
-        self.tell(Command::Reconfigure(Box::new(reconfiguration)))
+        self.crew.tell_each(orders)
     }
 }

@@ -10,7 +10,7 @@ use crate::{lanes::Lane, worker::Command};
 impl Inner {
     /// Makes a place for a stream.
     pub(crate) fn lane(&self) -> Lane {
-        self.lanes.open()
+        self.shared.lanes.open()
     }
 
     /// Asks a peer over the way to a place. Whether the worker was told.

@@ -37,6 +37,7 @@ fn put(outbox: &mut Outbox, peer: u8, length: usize, mark: u32) {
     slot[..4].copy_from_slice(&mark.to_be_bytes());
     outbox.push(Transmit {
         to: endpoint(peer),
+        from: None,
         length,
         peer: IDS[usize::from(peer)],
     });
@@ -121,6 +122,7 @@ fn two_peers_at_one_place_are_counted_apart() {
     for peer in [1, 2, 1] {
         outbox.push(Transmit {
             to: endpoint(9),
+            from: None,
             length: 100,
             peer: IDS[peer],
         });

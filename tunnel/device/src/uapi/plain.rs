@@ -38,6 +38,7 @@ use crate::{
     lanes::Lanes,
     noise::noise,
     offload::{Allowed, Standing},
+    post::Post,
     worker::{self, Command, Reconfiguration},
 };
 
@@ -92,10 +93,14 @@ impl Plain {
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
         let sockets = Arc::new(Sockets::closed());
         let (commands, received) = sync_channel(COMMANDS);
-        let offload = Arc::new(Standing::settle(&tun, &sockets, Allowed::ALL));
+        let offload = Arc::new(Standing::settle(&tun, [&*sockets], Allowed::ALL));
         let engine = worker::Engine {
+            number: 0,
+            workers: 1,
             tun,
             sockets: Arc::clone(&sockets),
+            door: None,
+            post: Post::alone(Arc::clone(&bell)),
             lanes: Arc::new(Lanes::new(Arc::clone(&bell))),
             bell: Arc::clone(&bell),
             commands: received,
@@ -109,7 +114,7 @@ impl Plain {
             shelf: Arc::default(),
         };
         let (ended, running) = watch::channel(true);
-        let worker = worker::spawn(engine, 0, ended).map_err(OpenError::Worker)?;
+        let worker = worker::spawn(engine, ended).map_err(OpenError::Worker)?;
         info!(ifname, because = "asked for", "WireGuard device open");
         let control = Control {
             configuration: Configuration::default(),

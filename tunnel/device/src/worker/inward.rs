@@ -1,22 +1,27 @@
 //! Datagrams that came, out of the tunnel: from the sockets, and from the streams.
 
-use std::net::SocketAddr;
-
 use kedge_core::Instant;
 use kedge_net::{clock, tun::Tun, udp::Family};
 use kedge_tunnel_proto::{
     drops::DropReason,
-    shard::{Outcome, Shard},
+    shard::{Outcome, Shard, Transmit},
+    way::Way,
 };
 use tracing::{trace, warn};
 
 use super::Worker;
-use crate::{network::Network, offload::Standing, outbox::Outbox, to_host::ToHost};
+use crate::{
+    network::{At, Network},
+    offload::Standing,
+    outbox::Outbox,
+    post::{Kind, Mail, Post},
+    to_host::ToHost,
+};
 
 impl Worker {
     /// Datagrams of the network, out of the tunnel.
-    pub(super) fn drain_network(&mut self, family: Family) {
-        self.network.receive(family, &mut self.inbox);
+    pub(super) fn drain_network(&mut self, at: At, family: Family) {
+        self.network.receive(at, family, &mut self.inbox);
         let now = clock::now();
         let mut inward = Inward {
             shard: &mut self.shard,
@@ -25,14 +30,23 @@ impl Worker {
             offload: &self.offload,
             outbox: &mut self.outbox,
             network: &mut self.network,
+            post: &mut self.post,
         };
         for received in self.inbox.received() {
             let Some(received) = received else {
                 inward.shard.count(None, DropReason::Oversized, 1);
                 continue;
             };
-            let from = received.from;
-            trace!(length = received.bytes.len(), stride = received.stride, %from, "from the network");
+            let from = Way {
+                there: received.from,
+                here: received.at,
+            };
+            trace!(
+                length = received.bytes.len(),
+                stride = received.stride,
+                ?from,
+                "from the network"
+            );
             for datagram in received.datagrams() {
                 inward.take(now, from, datagram);
             }
@@ -40,6 +54,27 @@ impl Worker {
         inward.deliver();
         // With an answer packets may go that waited for it.
         self.transmit_due();
+        self.hand_over();
+    }
+
+    /// The same for what other workers took in for this one.
+    pub(super) fn take_in(&mut self, mail: &Mail) {
+        let now = clock::now();
+        let mut inward = Inward {
+            shard: &mut self.shard,
+            to_host: &mut self.to_host,
+            tun: &self.tun,
+            offload: &self.offload,
+            outbox: &mut self.outbox,
+            network: &mut self.network,
+            post: &mut self.post,
+        };
+        for (kind, letter) in mail.letters() {
+            if let Kind::Datagram(way) = kind {
+                inward.take(now, way, letter);
+            }
+        }
+        inward.deliver();
     }
 
     /// The same for what streams brought.
@@ -53,11 +88,12 @@ impl Worker {
             offload: &self.offload,
             outbox: &mut self.outbox,
             network: &mut self.network,
+            post: &mut self.post,
         };
         let mut any = false;
         for (from, datagram) in self.inbound.datagrams() {
             trace!(length = datagram.len(), %from, "from a stream");
-            inward.take(now, from, datagram);
+            inward.take(now, from.into(), datagram);
             any = true;
         }
         let dropped = self.inbound.dropped();
@@ -68,6 +104,7 @@ impl Worker {
         if any {
             inward.deliver();
             self.transmit_due();
+            self.hand_over();
         }
     }
 }
@@ -80,10 +117,17 @@ struct Inward<'a> {
     offload: &'a Standing,
     outbox: &'a mut Outbox,
     network: &'a mut Network,
+    post: &'a mut Post,
 }
 
 impl Inward<'_> {
-    fn take(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+    fn take(&mut self, now: Instant, from: Way, datagram: &[u8]) {
+        if let Some(worker) = self.shard.stranger(datagram) {
+            if !self.post.put(worker, Kind::Datagram(from), datagram) {
+                self.shard.count(None, DropReason::WorkerQueueFull, 1);
+            }
+            return;
+        }
         if self.to_host.is_full() {
             self.deliver();
         }
@@ -94,7 +138,14 @@ impl Inward<'_> {
                 self.to_host.push(length, peer);
                 return;
             }
-            Outcome::Send(transmit) => (transmit.to, Some(transmit.peer), transmit.length),
+            Outcome::Send(transmit) => {
+                let Transmit {
+                    to: there,
+                    from: here,
+                    ..
+                } = transmit;
+                (Way { there, here }, Some(transmit.peer), transmit.length)
+            }
             Outcome::Cookie { to, length } => (to, None, length),
         };
         if self.outbox.is_full() {

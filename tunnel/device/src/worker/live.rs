@@ -15,7 +15,7 @@ use kedge_tunnel_proto::{
 use tracing::warn;
 
 use super::{UDP_V4, UDP_V6, Worker};
-use crate::network::Network;
+use crate::network::{At, Network};
 
 /// What changes; the rest stays.
 #[derive(Debug, Default)]
@@ -86,7 +86,7 @@ impl Worker {
     /// Goes on with other sockets. What waits in the old ones is not lost.
     fn move_to(&mut self, sockets: Arc<Sockets>) {
         for family in [Family::V4, Family::V6] {
-            self.drain_network(family);
+            self.drain_network(At::Own, family);
             if let Some(fd) = self.network.sockets().fd(family) {
                 self.waiter.remove(&fd);
             }

@@ -23,7 +23,7 @@ impl Worker {
             return;
         };
         if let Some(datagram) = slot.get(..transmit.length) {
-            self.network.send_whole(now, transmit.to, datagram);
+            self.network.send_whole(now, &transmit, datagram);
         }
     }
 

@@ -1,11 +1,11 @@
 //! The queues, and whose turn it is.
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use kedge_core::Instant;
 
 use super::Initiation;
-use crate::drops::DropReason;
+use crate::{drops::DropReason, way::Way};
 
 /// Why somebody is served sooner or later; the first comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub(crate) enum Lane {
 /// An initiation that waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
-    pub(crate) from: SocketAddr,
+    pub(crate) from: Way,
     pub(crate) since: Instant,
     pub(crate) proven: bool,
     pub(crate) initiation: Initiation,
@@ -42,7 +42,7 @@ pub(super) struct Lanes {
 impl Waiting {
     pub(super) const fn new(
         since: Instant,
-        from: SocketAddr,
+        from: Way,
         proven: bool,
         initiation: &Initiation,
     ) -> Self {
@@ -132,16 +132,18 @@ const SMALL: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn waiting(number: u16, since: Instant) -> Waiting {
         let from = SocketAddr::from(([192, 0, 2, 1], number));
-        Waiting::new(since, from, false, &[0; 148])
+        Waiting::new(since, from.into(), false, &[0; 148])
     }
 
     fn ports(lanes: &mut Lanes, now: Instant, many: usize) -> Vec<u16> {
         let popped = std::iter::from_fn(|| lanes.pop(now));
-        let ports = popped.map(|(_, waiting)| waiting.from.port());
+        let ports = popped.map(|(_, waiting)| waiting.from.there.port());
         ports.take(many).collect()
     }
 

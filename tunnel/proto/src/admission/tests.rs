@@ -1,5 +1,7 @@
 //! One processor, a flood, and those who mean it.
 
+use std::net::SocketAddr;
+
 use super::*;
 
 /// What it costs to look at an initiation, and to carry one out.
@@ -87,7 +89,7 @@ impl World {
         let number = (self.flooded % u64::from(flood.sources)) as u32;
         self.flooded += 1;
         let mut sender = Sender {
-            from: from(number, 1),
+            from: from(number, 1).into(),
             known: flood.known,
             proven: false,
         };
@@ -133,7 +135,7 @@ impl World {
     fn honest(&self, number: u32, known: bool) -> Honest {
         Honest {
             sender: Sender {
-                from: from(1_000_000 + number, 51_820),
+                from: from(1_000_000 + number, 51_820).into(),
                 known,
                 proven: false,
             },
@@ -195,7 +197,7 @@ fn a_gateway_that_restarts_serves_two_thousand_behind_one_address_without_a_cook
     let mut honest: Vec<Honest> = (0..2_000)
         .map(|number| {
             let mut one = world.honest(0, true);
-            one.sender.from.set_port(1_000 + number);
+            one.sender.from.there.set_port(1_000 + number);
             let jitter = Duration::from_micros(u64::from(number) * 166);
             one.at = Some(world.now + jitter);
             one

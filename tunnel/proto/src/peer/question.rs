@@ -1,12 +1,11 @@
 //! Questions whether a way works, which move nobody.
 
-use std::net::SocketAddr;
-
 use kedge_core::Instant;
 
 use super::{Message, Peer, Received};
 use crate::{
-    counters::State, drops::DropReason, fallback::Question, noise::Opened, wire::DATA_OVERHEAD,
+    counters::State, drops::DropReason, fallback::Question, noise::Opened, way::Way,
+    wire::DATA_OVERHEAD,
 };
 
 impl Peer {
@@ -14,7 +13,7 @@ impl Peer {
     pub(crate) fn ask(
         &mut self,
         now: Instant,
-        place: SocketAddr,
+        way: Way,
         number: u64,
         dst: &mut [u8],
     ) -> Option<Message> {
@@ -22,7 +21,7 @@ impl Peer {
             is_answer: false,
             number,
         };
-        self.say(now, place, question, dst)
+        self.say(now, way, question, dst)
     }
 
     /// The question or answer in a data message that was opened and is no IP packet.
@@ -43,7 +42,7 @@ impl Peer {
     pub(super) fn hear_question(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Way,
         question: Question,
         length: usize,
         dst: &mut [u8],
@@ -64,7 +63,7 @@ impl Peer {
     fn say(
         &mut self,
         now: Instant,
-        to: SocketAddr,
+        way: Way,
         question: Question,
         dst: &mut [u8],
     ) -> Option<Message> {
@@ -74,6 +73,10 @@ impl Peer {
         // It says nothing of the way in use, whose keepalives go on.
         let length = self.core.seal(now, &question.emit(), dst).ok()?;
         self.counters.sent(length);
-        Some(Message { to, length })
+        Some(Message {
+            to: way.there,
+            from: way.here,
+            length,
+        })
     }
 }

@@ -10,8 +10,6 @@
 //! The new session is there before the old one is left, and the old one opens what was on its way
 //! until it is too old. Both ends follow the newest session that both have, as they do with one key.
 
-use std::net::SocketAddr;
-
 use kedge_core::Instant;
 
 use super::{Message, Peer, Received};
@@ -20,6 +18,7 @@ use crate::{
     drops::DropReason,
     keys::{Pair, PublicKey},
     noise::{Caller, NoiseCore, Stamps},
+    way::Way,
     wire::Kind,
 };
 
@@ -148,7 +147,7 @@ impl Peer {
         tie.since = now;
         let length = tie.core.initiate(now, true, dst)?;
         self.counters.sent(length);
-        Some(Message { to, length })
+        Some(self.message(to, length))
     }
 
     /// Has the cores beside the one in front forget what is too old. What they would say stays unsaid:
@@ -205,7 +204,7 @@ impl Peer {
     pub(super) fn receive_beside(
         &mut self,
         now: Instant,
-        (at, from): (usize, SocketAddr),
+        (at, from): (usize, Way),
         (kind, caller): (Kind, Option<Caller>),
         datagram: &[u8],
         dst: &mut [u8],
@@ -216,6 +215,7 @@ impl Peer {
         match kind {
             Kind::Data { receiver, counter } if authentic => {
                 self.counters.received(now, datagram.len());
+                self.unanswered = false;
                 if tie.core.confirm(receiver) {
                     self.come_forward(now, at);
                     self.established(now, false);
@@ -229,7 +229,7 @@ impl Peer {
                 self.counters.received_handshake(datagram.len());
                 tie.core.answered(receiver);
                 self.come_forward(now, at);
-                self.meet(now, from);
+                self.meet(now, from.there);
                 self.established(now, true);
                 self.sent_at = now;
             }

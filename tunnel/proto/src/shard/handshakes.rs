@@ -6,10 +6,11 @@ use kedge_core::Instant;
 
 use super::{Outcome, Shard, slot};
 use crate::{
-    admission::{Sender, Verdict},
+    admission::{Sender, Verdict, Waiting},
     directory::PeerId,
     drops::DropReason,
     noise::Caller,
+    way::Way,
     wire::Kind,
 };
 
@@ -19,22 +20,40 @@ impl Shard {
     /// [`handshake_took`](Self::handshake_took) what it cost.
     pub fn poll_handshake(&mut self, now: Instant, dst: &mut [u8]) -> Option<Outcome> {
         let waiting = self.admission.next(now)?;
-        let (from, initiation) = (waiting.from, &waiting.initiation);
-        let outcome = self
-            .caller(initiation)
-            .and_then(|(id, caller)| {
-                let kind = (Kind::Initiation, Some(caller));
-                self.pace(now, id).map_err(|reason| (reason, Some(id)))?;
-                let outcome = self.receive_from(now, id, from, kind, initiation, dst)?;
-                self.called(now, id);
-                Ok(outcome)
-            })
-            .unwrap_or_else(|(reason, id)| {
-                self.admission.failed(now, &waiting);
-                self.count(id, reason, 1);
-                Outcome::Nothing
-            });
-        Some(outcome)
+        let caller = match self.door.initiator(&waiting.initiation) {
+            Ok(caller) => caller,
+            Err(reason) => return Some(self.refused(now, &waiting, (reason, None))),
+        };
+        let Some((waiting, caller)) = self.hand_on(waiting, caller) else {
+            return Some(Outcome::Nothing);
+        };
+        let outcome = self.answer(now, &waiting, caller, dst);
+        Some(outcome.unwrap_or_else(|refusal| self.refused(now, &waiting, refusal)))
+    }
+
+    fn refused(&mut self, now: Instant, waiting: &Waiting, (reason, id): Refusal) -> Outcome {
+        self.admission.failed(now, waiting);
+        self.count(id, reason, 1);
+        Outcome::Nothing
+    }
+
+    /// Carries out a handshake with a peer of this shard.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        waiting: &Waiting,
+        caller: Caller,
+        dst: &mut [u8],
+    ) -> Result<Outcome, Refusal> {
+        let id = *self
+            .by_key
+            .get(&caller.key)
+            .ok_or((DropReason::UnknownPeer, None))?;
+        self.pace(now, id).map_err(|reason| (reason, Some(id)))?;
+        let kind = (Kind::Initiation, Some(caller));
+        let outcome = self.receive_from(now, id, waiting.from, kind, &waiting.initiation, dst)?;
+        self.called(now, id);
+        Ok(outcome)
     }
 
     /// Whether [`poll_handshake`](Self::poll_handshake) has something to do.
@@ -53,16 +72,6 @@ impl Shard {
     /// more than half of a processor.
     pub fn is_under_load(&mut self, now: Instant) -> bool {
         self.admission.demands_cookies(now)
-    }
-
-    /// Who sent an initiation, which names its sender under our key.
-    fn caller(&self, initiation: &[u8]) -> Result<(PeerId, Caller), (DropReason, Option<PeerId>)> {
-        let caller = self.door.initiator(initiation);
-        let caller = caller.map_err(|reason| (reason, None))?;
-        match self.by_key.get(&caller.key) {
-            Some(id) => Ok((*id, caller)),
-            None => Err((DropReason::UnknownPeer, None)),
-        }
     }
 
     /// Whether a peer may have another session already.
@@ -85,21 +94,22 @@ impl Shard {
     pub(super) fn admit(
         &mut self,
         now: Instant,
-        from: SocketAddr,
+        from: Way,
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Result<Outcome, DropReason> {
         let initiation = datagram.try_into().map_err(|_| DropReason::Malformed)?;
         self.door.check(datagram)?;
+        let there = from.there;
         let sender = Sender {
             from,
-            known: self.homes.contains_key(&from),
-            proven: self.door.proves(now, from, datagram),
+            known: self.homes.contains_key(&there),
+            proven: self.door.proves(now, there, datagram),
         };
         match self.admission.admit(now, sender, initiation)? {
             Verdict::Queued => Ok(Outcome::Nothing),
             Verdict::Cookie => {
-                let length = self.door.cookie(now, from, datagram, dst)?;
+                let length = self.door.cookie(now, there, datagram, dst)?;
                 Ok(Outcome::Cookie { to: from, length })
             }
         }
@@ -108,6 +118,15 @@ impl Shard {
     /// Keeps account of where peers are, when one moves from an address to another.
     pub(super) fn moved(&mut self, from: Option<SocketAddr>, to: Option<SocketAddr>) {
         self.learned |= from != to;
+        if self.number == 0 {
+            self.keep_homes(from, to);
+        } else if from != to {
+            // Initiations come to the first worker alone.
+            self.crew.moves.push((from, to));
+        }
+    }
+
+    pub(super) fn keep_homes(&mut self, from: Option<SocketAddr>, to: Option<SocketAddr>) {
         if let Some(to) = to {
             *self.homes.entry(to).or_default() += 1;
         }
@@ -120,6 +139,9 @@ impl Shard {
         }
     }
 }
+
+/// Why there is no handshake, and with whom.
+type Refusal = (DropReason, Option<PeerId>);
 
 /// How far apart the handshakes of one peer are at least.
 const PACE: Duration = Duration::from_millis(20);

@@ -1,7 +1,10 @@
 //! What changes about a device while it runs: its key, what its peers share, its MTU, whether it can
 //! send.
 
-use std::{cmp::Reverse, net::SocketAddr};
+use std::{
+    cmp::Reverse,
+    net::{IpAddr, SocketAddr},
+};
 
 use kedge_core::Instant;
 
@@ -49,6 +52,13 @@ impl Shard {
         let length = slot.peer.call(now, places, dst);
         self.settle(id);
         length
+    }
+
+    /// This host cannot send from the address `here` any more, at which a peer called it.
+    pub fn lost_address(&mut self, id: PeerId, here: IpAddr) {
+        if let Some(slot) = slot(&mut self.peers, id) {
+            slot.peer.lost_address(here);
+        }
     }
 
     /// Nothing can be sent from here on: a few packets of each peer wait, sessions and timers stand

@@ -16,8 +16,13 @@ impl Shard {
     /// Takes over a change of peers. Sessions of peers that stay are kept; the prefix table is
     /// replaced as a whole.
     pub fn apply(&mut self, now: Instant, change: Change) {
+        self.note_strays(&change);
         for id in change.remove {
+            self.others.remove(&id);
             self.remove(now, id);
+        }
+        for other in change.others {
+            self.others.insert(other.id, other);
         }
         for entry in change.add {
             self.add(now, entry);

@@ -33,7 +33,7 @@ impl Shard {
         dst: &mut [u8],
     ) -> Option<Transmit> {
         let slot = slot(&mut self.peers, id).filter(|_| !self.rests)?;
-        let message = slot.peer.ask(now, place, number, dst);
+        let message = slot.peer.ask(now, place.into(), number, dst);
         message.map(|message| transmit(id, message))
     }
 

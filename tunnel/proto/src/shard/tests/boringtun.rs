@@ -6,6 +6,8 @@ use crate::noise::CoreName;
 mod attacks;
 #[path = "harness.rs"]
 mod harness;
+#[path = "here.rs"]
+mod here;
 #[path = "live.rs"]
 mod live;
 #[path = "roaming.rs"]

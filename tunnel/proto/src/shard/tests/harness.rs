@@ -17,6 +17,7 @@ use crate::{
     keys::{PrivateKey, PublicKey},
     noise::{CoreName, HEAD, Noise, Seed, Wall},
     shard::{Outcome, Shard, Transmit},
+    way::Way,
 };
 
 pub(super) const MTU: u16 = 1420;
@@ -74,6 +75,8 @@ pub(super) struct End {
     directory: Directory,
     pub(super) drops: Arc<Drops>,
     pub(super) at: SocketAddr,
+    /// To which of its addresses datagrams come.
+    pub(super) here: Option<IpAddr>,
     pub(super) delivered: Vec<Vec<u8>>,
 }
 
@@ -127,6 +130,7 @@ impl End {
             directory,
             drops,
             at: address(at),
+            here: None,
             delivered: Vec::new(),
         }
     }
@@ -185,18 +189,20 @@ impl End {
 
     /// Opens one datagram and returns what it is answered with, backlog included.
     pub(super) fn open(&mut self, now: Instant, datagram: &Datagram) -> Vec<Datagram> {
+        let way = Way {
+            there: datagram.from,
+            here: self.here,
+        };
         let mut dst = [0; 2_048];
         let mut answers = Vec::new();
-        let mut outcome = self
-            .shard
-            .receive(now, datagram.from, &datagram.bytes, &mut dst);
+        let mut outcome = self.shard.receive(now, way, &datagram.bytes, &mut dst);
         loop {
             match outcome {
                 Outcome::Nothing => {}
                 Outcome::Send(transmit) => answers.push(self.datagram(transmit, &dst)),
                 Outcome::Cookie { to, length } => answers.push(Datagram {
                     from: self.at,
-                    to,
+                    to: to.there,
                     bytes: dst[..length].to_vec(),
                 }),
                 Outcome::Deliver { length, .. } => self.delivered.push(dst[..length].to_vec()),
@@ -226,7 +232,7 @@ impl End {
 
     fn datagram(&self, transmit: Transmit, dst: &[u8]) -> Datagram {
         Datagram {
-            from: self.at,
+            from: SocketAddr::new(transmit.from.unwrap_or(self.at.ip()), self.at.port()),
             to: transmit.to,
             bytes: dst[..transmit.length].to_vec(),
         }

@@ -6,10 +6,14 @@ use crate::noise::CoreName;
 mod asleep;
 #[path = "attacks.rs"]
 mod attacks;
+#[path = "crew.rs"]
+mod crew;
 #[path = "cured.rs"]
 mod cured;
 #[path = "harness.rs"]
 mod harness;
+#[path = "here.rs"]
+mod here;
 #[path = "live.rs"]
 mod live;
 #[path = "roaming.rs"]
