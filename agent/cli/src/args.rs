@@ -2,6 +2,7 @@
 
 mod gateway;
 mod net;
+mod start;
 mod tunnel;
 mod vip;
 mod wg;
@@ -16,7 +17,8 @@ use kedge_host::layers::Override;
 
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::net::{NetCheckArgs, NetCommand};
-pub use self::tunnel::{PingArgs, RotateKeyArgs, TunnelCommand};
+pub use self::start::{Emit, Flavour, InitArgs, SiteArgs, UpArgs};
+pub use self::tunnel::{BenchArgs, CaptureArgs, PingArgs, RotateKeyArgs, TunnelCommand, Way};
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,
@@ -133,10 +135,23 @@ pub enum Command {
     /// Enrols hosts and gateways, fills blank control-plane endpoints and serves the agent API,
     /// over a directory of Cluster API style YAML.
     Manager(ManagerArgs),
+    /// Have a VIP on this host, with one command
+    ///
+    /// Runs an agent until Ctrl-C, which gives the VIP away; with --persist it is written down, and the
+    /// system runs the agent. On each further host the same command makes it stand by.
+    Up(UpArgs),
+    /// Write a first configuration, for this host or for those that are to come
+    ///
+    /// Asks nothing. With --emit it comes as user data of cloud-init, Ignition, Elemental, Kairos or Talos.
+    Init(InitArgs),
     /// Show what a running role does and what is wrong with it
     ///
     /// Ends with 4 when there are warnings and with 5 when there are errors.
     Status(StatusArgs),
+    /// Look at this host: who configures its links, whether its clock is right, who waits for its VIPs
+    ///
+    /// Asks the host's own services over D-Bus, and works with the agent dead.
+    Doctor,
     /// Look at VIPs, move them and hold them still
     #[command(subcommand)]
     Vip(VipCommand),

@@ -1,6 +1,8 @@
 //! Commands that ask a running role.
 
 mod approve;
+mod bench;
+mod capture;
 mod gateway;
 mod history;
 mod key;
@@ -158,6 +160,8 @@ pub fn tunnel(app: &App, command: &TunnelCommand) -> Result<Exit, Failure> {
         }
         TunnelCommand::Ping(args) => ping::run(app, role, args),
         TunnelCommand::RotateKey(args) => key::rotate(app, role, *args),
+        TunnelCommand::Bench(args) => bench::run(app, role, args),
+        TunnelCommand::Capture(args) => capture::run(app, role, args),
         TunnelCommand::Path { name: None } => get::<PathList>(app, Role::Agent, "/v1/paths"),
         TunnelCommand::Path { name: Some(name) } => {
             let route = format!("/v1/paths/{}", segment(name)?);

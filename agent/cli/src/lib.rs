@@ -18,6 +18,7 @@ pub mod configuration;
     allow(dead_code, reason = "a build without a manager")
 )]
 mod confirm;
+mod doctor;
 #[cfg(not(feature = "manager"))]
 mod edge;
 pub mod exit;
@@ -35,6 +36,7 @@ pub mod problem;
 pub mod roles;
 mod scan;
 pub mod show;
+mod start;
 pub mod style;
 pub mod table;
 mod usage;
@@ -158,6 +160,9 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
             None => roles::gateway(app, &args.role)?,
             Some(order) => ask::gateway(app, order)?,
         },
+        Command::Up(args) => start::up(app, &args)?,
+        Command::Init(args) => start::init(app, &args)?,
+        Command::Doctor => doctor::run(app)?,
         Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
         Command::Vip(command) => ask::vip(app, &command)?,
         Command::Drain(args) => ask::drain(app, &args)?,

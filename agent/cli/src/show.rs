@@ -1,7 +1,10 @@
 //! Writing documents: the same document as a table, as JSON, as YAML or as names.
 
+mod bench;
 mod bfd;
+mod capture;
 mod config;
+mod doctor;
 mod fleet;
 mod gateway;
 mod net;

@@ -1,6 +1,8 @@
 //! The agent's state, and what changes it. One owner, the loop; nothing here waits for a network
 //! or for the speaker.
 
+mod tunnel;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -12,6 +14,7 @@ use kedge_control::{agent::HostConfig, enrol, identity, local::Reloaded, report:
 use kedge_core::{Coded as _, Name, Problem, Severity, vip::RouterState};
 use kedge_host::{
     Role,
+    bus::Bus,
     enrol::{ByElemental, Client, Settings},
     identity::{IdentityKey, facts, label},
     layers::Live,
@@ -25,18 +28,22 @@ use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
 use tracing::{info, warn};
 
 use crate::{
+    api::OnBus,
     bfd::Sessions,
     config::{AgentFile, ManagerConfig},
     desired::{Claimed, Desired, plan},
+    dns::Dns,
     facts::Facts,
     health::{GateEvent, Gates},
     history::History,
     orders::Orders,
     peers::Peers,
+    power::Power,
     replace::Executable,
     secrets::Secrets,
     tracks::{TrackEvent, Tracks},
-    tunnel::Tunnel,
+    tunnel::{Proxy, Tunnel},
+    units::Units,
 };
 
 /// The agent.
@@ -66,6 +73,10 @@ pub(crate) struct Agent {
     pub claims: Claims,
     pub orders: Orders,
     pub peers: Peers,
+    pub power: Power,
+    pub units: Units,
+    pub on_bus: OnBus,
+    pub dns: Dns,
     pub history: History,
     /// The program of this process, where it can be named.
     pub executable: Option<Executable>,
@@ -96,12 +107,18 @@ impl Agent {
         let root = live.root().clone();
         let store = Store::new(root.state_dir(Role::Agent));
         let claimed = store.load::<Claimed>(CLAIMS);
-        let host = facts(&root);
+        let (host, bus) = (facts(&root), Bus::of(&root));
+        let orders = Orders::new(store.clone(), &host.boot_id);
+        let drained = orders.drained_since().is_some();
         let mut agent = Self {
             gates: Gates::new(root, store.clone(), host.boot_id.clone()),
-            tracks: Tracks::new(store.clone(), host.boot_id.clone()),
-            orders: Orders::new(store.clone(), &host.boot_id),
+            tracks: Tracks::new(store.clone(), host.boot_id.clone()).over(bus.clone()),
+            orders,
             peers: Peers::new(),
+            power: Power::new(bus.clone()),
+            on_bus: OnBus::new(bus.clone()),
+            dns: Dns::new(bus.clone()),
+            units: Units::new(bus, drained),
             history: History::new(store.clone(), host.boot_id.clone()),
             claims: Claims {
                 at_start: claimed.value.clone().unwrap_or_default(),
@@ -164,6 +181,7 @@ impl Agent {
     fn connect(&mut self) {
         self.link = None;
         self.link_problems.clear();
+        self.units.want(self.live.config().manager.is_some());
         let Some(manager) = self.live.config().manager.clone() else {
             return;
         };
@@ -237,6 +255,7 @@ impl Agent {
     pub fn observe(&mut self, facts: Facts) {
         self.facts = facts;
         self.replan("the kernel's network");
+        self.want_dns();
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.ask();
         }
@@ -277,6 +296,7 @@ impl Agent {
         match event {
             VipEvent::ProbeNow(vip) => self.gates.probe_now(vip),
             VipEvent::State { name, to, .. } => {
+                self.power.moved(name, *to);
                 if *to == RouterState::Active {
                     self.note_claim(name);
                 }
@@ -310,15 +330,18 @@ impl Agent {
     pub fn tend(&mut self) {
         self.steer();
         if let Some(tunnel) = &mut self.tunnel {
-            tunnel.show(self.link.as_ref().map(Link::client));
+            let proxy = Proxy::of(&self.live.config().tunnel, self.live.root());
+            tunnel.show(self.link.as_ref().map(Link::client), proxy);
             tunnel.tend();
             if let Some(memory) = tunnel.learned() {
                 self.tunnel_peers.save(memory.clone());
             }
         }
         self.tend_keys();
+        self.want_dns();
         self.bfd.tend();
         self.end_freezes();
+        self.stop_drained_units();
         if self.peers.have_failed() {
             self.link_peers();
         } else {
@@ -349,6 +372,7 @@ impl Agent {
         self.recall();
         self.link_peers();
         self.want_bfd();
+        self.power.retry();
         self.replan("the configuration");
         if self.tunnel.is_none() {
             self.want_tunnel();
@@ -383,7 +407,9 @@ impl Agent {
             &self.claims.at_start,
             &Secrets::read(self.live.config(), self.live.root()),
         );
+        self.power.want(!desired.vips.is_empty());
         self.orders.mark(&mut desired);
+        self.power.mark(&mut desired);
         if desired == self.desired {
             return;
         }
@@ -423,40 +449,6 @@ impl Agent {
         let peers = sessions.iter().map(|it| (it.name.clone(), it.peer));
         self.tracks.follow(self.bfd.levels(), peers.collect());
         self.want_sessions();
-    }
-
-    /// Wants the tunnel as it is planned. A host that has none needs no key either.
-    fn want_tunnel(&mut self) {
-        self.key_problem = None;
-        let kind = self.live.config().tunnel.data_plane.kind();
-        if let Some(mut other) = self.tunnel.take_if(|tunnel| tunnel.kind != kind) {
-            info!(from = %other.kind, to = %kind, because = "configured", "the tunnel's data plane changes");
-            other.close();
-            if let Some(memory) = other.learned() {
-                self.tunnel_peers.save(memory.clone());
-            }
-        }
-        if self.tunnel.is_none() && self.desired.tunnel.is_some() {
-            match self.tunnel_keys() {
-                Ok((key, next)) => {
-                    let memory = self.store.load::<Memory>(TUNNEL_PEERS);
-                    self.standing.extend(memory.problems);
-                    let memory = memory.value.unwrap_or_default();
-                    let mut tunnel = Tunnel::new(kind, key.clone(), memory);
-                    tunnel.set_keys(key, next);
-                    tunnel.resume(self.store.load(EPOCH).value.unwrap_or_default());
-                    self.tunnel = Some(tunnel);
-                }
-                Err(problem) => {
-                    goes_on_without(&problem);
-                    self.key_problem = Some(problem);
-                }
-            }
-        }
-        if let Some(tunnel) = &mut self.tunnel {
-            tunnel.show(self.link.as_ref().map(Link::client));
-            tunnel.want(self.desired.tunnel.clone());
-        }
     }
 
     fn note_claim(&mut self, name: &Name) {

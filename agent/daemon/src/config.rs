@@ -31,14 +31,14 @@ use kedge_vip_speaker::{
 
 pub use check::{DEFAULT_OVERLAY, check_vip};
 pub use file::{
-    AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, ChecksumFile, FailoverFile,
-    FailoverProfile, HealthFile, HostRefFile, ManagerFile, MembersFile, NodeFile, PeerFile,
-    PeerLinkFile, ProbeFile, ReportFile, TrackFile, TunnelFile, VipFile,
+    AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, ChecksumFile, DnsFile,
+    FailoverFile, FailoverProfile, HealthFile, HostRefFile, ManagerFile, MembersFile, NodeFile,
+    PeerFile, PeerLinkFile, ProbeFile, ReportFile, TrackFile, TunnelFile, VipFile,
 };
 pub use values::{
-    AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, Endpoint,
-    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ScriptSpan,
-    TimeWindow, TrackWeight, UserName, Version, VrrpVersion,
+    AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, DomainName,
+    Endpoint, HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ProxyUrl,
+    ScriptSpan, TimeWindow, TrackWeight, UnitName, UserName, Version, VrrpVersion,
 };
 
 /// The agent's configuration, checked, defaults filled in.
@@ -56,6 +56,8 @@ pub struct AgentConfig {
     pub tunnel: TunnelConfig,
     /// The host's name where the kernel's is not the one to use.
     pub node_name: Option<Name>,
+    /// Units that are stopped while the host is drained.
+    pub drain_stops: Vec<UnitName>,
     /// What is reported of the host's addresses.
     pub report: ReportConfig,
 }
@@ -219,6 +221,8 @@ pub enum Tracked {
     Script(ScriptConfig),
     /// A BFD session that must not lose its peer.
     Bfd(Name),
+    /// A unit of systemd that must be active.
+    Unit(String),
 }
 
 /// What the failure of a track means.
@@ -291,6 +295,12 @@ pub struct TunnelConfig {
     pub key_rotation: Option<Duration>,
     /// Whether WireGuard's tools may read the device.
     pub wg_socket: bool,
+    /// The HTTP proxy through which gateways are called over TLS; `None` leaves it to the environment.
+    pub proxy: Option<ProxyUrl>,
+    /// The file with its `name:password`.
+    pub proxy_auth_file: Option<PathBuf>,
+    /// Up to which rate benches of peers are answered, in Mbit/s; 0 answers none.
+    pub bench_mbps: u32,
     /// What may be left to the kernel.
     pub offload: Allowed,
     /// Addresses of this end that do not come from the manager.
@@ -299,12 +309,23 @@ pub struct TunnelConfig {
     pub peers: BTreeMap<Name, PeerConfig>,
     /// The prefixes a manager may route into the tunnel.
     pub allowed: Vec<IpNet>,
+    /// Names that are asked about through the tunnel.
+    pub dns: Option<DnsConfig>,
     /// What lies behind several gateways.
     pub failover: Option<FailoverConfig>,
     /// Whether packets for other hosts may go without a gateway between.
     pub direct_path: DirectPath,
     /// Where this host may be called, beside its own addresses.
     pub direct_endpoints: Vec<SocketAddr>,
+}
+
+/// Names that are asked about through the tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsConfig {
+    /// Who is asked.
+    pub servers: Vec<IpAddr>,
+    /// About what is below these.
+    pub domains: Vec<String>,
 }
 
 /// What lies behind several gateways, and which of them leads there.

@@ -13,11 +13,13 @@
 //! for the speaker.
 
 mod agent;
+mod api;
 mod bfd;
 mod boot;
 pub mod config;
 mod departure;
 mod desired;
+mod dns;
 mod explain;
 mod facts;
 mod health;
@@ -27,6 +29,7 @@ mod operate;
 mod orders;
 mod paths;
 mod peers;
+mod power;
 mod pulse;
 mod replace;
 mod report;
@@ -38,6 +41,7 @@ mod succession;
 mod timeline;
 mod tracks;
 mod tunnel;
+mod units;
 
 pub use config::{AgentConfig, AgentFile};
 pub use kedge_vip_speaker::guardian;

@@ -214,6 +214,8 @@ impl Agent {
             self.orders.drain((order == Order::Drain).then_some(now));
             self.note("", &format!("this host was told to {order}"));
             self.replan("a drain");
+            self.start_drained_units(order);
+            self.stop_drained_units();
         }
         Ok(told)
     }

@@ -76,6 +76,7 @@ pub async fn serve(
         "agent serves"
     );
     notifier.ready(&agent.line());
+    agent.on_bus.start();
     let mut watchdog = Watchdog::every(notifier.watchdog_period());
     let mut pulse = Pulse::new();
     let mut terminated = false;
@@ -117,6 +118,10 @@ pub async fn serve(
                     agent.follow(manager);
                 }
             }
+            wish = agent.on_bus.next() => agent.obey(wish),
+            () = agent.units.changed() => agent.report(),
+            () = agent.dns.settled() => {}
+            event = agent.power.next() => agent.heed_power(event),
             Some(event) = agent.peers.next() => agent.meet(event),
             latest = network(&mut facts) => agent.observe(latest),
             () = pulse.beat() => {
@@ -125,6 +130,7 @@ pub async fn serve(
                     break Err(speaker_died());
                 }
                 notifier.status(&agent.line());
+                agent.show();
                 pulse.rest(agent.is_calm());
                 agent.settle();
                 continue;
@@ -138,6 +144,7 @@ pub async fn serve(
                 }
             }
         }
+        agent.show();
         pulse.hurry();
     };
     match &outcome {
@@ -178,6 +185,7 @@ async fn leave_gracefully(
         claims,
         orders,
         peers,
+        dns,
         mut history,
         ..
     } = agent;
@@ -199,6 +207,9 @@ async fn leave_gracefully(
         history.hear(&event);
     }
     drop(link);
+    if !somebody_comes {
+        dns.leave().await;
+    }
     if let Some(mut tunnel) = tunnel {
         if somebody_comes {
             tunnel.leave();

@@ -31,6 +31,7 @@ impl Agent {
                 config_stale: self.live.stale().is_some(),
             },
             drained_since: self.orders.drained_since(),
+            inhibitor: self.power.status(),
             vips: self.vips().items,
             health: self.gates.status(),
             bfd: self.bfd.list().items,
@@ -90,6 +91,7 @@ impl Agent {
             .chain(self.desired.problems.iter().cloned())
             .chain(self.tunnel.iter().flat_map(|tunnel| tunnel.problems()))
             .chain(link.into_iter().flatten())
+            .chain(self.dns.problem())
             .chain(self.gates.problems())
             .chain(self.tracks.problems())
             .chain(self.bfd.problems())
@@ -161,6 +163,7 @@ impl Agent {
                 .filter_map(|vip| reported(vip, self.gates.answers(&vip.name)))
                 .collect(),
             tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.report()),
+            units: self.units.reported(),
             problems: self
                 .desired
                 .problems

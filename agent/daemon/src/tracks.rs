@@ -1,18 +1,19 @@
 //! What VIPs track beside their link and their service: who watches it, and what the VIPs are told.
 //!
 //! Tracks of the same thing share one task. The first word about interfaces, processes and files is
-//! there before the VIP takes part; that of a script or a BFD session is its last one of this boot, or
+//! there before the VIP takes part; that of a script, a BFD session or a unit is its last one of this boot, or
 //! that all is well: a restart of the agent moves no VIP.
 
 mod seen;
 mod sum;
+mod unit;
 mod watch;
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use kedge_control::local::TrackStatus;
 use kedge_core::{Name, Problem};
-use kedge_host::{saver::Saver, state::Store};
+use kedge_host::{bus::Bus, saver::Saver, state::Store};
 use kedge_vip_speaker::{Tracks as Told, bfd::Levels};
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -46,6 +47,8 @@ pub(crate) struct Tracks {
     levels: told::Receiver<Levels>,
     /// Whom they watch.
     peers: BTreeMap<Name, IpAddr>,
+    /// Where units are asked about.
+    bus: Option<Bus>,
     results: mpsc::Receiver<(Tracked, Seen)>,
     /// Kept so that `results` never ends, and cloned into each task.
     tell: mpsc::Sender<(Tracked, Seen)>,
@@ -94,9 +97,16 @@ impl Tracks {
             running: BTreeMap::new(),
             levels: told::Sender::default().subscribe(),
             peers: BTreeMap::new(),
+            bus: None,
             results,
             tell,
         }
+    }
+
+    /// With the bus on which systemd says what becomes of units.
+    pub fn over(self, bus: Bus) -> Self {
+        let bus = Some(bus);
+        Self { bus, ..self }
     }
 
     /// Where BFD sessions say what they see, and whom each of them watches.
@@ -213,6 +223,10 @@ impl Tracks {
                 let was_lost = self.restored(what) == Some(false);
                 watch::bfd(name.clone(), self.levels.clone(), was_lost, tell)
             }
+            Tracked::Unit(name) => {
+                let before = self.restored(what);
+                unit::watch(name.clone(), self.bus.clone(), before, tell)
+            }
         };
         Running { task, seen }
     }
@@ -230,6 +244,7 @@ impl Tracks {
                 let peer = self.peers.get(name)?;
                 Some(format!("bfd\u{1f}{name}\u{1f}{peer}"))
             }
+            Tracked::Unit(name) => Some(format!("unit\u{1f}{name}")),
             Tracked::Interface(_) | Tracked::Process(_) | Tracked::File(_) => None,
         }
     }

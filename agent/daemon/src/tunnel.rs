@@ -43,7 +43,6 @@ use kedge_vip_speaker::bfd::Levels;
 use tokio::sync::Notify;
 use tracing::debug;
 
-pub(crate) use self::gateways::sessions;
 use self::{
     fallback::Fallbacks,
     gateways::{Gateways, Known},
@@ -55,6 +54,7 @@ use self::{
     tools::Tools,
     ways::Ways,
 };
+pub(crate) use self::{fallback::Proxy, gateways::sessions};
 use crate::desired::{Peer, TunnelWish};
 
 /// The tunnel.

@@ -70,8 +70,12 @@ pub enum BenchName {
 pub enum TunnelPart {
     /// What it carries, alone and beside others: streams, small packets, round trips, memory
     Load,
+    /// A stream where the kernel cuts runs of datagrams, as with a card that does not
+    Segmenting,
     /// Peers that change under traffic
     Changes,
+    /// Packets and newcomers during a flood of initiations
+    Flood,
     /// Thousands of hosts that call a gateway at once, and what it remembers of them
     Storm,
     /// A host with two gateways, which are killed and drained

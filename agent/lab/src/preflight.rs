@@ -28,12 +28,13 @@ pub(crate) const DEMO: [Need; 2] = [
 pub(crate) const BENCH_VIP: [Need; 1] = [Need::Program("keepalived", "keepalived")];
 
 /// What the tunnel's bench needs.
-pub(crate) const BENCH_TUNNEL: [Need; 6] = [
+pub(crate) const BENCH_TUNNEL: [Need; 7] = [
     Need::Program("ip", "iproute2"),
     Need::Program("nft", "nftables"),
     Need::Program("wg", "wireguard-tools"),
     Need::Program("wireguard-go", "wireguard-go"),
     Need::Program("iperf3", "iperf3"),
+    Need::Program("ethtool", "ethtool"),
     Need::Device("/dev/net/tun", "tun"),
 ];
 

@@ -1,6 +1,7 @@
 //! The lab's own processes: hidden sub-commands of `kedge`.
 
 mod apiserver;
+mod copy;
 mod echo;
 mod probe;
 
@@ -13,6 +14,7 @@ use crate::standing::{self, SuperviseArgs};
 
 pub use self::{
     apiserver::ApiserverArgs,
+    copy::CopyArgs,
     echo::EchoArgs,
     probe::{ProbeArgs, ProbeEvent},
 };
@@ -28,6 +30,8 @@ pub enum LabRole {
     Echo(EchoArgs),
     /// Sends a UDP probe each millisecond until stdin ends, and reports what was lost
     Probe(ProbeArgs),
+    /// Carries packets between a TUN device and its other end, and seals nothing
+    Copy(CopyArgs),
     /// Holds the lab that is up and does what commands ask
     Supervise(SuperviseArgs),
 }
@@ -41,6 +45,7 @@ pub fn run(role: LabRole) -> Result<(), Problem> {
         LabRole::Apiserver(args) => apiserver::run(&args),
         LabRole::Echo(args) => echo::run(&args),
         LabRole::Probe(args) => probe::run(&args),
+        LabRole::Copy(args) => copy::run(&args),
         LabRole::Supervise(args) => standing::supervise(&args),
     }
 }

@@ -34,8 +34,11 @@
 
 mod approval;
 mod authority;
+mod bench;
 mod bfd;
+mod capture;
 mod config;
+mod doctor;
 mod fleet;
 mod history;
 mod net;
@@ -53,8 +56,11 @@ mod vip;
 
 pub use approval::{ApprovalRequest, HostApproval};
 pub use authority::{AuthorityRotation, RotationRequest};
+pub use bench::{BenchDirection, BenchItem, TunnelBench};
 pub use bfd::{BfdRemote, BfdSession, BfdSessionList};
+pub use capture::TunnelCapture;
 pub use config::{ConfigInForce, Origin, Reloaded};
+pub use doctor::{HostCheck, HostItem};
 pub use fleet::{
     FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
 };
@@ -66,8 +72,8 @@ pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use status::{
-    AgentStatus, GatewayDrain, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink,
-    MemberStatus, PeerLink, RoleInfo,
+    AgentStatus, Ending, GatewayDrain, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus,
+    ManagerLink, MemberStatus, PeerLink, RoleInfo,
 };
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
@@ -96,7 +102,10 @@ crate::document::kinds! {
     TunnelKey => "TunnelKey",
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
+    TunnelCapture => "TunnelCapture",
+    TunnelBench => "TunnelBench",
     NetCheck => "NetCheck",
+    HostCheck => "HostCheck",
     PathList => "TunnelPathList",
     TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",

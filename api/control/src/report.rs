@@ -32,6 +32,9 @@ pub struct HostReport {
     /// The host's tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel: Option<ReportedTunnel>,
+    /// Units of Kubernetes that systemd has on the host; none where it cannot be asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<ReportedUnit>,
     /// What the host could not do with the desired state.
     #[serde(default)]
     pub problems: Vec<Problem>,
@@ -109,6 +112,18 @@ pub struct ReportedTunnel {
     /// Since when the above holds, RFC 3339.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_transition: String,
+}
+
+/// A unit of the host, in systemd's own words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedUnit {
+    /// Its name, such as `kubelet.service`.
+    pub name: String,
+    /// `active`, `activating`, `failed`.
+    pub active: String,
+    /// More of it, such as `running` or `auto-restart`.
+    pub sub: String,
 }
 
 /// A gateway instance's report.

@@ -5,7 +5,10 @@
 //! [`RETIRED`]. Every code has a page in `docs/errors/`, embedded here so that
 //! `kedge explain CODE` works offline.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt::{self, Write as _},
+    str::FromStr,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +138,8 @@ codes! {
     TunSmallPath = TUN 21, "the way to a tunnel peer is too small";
     TunFallback = TUN 22, "a gateway is reached over TLS, because UDP does not pass";
     TunNoTls = TUN 23, "the tunnel's way over TLS cannot be used";
+    TunNoCapture = TUN 30, "the tunnel's packets cannot be captured";
+    TunNoBench = TUN 31, "a tunnel peer answers no bench";
     TunKeyChange = TUN 40, "a change of the tunnel's key cannot begin, or does not end";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
@@ -176,6 +181,7 @@ codes! {
     HostNotRunning = HOST 4, "the role is not running or not reachable";
     HostSocketPermission = HOST 5, "the control socket refuses this user";
     HostReplacement = HOST 6, "an executable cannot take the place of the agent";
+    HostSplitDns = HOST 20, "the tunnel's names cannot be asked about through it";
     SysUnexpected = SYS 1, "an unexpected error";
     SysUsage = SYS 2, "a command that cannot be understood";
     SysUnknownCode = SYS 3, "no error has that code";
@@ -191,6 +197,19 @@ codes! {
 pub const RETIRED: &[&str] = &[];
 
 impl Code {
+    /// The id under which the journal's catalogue explains it (`MESSAGE_ID`): a base that is ours
+    /// alone, then the area's letters and the number.
+    #[must_use]
+    pub fn message_id(self) -> String {
+        let mut id = String::from("5d1be8c0a84f4d3b9e72");
+        let letters = self.area().as_str().bytes().chain(std::iter::repeat(0));
+        for letter in letters.take(4) {
+            let _ = write!(id, "{letter:02x}");
+        }
+        let _ = write!(id, "{:04x}", self.number());
+        id
+    }
+
     /// The page of the code, as Markdown.
     #[must_use]
     pub fn page(self) -> &'static str {

@@ -32,7 +32,7 @@ pub use self::{
     origins::Origins,
     settings::{ENV_PREFIX, Override},
 };
-use crate::{Role, Root};
+use crate::{Role, Root, credential};
 
 /// The file type of a role: every field optional and skipped when absent, unknown fields denied,
 /// named collections as maps.
@@ -168,6 +168,7 @@ impl Sources {
     pub fn of(role: Role, root: &Root) -> Result<Self, ConfigError> {
         let mut files = vec![root.vendor_file(role), root.config_file(role)];
         files.extend(drop_ins(&root.drop_in_dir(role))?);
+        files = with_credential(files, credential::file(role));
         // Reading a pipe waits for a writer, and the role with it. Whoever names one may have it.
         let pipe =
             |path: &&PathBuf| fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
@@ -207,6 +208,20 @@ impl Sources {
         self.overrides.extend_from_slice(overrides);
         self
     }
+}
+
+/// A credential stands among the drop-ins as if it were called [`CREDENTIAL`].
+fn with_credential(mut files: Vec<PathBuf>, credential: Option<PathBuf>) -> Vec<PathBuf> {
+    let Some(credential) = credential else {
+        return files;
+    };
+    // Before them are the vendor's file and the administrator's.
+    let before = |path: &&PathBuf| path.file_name().is_some_and(|name| name < CREDENTIAL);
+    let own = files.len().min(2);
+    let drop_ins = files.iter().skip(own);
+    let at = own + drop_ins.take_while(before).count();
+    files.insert(at, credential);
+    files
 }
 
 /// The drop-ins of a folder in lexical order: `*.yaml`, nothing hidden.
@@ -300,6 +315,8 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+const CREDENTIAL: &str = "50-credential.yaml";
 
 #[cfg(test)]
 mod sample;

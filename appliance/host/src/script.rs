@@ -7,10 +7,14 @@ use std::{
     os::unix::{fs::MetadataExt as _, process::ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
+    thread,
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, getegid, geteuid, kill_process_group};
+use rustix::{
+    process::{Pid, Signal, Uid, getegid, geteuid, kill_process_group},
+    thread::set_thread_res_uid,
+};
 use tokio::{
     io::AsyncReadExt as _,
     net::unix::pipe::Receiver,
@@ -122,7 +126,10 @@ impl Script {
             command.uid(account.uid).gid(account.gid);
         }
         let child = command.spawn().map_err(Refused::Start)?;
-        let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+        let group = Group {
+            id: child.id().and_then(|id| Pid::from_raw(id.cast_signed())),
+            user: (own.0 != account.uid).then_some(account.uid),
+        };
         Ok(Started { child, group, said })
     }
 
@@ -144,7 +151,7 @@ impl Script {
         .await;
         match ended {
             Ok(Ok(status)) => {
-                group.0 = None;
+                group.id = None;
                 // What it wrote last may still be on its way.
                 let rest = listen(&mut said, &mut written);
                 tokio::select! {
@@ -216,14 +223,30 @@ struct Started {
 }
 
 /// The processes a script started and that did not leave its group; killed when dropped.
-struct Group(Option<Pid>);
+struct Group {
+    id: Option<Pid>,
+    /// Whose they are, when it is another user.
+    user: Option<u32>,
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // None is left when it ended by itself.
+        let Some(group) = self.id else { return };
+        // None is left when it ended by itself.
+        let kill = move || {
             let _ = kill_process_group(group, Signal::KILL);
-        }
+        };
+        let Some(user) = self.user else { return kill() };
+        // A thread that is the same user: to kill processes of others takes a capability more.
+        let _ = thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                let user = Uid::from_raw(user);
+                if set_thread_res_uid(user, user, user).is_ok() {
+                    kill();
+                }
+            });
+            thread.join()
+        });
     }
 }
 

@@ -5,18 +5,14 @@
 //! renewed, so that a process that hangs or dies stops answering for it. A tunnel's own address is
 //! *permanent*. Each [`Owned`] manages one of the two kinds and never sees the other's.
 
+mod message;
+
 use std::{collections::BTreeMap, io, time::Duration};
 
 use ipnet::IpNet;
 use kedge_core::{Code, Coded, Fix, Instant, Problem};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage,
-    address::{
-        AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol,
-        CacheInfo,
-    },
-};
+use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage};
 
 use crate::{
     PROTOCOL,
@@ -118,8 +114,8 @@ struct Held {
     due: Instant,
     missing: bool,
     readded: u32,
-    /// How long the next re-adding waits; grows while somebody fights over the address.
-    patience: Duration,
+    /// How often it was taken away in a row, with less than [`PEACE`] between two times.
+    disputes: u32,
     readded_at: Instant,
 }
 
@@ -158,7 +154,7 @@ impl Owned {
             due: self.next_renewal(now),
             missing: false,
             readded: 0,
-            patience: Duration::ZERO,
+            disputes: 0,
             readded_at: now,
         };
         self.held.insert((ifindex, net), held);
@@ -172,7 +168,7 @@ impl Owned {
             due: now,
             missing: false,
             readded: 0,
-            patience: Duration::ZERO,
+            disputes: 0,
             readded_at: now,
         };
         self.held.insert(place, held);
@@ -261,11 +257,11 @@ impl Owned {
                 continue;
             }
             if now.since(held.readded_at) > PEACE {
-                held.patience = Duration::ZERO;
+                held.disputes = 0;
             }
             held.missing = true;
-            held.due = now + held.patience;
-            held.patience = (held.patience * 2).clamp(FIRST_PATIENCE, LAST_PATIENCE);
+            held.due = now + patience(held.disputes);
+            held.disputes = held.disputes.saturating_add(1);
         }
     }
 
@@ -338,7 +334,10 @@ impl Owned {
     }
 
     fn add(&mut self, ifindex: u32, net: IpNet) -> Result<Added, AddressError> {
-        let message = self.message(ifindex, net);
+        let mut message = message::whole(ifindex, net, self.lifetime);
+        let label = self.requests.link_name(ifindex);
+        let label = label.as_deref().and_then(|link| message::label(link, net));
+        message.attributes.extend(label);
         let request = RouteNetlinkMessage::NewAddress(message);
         match self.requests.change(request, NLM_F_CREATE | NLM_F_EXCL) {
             Ok(()) => Ok(Added::Anew),
@@ -362,7 +361,8 @@ impl Owned {
     }
 
     fn replace(&mut self, ifindex: u32, net: IpNet) -> Result<Added, AddressError> {
-        let request = RouteNetlinkMessage::NewAddress(self.message(ifindex, net));
+        let request = message::whole(ifindex, net, self.lifetime);
+        let request = RouteNetlinkMessage::NewAddress(request);
         self.requests
             .change(request, NLM_F_CREATE | NLM_F_REPLACE)
             .map(|()| Added::Again)
@@ -374,9 +374,7 @@ impl Owned {
     }
 
     fn remove(&mut self, ifindex: u32, net: IpNet) -> Result<(), AddressError> {
-        let mut message = AddressMessage::default();
-        fill_header(&mut message, ifindex, net);
-        message.attributes.push(AddressAttribute::Local(net.addr()));
+        let message = message::bare(ifindex, net);
         match self
             .requests
             .change(RouteNetlinkMessage::DelAddress(message), 0)
@@ -401,34 +399,6 @@ impl Owned {
                 }
             })
             .map_err(AddressError::Read)
-    }
-
-    /// The whole address. A renewal is the same message: the kernel clears whatever is left out,
-    /// our protocol number first.
-    fn message(&self, ifindex: u32, net: IpNet) -> AddressMessage {
-        let mut message = AddressMessage::default();
-        fill_header(&mut message, ifindex, net);
-        let mut flags = AddressFlags::Noprefixroute;
-        if net.addr().is_ipv6() {
-            flags |= AddressFlags::Nodad;
-        }
-        let mut lifetime = CacheInfo::default();
-        (lifetime.ifa_valid, lifetime.ifa_preferred) = match self.lifetime {
-            Lifetime::Permanent => (u32::MAX, u32::MAX),
-            Lifetime::Leased => {
-                let seconds = u32::try_from(LEASE.as_secs()).unwrap_or(u32::MAX);
-                // A deprecated IPv6 address is not chosen as a source; IPv4 knows no such thing.
-                (seconds, if net.addr().is_ipv6() { 0 } else { seconds })
-            }
-        };
-        message.attributes = vec![
-            AddressAttribute::Local(net.addr()),
-            AddressAttribute::Address(net.addr()),
-            AddressAttribute::Flags(flags),
-            AddressAttribute::CacheInfo(lifetime),
-            AddressAttribute::Protocol(AddressProtocol::Other(PROTOCOL)),
-        ];
-        message
     }
 }
 
@@ -472,18 +442,6 @@ enum Added {
     Again,
 }
 
-fn fill_header(message: &mut AddressMessage, ifindex: u32, net: IpNet) {
-    let header = &mut message.header;
-    header.family = if net.addr().is_ipv6() {
-        AddressFamily::Inet6
-    } else {
-        AddressFamily::Inet
-    };
-    header.prefix_len = net.prefix_len();
-    header.flags = AddressHeaderFlags::empty();
-    header.index = ifindex;
-}
-
 fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -491,8 +449,19 @@ fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-/// Somebody who removes the address again within this time fights over it.
+/// How long an address that was taken away waits, after that many times in a row: a network manager
+/// that is reloaded and then activates a connection takes it away more than once, and does not insist.
+fn patience(disputes: u32) -> Duration {
+    match disputes.checked_sub(AT_ONCE) {
+        None => Duration::ZERO,
+        Some(more) => LAST_PATIENCE.min(FIRST_PATIENCE * 2_u32.saturating_pow(more.min(16))),
+    }
+}
+
+/// Somebody who removes the address again within this time may fight over it.
 const PEACE: Duration = Duration::from_secs(60);
+/// So often it is back without any wait.
+const AT_ONCE: u32 = 3;
 const FIRST_PATIENCE: Duration = Duration::from_millis(100);
 const LAST_PATIENCE: Duration = Duration::from_secs(30);
 

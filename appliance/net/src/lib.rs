@@ -34,6 +34,7 @@ pub mod splice;
 pub mod station;
 pub mod stream;
 mod sys;
+pub mod tap;
 pub mod tun;
 pub mod udp;
 pub mod underlay;

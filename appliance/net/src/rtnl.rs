@@ -56,6 +56,11 @@ impl Requests {
         answer.unwrap_or(Ok(()))
     }
 
+    /// The name of a link, if there is one of that index.
+    pub(crate) fn link_name(&self, ifindex: u32) -> Option<String> {
+        rustix::net::netdevice::index_to_name(&self.socket, ifindex).ok()
+    }
+
     /// Asks for every object of a kind. An answer that changes of the kernel's tables ran through
     /// may lack objects that stood there all the time: it is thrown away and asked for again.
     pub(crate) fn dump(

@@ -244,6 +244,7 @@ mod tests {
         TunnelConfig {
             key_rotation: None,
             tls_port: None,
+            bench_mbps: 0,
             listen_port: 51820,
             interface: "kedge0".to_owned(),
             mtu: None,

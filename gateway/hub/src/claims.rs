@@ -289,6 +289,7 @@ mod tests {
     fn config() -> TunnelConfig {
         TunnelConfig {
             tls_port: None,
+            bench_mbps: 0,
             listen_port: 51820,
             interface: "kedge0".to_owned(),
             mtu: None,

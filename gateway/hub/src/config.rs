@@ -53,6 +53,9 @@ section! {
         /// The TCP port at which hosts call over TLS whose UDP does not reach this gateway; left out, nobody
         /// can. It needs the certificate of a manager.
         tls_port: Number<1, 65535>,
+        /// Up to which rate benches of hosts (`kedge tunnel bench`) are answered, in Mbit/s; 0, as when left
+        /// out, answers none.
+        bench_mbps: u16,
         /// The device's name.
         interface: InterfaceName,
         /// The largest packet in the tunnel: `auto` finds out what the way to each host carries, unless the
@@ -121,6 +124,8 @@ pub struct TunnelConfig {
     pub listen_port: u16,
     /// The TCP port of the fallback over TLS; `None` is none.
     pub tls_port: Option<u16>,
+    /// Up to which rate benches of hosts are answered, in Mbit/s; 0 answers none.
+    pub bench_mbps: u32,
     /// The device's name.
     pub interface: String,
     /// The device's MTU; `None` finds out what each way carries, unless the manager gives a number.
@@ -197,6 +202,7 @@ impl RoleFile for GatewayFile {
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
                 tls_port: tunnel.tls_port.map(|port| port.0),
+                bench_mbps: tunnel.bench_mbps.unwrap_or_default().into(),
                 interface: tunnel
                     .interface
                     .map_or_else(|| INTERFACE.to_owned(), |name| name.0),

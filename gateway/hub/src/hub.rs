@@ -27,6 +27,7 @@ use kedge_host::{
 };
 use kedge_net::clock;
 use kedge_tunnel_device::{
+    bench::{Benches, Wanted},
     echo::Responder,
     keeper::{Keeper, clear_leftovers},
 };
@@ -82,6 +83,7 @@ pub(crate) struct Hub {
     link_problems: Vec<Problem>,
     store: Store,
     responder: Option<Answering>,
+    benches: Benches,
     echo_problem: Option<Problem>,
 }
 
@@ -126,6 +128,7 @@ impl Hub {
             started: SystemTime::now(),
             up_since: Uptime::now(),
             responder: None,
+            benches: Benches::default(),
             echo_problem: None,
             host: facts(root),
             live,
@@ -353,6 +356,13 @@ impl Hub {
             _ => Vec::new(),
         };
         let opening = self.keeper.openings();
+        let tunnel = &self.live.config().tunnel;
+        self.benches.tend(Some(Wanted {
+            ifname: tunnel.interface.clone(),
+            on: wanted.clone(),
+            opening,
+            mbps: tunnel.bench_mbps,
+        }));
         if self
             .responder
             .as_ref()

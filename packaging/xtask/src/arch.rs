@@ -3,6 +3,7 @@
 //! `map.rs` is the map. A crate that is not on it, lives elsewhere or draws another arrow fails
 //! the build; a new arrow is an ADR first.
 
+mod clauses;
 mod files;
 mod map;
 
@@ -57,6 +58,7 @@ pub fn check() -> anyhow::Result<()> {
     }
     findings.extend(cycles());
     findings.extend(files::check(&root)?);
+    findings.extend(clauses::check(&root)?);
 
     for finding in &findings {
         println!("arch: {finding}");

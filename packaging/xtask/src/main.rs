@@ -1,4 +1,4 @@
-//! Project tasks: `cargo xtask ci | arch | crds | docs | test`.
+//! Project tasks: `cargo xtask ci | arch | crds | docs | dist | test`.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -39,6 +39,13 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Builds the packages for hosts: deb, rpm, system extension, tarball; `dist --help` says how
+    #[command(disable_help_flag = true)]
+    Dist {
+        /// What `kedge-dist` takes
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Runs every check: fmt, clippy, arch, docs, CRDs, tests, deny
     Ci {
         #[command(flatten)]
@@ -56,6 +63,7 @@ fn main() -> ExitCode {
         Task::Arch => arch::check(),
         Task::Crds { check } => crds::generate(check),
         Task::Docs { check } => docs::generate(check),
+        Task::Dist { arguments } => dist(&arguments),
         Task::Ci { left_out } => ci::all(&left_out),
         Task::Test { left_out } => ci::tests(&left_out),
     };
@@ -66,4 +74,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A program of its own, so that nothing else waits for what it is built from.
+fn dist(arguments: &[String]) -> anyhow::Result<()> {
+    let mut program = run::cargo(&["run", "--quiet", "--package", "kedge-packaging-dist", "--"])?;
+    run::step("dist", program.args(arguments))
 }

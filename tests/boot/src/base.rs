@@ -62,13 +62,16 @@ pub fn ready() -> PathBuf {
 }
 
 /// Another name when the recipe below changes: what was built before is not taken for it.
-const RECIPE: &str = "bookworm-2";
-const PACKAGES: &str = "systemd,systemd-sysv,dbus,iproute2,nftables,network-manager";
+const RECIPE: &str = "bookworm-3";
+const PACKAGES: &str =
+    "systemd,systemd-sysv,systemd-resolved,dbus,iproute2,nftables,network-manager";
 /// What its package enables, and only some nodes run.
 const UNASKED: &[&str] = &[
     "multi-user.target.wants/NetworkManager.service",
     "network-online.target.wants/NetworkManager-wait-online.service",
     "dbus-org.freedesktop.nm-dispatcher.service",
+    "dbus-org.freedesktop.resolve1.service",
+    "sysinit.target.wants/systemd-resolved.service",
 ];
 /// What would be busy while a test measures.
 const UNWANTED: &[&str] = &[

@@ -14,6 +14,7 @@ mod cgroup;
 pub mod gone;
 pub mod links;
 pub mod node;
+pub mod packages;
 pub mod pair;
 mod tree;
 

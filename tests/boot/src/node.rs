@@ -39,10 +39,22 @@ impl Node {
         kedge: &str,
         yaml: &str,
     ) -> Self {
-        let tree = Tree::new(lan.id(), name, Path::new(kedge));
-        links.install(&tree, net);
+        let tree = Tree::new(lan.id(), name, Some(Path::new(kedge)));
         tree.write("etc/kedge/agent.yaml", yaml);
         tree.enable(AGENT);
+        Self::start(lan, name, (links, net), tree)
+    }
+
+    /// Boots one without Kedge, after this was done to its files.
+    #[must_use]
+    pub fn without_kedge(lan: &Lan, name: &str, net: &str, prepare: impl FnOnce(&Path)) -> Self {
+        let tree = Tree::new(lan.id(), name, None);
+        prepare(tree.root());
+        Self::start(lan, name, (Links::Networkd, net), tree)
+    }
+
+    fn start(lan: &Lan, name: &str, (links, net): (Links, &str), tree: Tree) -> Self {
+        links.install(&tree, net);
         let machine = format!("{}{name}", lan.id());
         let cgroup = Cgroup::create(&machine);
         let log = fs::File::create(lan.directory().join(format!("{name}.nspawn"))).unwrap();
@@ -133,6 +145,13 @@ impl Node {
         self.tree.root().join(path)
     }
 
+    /// Where something is that was mounted inside, as this machine sees it.
+    #[must_use]
+    pub fn seen(&self, path: &str) -> PathBuf {
+        let leader = self.leader.as_raw_nonzero();
+        PathBuf::from(format!("/proc/{leader}/root{path}"))
+    }
+
     /// What the agent's unit wrote to the journal.
     #[must_use]
     pub fn journal(&self) -> String {
@@ -150,11 +169,17 @@ impl Node {
     /// The guardians among the processes of the agent's unit.
     #[must_use]
     pub fn guardians(&self) -> Vec<u32> {
+        self.processes(b"guardian")
+    }
+
+    /// The processes of the agent's unit that have this word in their command line.
+    #[must_use]
+    pub fn processes(&self, wanted: &[u8]) -> Vec<u32> {
         let mut all = self.cgroup.processes(AGENT);
         all.retain(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             let mut words = line.split(|byte| *byte == 0);
-            words.any(|word| word == b"guardian")
+            words.any(|word| word == wanted)
         });
         all
     }

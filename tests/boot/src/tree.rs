@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use kedge_dist::Form;
 use kedge_net::netns::{self, Lease};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
@@ -21,8 +22,9 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The files of a node of the run with that id.
-    pub fn new(run: &str, name: &str, kedge: &Path) -> Self {
+    /// The files of a node of the run with that id, with this executable as a package installs it, or
+    /// without Kedge.
+    pub fn new(run: &str, name: &str, kedge: Option<&Path>) -> Self {
         let base = base::ready();
         let nodes = base::cache().join("nodes");
         fs::create_dir_all(&nodes).unwrap();
@@ -37,7 +39,9 @@ impl Tree {
             part
         };
         let (package, upper, work, root) = (part("kedge"), part("up"), part("work"), part("root"));
-        install(&package, kedge);
+        if let Some(kedge) = kedge {
+            install(&package, kedge);
+        }
         let layers = format!(
             "lowerdir={}:{},upperdir={},workdir={}",
             package.display(),
@@ -60,6 +64,11 @@ impl Tree {
         };
         tree.write("etc/machine-id", "");
         tree.write("etc/hostname", &format!("{name}\n"));
+        if kedge.is_some() {
+            let groups = fs::read_to_string(tree.root.join("etc/group")).unwrap();
+            tree.write("etc/group", &format!("{groups}kedge:x:{GROUP}:\n"));
+            tree.write(LIMITS.0, LIMITS.1);
+        }
         tree
     }
 
@@ -102,20 +111,14 @@ fn link(to: &str, path: &Path) {
 
 /// What a package installs.
 fn install(package: &Path, kedge: &Path) {
+    let files = kedge_dist::table(Form::Deb)
+        .only(|path| path.starts_with("usr/lib/") || path.starts_with("usr/share/dbus-1/"));
+    files.write(package).unwrap();
     let programs = package.join("usr/bin");
-    let units = package.join("usr/lib/systemd/system");
-    for folder in [&programs, &units] {
-        fs::create_dir_all(folder).unwrap();
-    }
+    fs::create_dir_all(&programs).unwrap();
     let program = programs.join("kedge");
     if fs::hard_link(kedge, &program).is_err() {
         fs::copy(kedge, &program).unwrap();
-    }
-    for unit in fs::read_dir(UNITS).unwrap() {
-        let unit = unit.unwrap();
-        if unit.path().is_file() {
-            fs::copy(unit.path(), units.join(unit.file_name())).unwrap();
-        }
     }
 }
 
@@ -133,4 +136,12 @@ fn collect(nodes: &Path) {
     }
 }
 
-const UNITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd");
+/// The number of the group `kedge` where no package made it.
+pub const GROUP: u32 = 990;
+
+/// Where PID 1 may not raise limits, as in a container on a machine that may not, real time and locked
+/// memory take capabilities.
+const LIMITS: (&str, &str) = (
+    "etc/systemd/system/kedge-agent.service.d/10-limits.conf",
+    "[Service]\nCapabilityBoundingSet=CAP_IPC_LOCK CAP_SYS_NICE\n",
+);

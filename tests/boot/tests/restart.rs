@@ -35,6 +35,16 @@ fn systemctl_restart_and_reload_move_nothing_and_connections_live() {
         eventually("it goes on once more", secs(5), || {
             pair.a.state() == "Active"
         });
+        // Neither the agent that was replaced nor a process of it holds logind's lock on.
+        let locks = || {
+            pair.a
+                .run("systemd-inhibit --list --no-legend")
+                .out
+                .lines()
+                .count()
+        };
+        eventually("logind waits for one", secs(5), || locks() == 1);
+        throughout("and for no other", millis(300), || locks() == 1);
         let (words, longest) = talk.end();
         println!("{words} words over one connection, the slowest after {longest:?}");
         assert!(longest < millis(150), "nobody answered for {longest:?}");

@@ -1,6 +1,8 @@
 //! What the agent does in the sandbox of its unit: everything it does outside of it.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
 
+use std::collections::BTreeSet;
+
 use kedge_tests_boot::{links::Links, node::Node, on_booted_nodes};
 use kedge_tests_netns::{eventually, lan::Lan, secs};
 use serde_json::Value;
@@ -51,8 +53,6 @@ fn nothing_of_the_agent_is_in_the_way_of_its_unit() {
         owned("srv/private").unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(node.path("srv/private"), mode).unwrap();
-        let groups = std::fs::read_to_string(node.path("etc/group")).unwrap();
-        node.write("etc/group", &format!("{groups}kedge:x:990:\n"));
         node.is_up();
         let problems = || -> Vec<Value> {
             let status = node.run("kedge status -o json").json();
@@ -84,5 +84,23 @@ fn nothing_of_the_agent_is_in_the_way_of_its_unit() {
             !journal.contains(" WARN") && !journal.contains("KEDGE-"),
             "{journal}"
         );
+        no_script_outlives_its_time(&node);
     });
 }
+
+/// The agent may not signal processes of other users, and scripts are theirs.
+fn no_script_outlives_its_time(node: &Node) {
+    node.write("etc/kedge/agent.yaml.d/20-endless.yaml", ENDLESS);
+    node.systemctl("reload");
+    let mut seen = BTreeSet::new();
+    eventually("it is run again and again", secs(10), || {
+        let running = node.processes(b"7331");
+        assert!(running.len() < 3, "{running:?}");
+        seen.extend(running);
+        seen.len() > 5
+    });
+}
+
+const ENDLESS: &str = "\
+vips: {api: {track: {endless: {script: [/bin/sleep, '7331'], interval: 200ms, timeout: 100ms, weight: -1}}}}
+";

@@ -113,6 +113,20 @@ impl<'a> Agent<'a> {
         Said::of(&output)
     }
 
+    /// Starts `kedge` there, beside whatever else is asked; words are separated by one space.
+    #[must_use]
+    pub fn begin(&self, line: &str) -> Child {
+        let mut command = Command::new(&self.executable);
+        command
+            .arg("--root")
+            .arg(&self.root)
+            .args(line.split(' '))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        self.host.spawn(command)
+    }
+
     /// Its guardian, as soon as there is one.
     #[must_use]
     pub fn guardian(&self) -> Guardian {

@@ -6,6 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -72,6 +73,12 @@ impl Frr {
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         let status = answer.pointer(family).and_then(Value::as_str);
         status.unwrap_or_default().to_owned()
+    }
+
+    /// Sends vrrpd a signal.
+    pub fn signal(&self, signal: Signal) {
+        let vrrpd = self.daemons.last().unwrap();
+        kill_process(Pid::from_child(vrrpd), signal).unwrap();
     }
 
     /// Ends vrrpd as a service manager does.

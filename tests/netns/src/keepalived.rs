@@ -2,10 +2,12 @@
 
 use std::{
     fs,
+    path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
 use kedge_net::netns::Namespace;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{lan::Host, quietly, secs};
 
@@ -32,7 +34,8 @@ pub struct Settings<'a> {
 #[derive(Debug)]
 pub struct Keepalived {
     process: Child,
-    log: std::path::PathBuf,
+    log: PathBuf,
+    vrrp_pid: PathBuf,
 }
 
 impl Keepalived {
@@ -76,6 +79,7 @@ impl Keepalived {
         let path = directory.join("keepalived.conf");
         fs::write(&path, config).unwrap();
         let log = directory.join("keepalived.log");
+        let vrrp_pid = directory.join("vrrp.pid");
         let output = fs::File::create(&log).unwrap();
         let mut command = Command::new(binary);
         command
@@ -90,13 +94,14 @@ impl Keepalived {
             .arg("--pid")
             .arg(directory.join("keepalived.pid"))
             .arg("--vrrp_pid")
-            .arg(directory.join("vrrp.pid"))
+            .arg(&vrrp_pid)
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output);
         Self {
             process: host.spawn(command),
             log,
+            vrrp_pid,
         }
     }
 
@@ -107,6 +112,31 @@ impl Keepalived {
         quietly("keepalived ends", secs(5), || {
             self.process.try_wait().unwrap().is_some()
         });
+    }
+
+    /// Kills both of its processes: the one that speaks, and before that the one that would start it
+    /// again.
+    pub fn kill(&mut self) {
+        self.signal(Signal::STOP);
+        kill_process(self.speaker(), Signal::KILL).unwrap();
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        // It would hold the next one for itself as long as nobody has reaped the child.
+        fs::remove_file(&self.vrrp_pid).unwrap();
+    }
+
+    /// Sends both of its processes a signal.
+    pub fn signal(&self, signal: Signal) {
+        let parent = Pid::from_child(&self.process);
+        for process in [parent, self.speaker()] {
+            kill_process(process, signal).unwrap();
+        }
+    }
+
+    /// The process that speaks.
+    fn speaker(&self) -> Pid {
+        let id = fs::read_to_string(&self.vrrp_pid).unwrap();
+        Pid::from_raw(id.trim().parse().unwrap()).unwrap()
     }
 
     /// What it said.

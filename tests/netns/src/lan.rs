@@ -4,6 +4,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
     process::{Child, Command},
+    time::Duration,
 };
 
 use ipnet::{IpNet, Ipv4Net};
@@ -75,6 +76,18 @@ impl Lan {
             lease,
             quiet,
         }
+    }
+
+    /// Has the bridge run the spanning tree protocol: a port that comes up listens and learns for
+    /// [`LISTENING`] before it forwards anything, and its carrier is there meanwhile.
+    pub fn run_spanning_tree(&self) {
+        self.switch
+            .run(|| {
+                let line = format!("link set {BRIDGE} type bridge stp_state 1 forward_delay 200");
+                let set = Command::new("ip").args(line.split(' ')).status();
+                assert!(set.unwrap().success());
+            })
+            .unwrap();
     }
 
     /// Two hosts, `a` with 10.20.14.11 and `b` with 10.20.14.12.
@@ -295,3 +308,5 @@ fn silence(quiet: bool) {
 
 /// The bridge's name.
 pub const BRIDGE: &str = "br0";
+/// For how long a port forwards nothing: twice the shortest delay Linux takes.
+pub const LISTENING: Duration = Duration::from_secs(4);

@@ -62,6 +62,8 @@ fn bench_tunnel_puts_both_cores_beside_wireguard_go() {
                 assert!(row[value].as_f64().unwrap() > 0.0, "{row}");
             }
         }
+        let share = row(&result, &format!("{core}tcp.share_of_limit"));
+        assert!(share["p50"].as_f64().unwrap() > 0.0, "{share}");
         let memory = row(&result, &format!("{core}rss_line_rate"));
         assert!(memory["p50"].as_f64().unwrap() > 0.0, "{memory}");
         let lost = row(&result, &format!("{core}syncconf.lost"));

@@ -13,11 +13,12 @@ mod fallback;
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
+    path::Path,
     time::Instant,
 };
 
 use fallback::{GATEWAYS, Site, codes, is_up, round_trips, throughput, tunnel, until};
-use kedge_host::Role;
+use kedge_host::{Role, Root};
 use kedge_tests_netns::{
     asked::Asked, enrolled::Authority, eventually, millis, on_a_steady_machine, secs, throughout,
     train::Train,
@@ -181,13 +182,26 @@ fn where_nothing_passes_it_is_said_and_whichever_opens_first_is_taken() {
 }
 
 #[test]
-fn a_gateway_that_is_killed_while_tls_is_in_use_is_found_again() {
+fn a_gateway_that_only_a_proxy_leads_to_is_reached_and_found_again_when_it_is_killed() {
     on_a_steady_machine(|| {
         let site = Site::new();
         site.block("udp", UDP);
+        site.block("tls", TLS);
+        let _proxy = site.proxy("edge secret");
         let mut gateways = [site.gateway(0)];
-        let agent = site.start(&mut gateways, "");
-        until(&agent, "gw-a", "tls", secs(25));
+        let proxied =
+            "tunnel: {proxy: 'http://10.1.0.1:3128', proxy_auth_file: /etc/kedge/proxy}\n";
+        let mut agent = site.agent(proxied);
+        let file = Root::new(agent.root()).locate(Path::new("/etc/kedge/proxy"));
+        std::fs::write(file, "edge:secret\n").unwrap();
+        site.introduce(&agent, &gateways);
+        gateways[0].start();
+        agent.start();
+        let took = until(&agent, "gw-a", "tls", secs(25));
+        println!(
+            "up through the proxy {:.1} s after the start",
+            took.as_secs_f64()
+        );
         let [gateway] = &mut gateways;
         gateway.kill();
         eventually("it is missed", secs(10), || {

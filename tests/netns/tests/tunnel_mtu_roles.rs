@@ -13,8 +13,10 @@
 )]
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     process::Command,
     thread,
     time::Duration,
@@ -25,7 +27,8 @@ use kedge_host::Role;
 use kedge_net::link::sysctl;
 use kedge_tests_netns::{
     agent::Agent,
-    asked::Asked,
+    asked::{Asked, Said},
+    capture::tshark,
     eventually,
     gateway::{Gateway, tunnel_key},
     lan::{Host, Lan},
@@ -92,6 +95,84 @@ fn fetch(edge: &Host, server: &Host) -> Duration {
     begun.elapsed()
 }
 
+/// What `kedge tunnel capture` writes is what tshark reads: to and fro, whose it is, and no more than
+/// was asked for.
+fn read_by_tshark(lan: &Lan, agent: &Agent) {
+    let directory = lan.directory();
+    let of_peer = directory.join("peer.pcapng");
+    let line = format!(
+        "tunnel capture a -c 6 -d 10s -w {} -o json",
+        of_peer.display()
+    );
+    let capturing = agent.begin(&line);
+    eventually("the capture begins", secs(5), || {
+        fs::metadata(&of_peer).is_ok_and(|it| it.len() > 0)
+    });
+    let said = agent.kedge("tunnel ping a -c 3 -i 10ms -s 1000");
+    assert!(said.out.contains("3 received"), "{said:?}");
+    let told = Said::of(&capturing.wait_with_output().unwrap()).json();
+    println!("{told}");
+    assert_eq!((&told["packets"], &told["dropped"]), (&6.into(), &0.into()));
+    assert_eq!(told["because"], "it has seen enough packets");
+    let fields = [
+        "ip.src",
+        "ip.dst",
+        "ip.len",
+        "frame.comment",
+        "frame.packet_flags_direction",
+    ];
+    let seen = tshark(
+        &of_peer,
+        false,
+        "ip.len == 1000 || ip.src == 198.18.0.1",
+        &fields,
+    );
+    println!("{seen:#?}");
+    let to = "198.18.0.10\t198.18.0.1\t1000\tpeer a\t0x00000002";
+    assert!(seen.iter().any(|line| line == to), "{seen:?}");
+    let from = "198.18.0.1\t198.18.0.10\t";
+    let back = seen.iter().find(|line| line.starts_with(from)).unwrap();
+    assert!(back.ends_with("\tpeer a\t0x00000001"), "{back}");
+    let mode = fs::metadata(&of_peer).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let said = agent.kedge("tunnel capture b -w /dev/null");
+    assert!(said.err.contains("KEDGE-TUN-0006"), "{said:?}");
+}
+
+/// A bench is answered by who was told to, no faster than allowed, and one at a time.
+fn benched(agent: &Agent, gateway: &Gateway) {
+    let told = agent.kedge("tunnel bench a -t 1s -o json").json();
+    println!("{told}");
+    let items = told["items"].as_array().unwrap();
+    assert_eq!(
+        [&items[0]["direction"], &items[1]["direction"]],
+        ["up", "down"]
+    );
+    for item in items {
+        let rate = item["bitsPerSecond"].as_f64().unwrap() / 1e6;
+        assert!((20.0..=44.0).contains(&rate), "{rate} Mbit/s of 40: {item}");
+        assert_eq!(item["limitMbps"], 40);
+        assert!(item["rtt"]["avgSeconds"].as_f64().unwrap() < 0.5, "{item}");
+    }
+    let slow = agent.kedge("tunnel bench a -t 1s -b 5 -d down");
+    println!("{}", slow.out);
+    let slow = agent
+        .kedge("tunnel bench a -t 1s -b 5 -d up -o json")
+        .json();
+    let rate = slow["items"][0]["bitsPerSecond"].as_f64().unwrap() / 1e6;
+    assert!((3.0..=5.5).contains(&rate), "{slow}");
+    let first = agent.begin("tunnel bench a -t 3s -d up -o json");
+    eventually("the second is told to come later", secs(3), || {
+        let second = agent.kedge("tunnel bench a -t 1s -d up -b 1");
+        second.code != 0 && second.err.contains("at the moment")
+    });
+    let first = Said::of(&first.wait_with_output().unwrap());
+    assert_eq!(first.code, 0, "{first:?}");
+    let refused = gateway.kedge("tunnel bench site/edge -t 1s");
+    assert!(refused.err.contains("KEDGE-TUN-0031"), "{refused:?}");
+}
+
 #[test]
 fn both_ends_find_it_out_and_tcp_that_is_passed_on_keeps_to_it() {
     if !kedge_tests_netns::ready() {
@@ -108,7 +189,7 @@ fn both_ends_find_it_out_and_tcp_that_is_passed_on_keeps_to_it() {
     let masquerade = "nft table ip way { chain out { type nat hook postrouting priority 100; \
                       ip saddr 198.18.0.0/16 oifname eth0 masquerade; }; }";
     said(&a, masquerade);
-    let mut gateway = Gateway::new(&a, KEDGE, "tunnel: {listen_port: 51820}\n");
+    let mut gateway = Gateway::new(&a, KEDGE, "tunnel: {listen_port: 51820, bench_mbps: 40}\n");
     let yaml = |mtu: &str| {
         format!(
             "tunnel: {{{mtu}addresses: [198.18.0.10/32], peers: {{a: {{public_key: '{}', \
@@ -178,6 +259,9 @@ fn both_ends_find_it_out_and_tcp_that_is_passed_on_keeps_to_it() {
         (&2.into(), &80.into()),
         "{told}"
     );
+
+    read_by_tshark(&lan, &agent);
+    benched(&agent, &gateway);
 
     // The way is tried step by step, and what is in the way is told.
     let shown = agent.kedge("net check");

@@ -6,14 +6,14 @@
     reason = "test code"
 )]
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
 
 use ipnet::IpNet;
 use kedge_core::{Code, vip::RouterState};
 use kedge_net::{arp::ArpSocket, link::Links, monitor::MacText, station::StationListener};
 use kedge_tests_netns::{
     eventually,
-    lan::{Host, Lan},
+    lan::{Host, LISTENING, Lan},
     millis, on_a_steady_machine, secs,
     speaking::{Speaking, vip},
     throughout,
@@ -235,4 +235,44 @@ fn a_host_that_hears_nobody_waits_and_asks_its_router() {
         // wait is three seconds.
         assert!(took < secs(2), "its router's answer is a frame: {took:?}");
     });
+}
+
+#[test]
+fn behind_a_port_that_does_not_forward_yet_nobody_claims_what_another_holds() {
+    on_a_steady_machine(|| {
+        // A port of this bridge would speak IPv6 itself, as no port of a switch does.
+        let lan = Lan::quiet();
+        let (a, b) = lan.pair();
+        let c = lan.host("c", "10.20.14.13/24");
+        let active = Speaking::start(&a, vip(51, 200, VIP));
+        active.becomes(RouterState::Active, secs(5));
+        // What a user gets who asks for no delays.
+        let settings = Settings::default();
+        let stays = Speaking::start_with(&b, settings, vec![vip(51, 150, VIP)]);
+        stays.becomes(RouterState::Backup, secs(5));
+        lan.run_spanning_tree();
+        lan.unplug(&b);
+        lan.unplug(&c);
+        stays.becomes(RouterState::Fault, secs(2));
+        lan.plug(&b);
+        lan.plug(&c);
+        // The one sees its link come up, the other begins there.
+        let begins = Speaking::start_with(&c, settings, vec![vip(51, 100, VIP)]);
+        let deaf = throughout_until_heard(&[&stays, &begins], || !b.holds(VIP) && !c.holds(VIP));
+        println!("both heard the Active after {deaf:?}");
+        assert!(deaf > LISTENING / 2, "the port forwarded at once: {deaf:?}");
+        assert_eq!(active.counter("became_active"), 1);
+        for it in [&stays, &begins] {
+            assert_eq!(it.counter("became_active"), 0);
+        }
+    });
+}
+
+/// Watches that something holds until all of them hear an Active, and says how long that took.
+fn throughout_until_heard(all: &[&Speaking], holds: impl Fn() -> bool) -> Duration {
+    eventually("all of them hear an Active", LISTENING + secs(3), || {
+        assert!(holds(), "another one claims it");
+        let heard = |it: &&Speaking| it.snapshot().first().is_some_and(|it| it.active.is_some());
+        all.iter().all(heard)
+    })
 }

@@ -7,7 +7,12 @@
     reason = "test code"
 )]
 
-use std::{process::Command, time::Instant};
+use std::{
+    io::{ErrorKind, Read as _},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    time::Instant,
+};
 
 use ipnet::IpNet;
 use kedge_core::{Code, Coded, vip::RouterState};
@@ -116,10 +121,28 @@ fn a_leaving_owner_is_succeeded_within_milliseconds_and_answers_until_then() {
 fn a_released_vip_moves_and_comes_back_when_nobody_takes_it() {
     on_a_steady_machine(|| {
         let lan = Lan::new();
-        let (_a, b, first, second) = pair(&lan);
+        let (a, b, first, second) = pair(&lan);
+        // A program of this host that serves, or calls, from the VIP; and one that does not.
+        let ends = |address: &'static str| {
+            a.run(move || {
+                let listener = TcpListener::bind((address, 0)).unwrap();
+                let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                near.set_read_timeout(Some(millis(1500))).unwrap();
+                (near, listener.accept().unwrap())
+            })
+        };
+        let (mut lost, _far) = ends(VIP);
+        let (mut kept, _its_far) = ends("10.20.14.11");
         first.release(&"api".parse().unwrap());
         second.becomes(RouterState::Active, secs(1));
         first.becomes(RouterState::Backup, secs(1));
+        // Of two ends on one host the end of the one may be the end of the other.
+        let told = lost.read(&mut [0]).unwrap_err().kind();
+        let ended = [ErrorKind::ConnectionAborted, ErrorKind::ConnectionReset];
+        assert!(ended.contains(&told), "it is not told: {told:?}");
+        kept.set_read_timeout(Some(millis(50))).unwrap();
+        let waits = kept.read(&mut [0]).unwrap_err().kind();
+        assert_eq!(waits, ErrorKind::WouldBlock, "it goes on");
         drop(first);
         second.release(&"api".parse().unwrap());
         second.becomes(RouterState::Releasing, secs(1));

@@ -204,3 +204,47 @@ fn an_unchanged_configuration_moves_nothing_and_a_changed_one_is_advertised_at_o
         });
     });
 }
+
+#[test]
+fn where_neither_preempts_whoever_has_it_keeps_it_and_a_source_is_as_it_was_chosen() {
+    on_a_steady_machine(|| {
+        let lan = Lan::new();
+        let (a, b) = lan.pair();
+        a.add_address("10.20.14.111/24");
+        let theirs = Settings {
+            preempt: false,
+            ..theirs(200, "0.1")
+        };
+        let stays = |priority| VipSpec {
+            preempt: false,
+            source: Some("10.20.14.111".parse().unwrap()),
+            ..ours(priority, millis(100))
+        };
+        let kedge = Speaking::start(&a, stays(100));
+        kedge.becomes(RouterState::Active, secs(5));
+        let keepalived = Keepalived::start(&b, theirs);
+        eventually("keepalived is Backup", secs(5), || {
+            keepalived.log().contains("Entering BACKUP")
+        });
+        throughout("it is not taken from us", secs(1), || {
+            a.holds(VIP) && !b.holds(VIP)
+        });
+        kedge.leave(secs(5));
+        eventually("keepalived has what we left", secs(1), || b.holds(VIP));
+        let kedge = Speaking::start(&a, stays(254));
+        kedge.becomes(RouterState::Backup, secs(2));
+        eventually("we hear keepalived", secs(1), || {
+            kedge.vip().active.is_some()
+        });
+        throughout("we do not take it from keepalived", secs(1), || {
+            b.holds(VIP) && !a.holds(VIP)
+        });
+        drop(keepalived);
+        kedge.becomes(RouterState::Active, secs(2));
+        let other = Speaking::start(&b, ours(50, millis(100)));
+        eventually("it hears the source", secs(3), || {
+            let active = other.snapshot().first().and_then(|it| it.active);
+            active.is_some_and(|it| it.address.to_string() == "10.20.14.111")
+        });
+    });
+}

@@ -56,21 +56,7 @@ fn talks(host: Maker, gateway: Maker) {
         return;
     }
     let site = Site::new();
-    let theirs = Wg::make(&site.gateway, gateway).up(
-        &waiting(),
-        &[&format!("{GATEWAY}/64"), &format!("{GATEWAY_V4}/16")],
-    );
-    let ours = Wg::make(&site.host, host).up(
-        &calling(),
-        &[&format!("{HOST}/64"), &format!("{HOST_V4}/16")],
-    );
-    let _echo = site.echo();
-    let (v6, v4) = (socket(&site.host, HOST), socket(&site.host, HOST_V4));
-    eventually("first answer, IPv6", LIMIT, || answered(&v6, GATEWAY));
-    eventually("first answer, IPv4", LIMIT, || answered(&v4, GATEWAY_V4));
-    for length in [0, 1, 16, 17, 1_371, 1_372, 4_000] {
-        assert!(echoed(&v6, GATEWAY, length), "{length} bytes");
-    }
+    let [ours, theirs] = meet(&site, host, gateway);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     for at in [ours.handshake(&key(2)), theirs.handshake(&key(1))] {
         assert!(at.abs_diff(now.as_secs()) <= 30, "{at} is no Unix time");
@@ -91,6 +77,27 @@ fn talks(host: Maker, gateway: Maker) {
     );
 }
 
+/// The host calls the gateway, with a preshared key, and packets of both families and many lengths are
+/// answered.
+fn meet(site: &Site, host: Maker, gateway: Maker) -> [Wg<'_>; 2] {
+    let theirs = Wg::make(&site.gateway, gateway).up(
+        &waiting(),
+        &[&format!("{GATEWAY}/64"), &format!("{GATEWAY_V4}/16")],
+    );
+    let ours = Wg::make(&site.host, host).up(
+        &calling(),
+        &[&format!("{HOST}/64"), &format!("{HOST_V4}/16")],
+    );
+    let _echo = site.echo();
+    let (v6, v4) = (socket(&site.host, HOST), socket(&site.host, HOST_V4));
+    eventually("first answer, IPv6", LIMIT, || answered(&v6, GATEWAY));
+    eventually("first answer, IPv4", LIMIT, || answered(&v4, GATEWAY_V4));
+    for length in [0, 1, 16, 17, 1_371, 1_372, 4_000] {
+        assert!(echoed(&v6, GATEWAY, length), "{length} bytes");
+    }
+    [ours, theirs]
+}
+
 #[test]
 fn we_call_wireguard_go() {
     talks(Maker::Kedge, Maker::WireGuardGo);
@@ -99,6 +106,25 @@ fn we_call_wireguard_go() {
 #[test]
 fn wireguard_go_calls_us() {
     talks(Maker::WireGuardGo, Maker::Kedge);
+}
+
+#[test]
+fn other_engines_that_are_installed_talk_to_us_in_both_roles() {
+    if !ready() {
+        return;
+    }
+    for other in [Maker::Boringtun, Maker::Gotatun] {
+        if !other.is_installed() {
+            println!("{} is not installed", other.program());
+            continue;
+        }
+        for (host, gateway) in [(Maker::Kedge, other), (other, Maker::Kedge)] {
+            let site = Site::new();
+            let devices = meet(&site, host, gateway);
+            println!("{host:?} has called {gateway:?}");
+            drop(devices);
+        }
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! [`uapi`] is a device that WireGuard's own tools configure.
 
 pub mod backend;
+pub mod bench;
 mod config;
 mod crew;
 mod device;

@@ -19,6 +19,8 @@ use kedge_tunnel_proto::packet::{coalesce, vnet::Gso};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::workers::Workers;
+
 /// A switch of the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -204,6 +206,8 @@ fn part(allowed: bool, known: io::Result<()>) -> Part {
 pub(crate) struct Standing {
     allowed: Allowed,
     now: Mutex<Offload>,
+    /// How many destinations each worker knows that take no runs.
+    refused: Mutex<[usize; Workers::MOST as usize]>,
 }
 
 impl Standing {
@@ -243,6 +247,7 @@ impl Standing {
                 coalesce_tcp: part(coalesce, Ok(())),
                 coalesce_udp,
             }),
+            refused: Mutex::default(),
         };
         for sockets in sockets {
             standing.meet(sockets);
@@ -261,6 +266,20 @@ impl Standing {
             part(gro, sockets.set_gro(gro)),
         );
         self.change(|offload| (offload.gso, offload.gro) = (gso, gro));
+    }
+
+    /// So many destinations of a worker take no runs; what is told is the sum of all workers'.
+    pub(crate) fn refused(&self, worker: u8, destinations: usize) {
+        let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = all.get_mut(usize::from(worker)) {
+            *place = destinations;
+        }
+        let sum: usize = all.iter().sum();
+        self.change(|offload| match (offload.gso, sum) {
+            (Part::Off(_), _) => {}
+            (_, 0) => offload.gso = Part::On,
+            (_, many) => offload.gso = Part::OnBut(many),
+        });
     }
 
     pub(crate) fn read(&self) -> Offload {
@@ -302,6 +321,35 @@ mod tests {
         ] {
             assert_eq!(Allowed::switched(both, send, receive), allowed);
         }
+    }
+
+    #[test]
+    fn destinations_that_take_no_runs_are_told_of_all_workers() {
+        let standing = |gso| Standing {
+            allowed: Allowed::ALL,
+            now: Mutex::new(Offload {
+                tun: Rung::Uso,
+                tun_because: None,
+                gso,
+                gro: Part::On,
+                coalesce_tcp: Part::On,
+                coalesce_udp: Part::On,
+            }),
+            refused: Mutex::default(),
+        };
+        let on = standing(Part::On);
+        for (worker, destinations, told) in [
+            (0, 2, Part::OnBut(2)),
+            (3, 1, Part::OnBut(3)),
+            (0, 0, Part::OnBut(1)),
+            (3, 0, Part::On),
+        ] {
+            on.refused(worker, destinations);
+            assert_eq!(on.read().gso, told);
+        }
+        let off = standing(Part::Off(Because::Configured));
+        off.refused(0, 1);
+        assert_eq!(off.read().gso, Part::Off(Because::Configured));
     }
 
     #[test]

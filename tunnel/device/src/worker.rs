@@ -45,7 +45,7 @@ use crate::{
     lanes::{Inbound, Lanes},
     network::{At, Network},
     noise::{noise, unix},
-    offload::Standing,
+    offload::{Part, Standing},
     outbox::Outbox,
     post::{Mail, Post},
     seed::seed,
@@ -394,7 +394,11 @@ impl Worker {
 
     fn tell(&mut self) {
         if let Some(gso) = self.network.changed() {
-            self.offload.change(|offload| offload.gso = gso);
+            let refused = match gso {
+                Part::OnBut(destinations) => destinations,
+                Part::On | Part::Off(_) => 0,
+            };
+            self.offload.refused(self.number, refused);
         }
         while let Some(Event { peer, change }) = self.shard.poll_event() {
             let peer = self.name(peer);

@@ -76,6 +76,9 @@ impl Admission {
         initiation: &Initiation,
     ) -> Result<Verdict, DropReason> {
         self.load.asked(now);
+        if !sender.known {
+            self.load.queued(now, self.lanes.len());
+        }
         let record = self.failures.of(now, sender.from.there, sender.proven);
         let lane = match (sender, record) {
             (Sender { known: true, .. }, Record::Clean | Record::Neighbors) => Lane::Known,
@@ -93,8 +96,12 @@ impl Admission {
             (_, Record::Some) => Lane::Doubtful,
         };
         let waiting = Waiting::new(now, sender.from, sender.proven, initiation);
-        self.lanes.push(lane, waiting)?;
-        Ok(Verdict::Queued)
+        match self.lanes.push(lane, waiting) {
+            Ok(()) => Ok(Verdict::Queued),
+            // Who hears nothing asks again after five seconds; with a cookie it does so at once.
+            Err(_) if !sender.known && !sender.proven => Ok(Verdict::Cookie),
+            Err(reason) => Err(reason),
+        }
     }
 
     /// The initiation whose turn it is.

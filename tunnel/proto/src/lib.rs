@@ -11,6 +11,7 @@
 mod admission;
 pub mod allowed;
 mod backlog;
+pub mod bench;
 pub mod counters;
 pub mod direct;
 pub mod directory;

@@ -1,8 +1,8 @@
 //! The commands of the tunnel.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use kedge_core::Span;
 
 /// Tunnels.
@@ -34,6 +34,21 @@ pub enum TunnelCommand {
     /// their sessions go over to it one by one; the old key goes once nobody needs it, after three minutes
     /// at least. Of the agent, or of the gateway where that is the role that runs here.
     RotateKey(RotateKeyArgs),
+    /// Write the packets inside the tunnel as pcapng, for Wireshark and tshark
+    ///
+    /// It shows what this host gives to the tunnel and gets out of it, in the clear, with the peer's
+    /// name beside each packet. It runs as root, in the network namespace of the role, sends nothing
+    /// and changes nothing. Packets that the host hands over in one piece (segmentation offload) are
+    /// captured in one piece, their checksums unfinished. `kedge tunnel capture | tshark -r -` shows
+    /// them as they come.
+    Capture(CaptureArgs),
+    /// Measure what the way to a peer carries: rate, round trips, loss
+    ///
+    /// One TCP stream to the peer, one from it, and questions (as of `kedge tunnel ping`) before and
+    /// beside them. The peer answers if its configuration allows it (`tunnel.bench_mbps`, 0 by
+    /// default), up to that rate, 30 s at a time, one bench at a time, and for half of the time at
+    /// most. It loads the line: what else goes through the tunnel has less of it meanwhile.
+    Bench(BenchArgs),
 }
 
 /// How a key is rotated.
@@ -45,6 +60,53 @@ pub struct RotateKeyArgs {
     /// Only say how far it is
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub struct BenchArgs {
+    /// The peer's name
+    pub name: String,
+    /// How long each direction takes: 1s to 30s
+    #[arg(short, long, value_name = "DURATION", default_value = "5s", value_parser = bench_time)]
+    pub time: Span,
+    /// Which way
+    #[arg(short, long, value_enum, default_value_t)]
+    pub direction: Way,
+    /// How fast at most, in Mbit/s; 0 is as fast as the peer allows
+    #[arg(short = 'b', long, value_name = "MBPS", default_value_t = 0)]
+    pub rate: u32,
+}
+
+/// Which way, seen from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// To the peer.
+    Up,
+    /// From the peer.
+    Down,
+    /// One after the other.
+    #[default]
+    Both,
+}
+
+/// What is captured, and until when.
+#[derive(Clone, Debug, Args)]
+pub struct CaptureArgs {
+    /// Packets to and from this peer alone
+    pub peer: Option<String>,
+    /// The file, which is replaced; `-` is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub write: PathBuf,
+    /// End after so many packets
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End after so long: 10ms to 24h; otherwise it goes on until Ctrl-C
+    #[arg(short, long, value_name = "DURATION", value_parser = duration)]
+    pub duration: Option<Span>,
+    /// How much of each packet is kept: 40 to 262144 bytes
+    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(40..=262_144))]
+    pub snaplen: u32,
 }
 
 /// How a peer is asked.
@@ -67,12 +129,26 @@ pub struct PingArgs {
 }
 
 fn interval(text: &str) -> Result<Span, String> {
+    within(text, &INTERVAL)
+}
+
+fn duration(text: &str) -> Result<Span, String> {
+    within(text, &DURATION)
+}
+
+fn bench_time(text: &str) -> Result<Span, String> {
+    within(text, &BENCH)
+}
+
+fn within(text: &str, range: &RangeInclusive<Duration>) -> Result<Span, String> {
     let span = text.parse::<Span>().map_err(|error| error.to_string())?;
-    if INTERVAL.contains(&span.duration()) {
-        Ok(span)
-    } else {
-        Err("must be 10ms to 1h".to_owned())
+    if range.contains(&span.duration()) {
+        return Ok(span);
     }
+    let [least, most] = [range.start(), range.end()].map(|it| Span::from(*it));
+    Err(format!("must be {least} to {most}"))
 }
 
 const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(1);
+const BENCH: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
+const DURATION: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_hours(24);

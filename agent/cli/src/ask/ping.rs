@@ -199,7 +199,7 @@ fn is_silence(error: &io::Error) -> bool {
     )
 }
 
-fn no_ends(peer: &Tunnel) -> Problem {
+pub(super) fn no_ends(peer: &Tunnel) -> Problem {
     Problem::new(
         Code::TunNoAnswer,
         format!("{} cannot be asked through the tunnel", clean(&peer.name)),
@@ -212,7 +212,7 @@ fn no_ends(peer: &Tunnel) -> Problem {
     )
 }
 
-fn not_asked(name: &str, from: IpAddr, error: &io::Error) -> Failure {
+pub(super) fn not_asked(name: &str, from: IpAddr, error: &io::Error) -> Failure {
     Problem::new(
         Code::TunNoAnswer,
         format!("{} cannot be asked from {from}", clean(name)),

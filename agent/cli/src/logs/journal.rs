@@ -11,6 +11,7 @@ use std::{
     path::Path,
 };
 
+use kedge_core::Code;
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
@@ -114,6 +115,11 @@ fn record(level: Level, target: &str, fields: &[(&'static str, String)]) -> Vec<
     put(&mut record, "SYSLOG_IDENTIFIER", "kedge");
     put(&mut record, "TARGET", target);
     put(&mut record, "MESSAGE", line.trim_start());
+    let code = fields.iter().find(|(name, _)| *name == CODE);
+    if let Some(code) = code.and_then(|(_, code)| code.parse::<Code>().ok()) {
+        // What `journalctl -x` looks up.
+        put(&mut record, "MESSAGE_ID", &code.message_id());
+    }
     for (name, value) in fields.iter().filter(|(name, _)| *name != MESSAGE) {
         if let Some(name) = journal_name(name) {
             put(&mut record, &name, value);
@@ -171,7 +177,7 @@ fn journal_name(name: &str) -> Option<String> {
     // The journal's own names are not ours to set.
     let own = matches!(
         first,
-        "MESSAGE" | "PRIORITY" | "SYSLOG_IDENTIFIER" | "TARGET"
+        "MESSAGE" | "MESSAGE_ID" | "PRIORITY" | "SYSLOG_IDENTIFIER" | "TARGET"
     );
     (named && !own).then(|| first.to_owned())
 }
@@ -186,6 +192,7 @@ const fn priority(level: Level) -> &'static str {
 }
 
 const MESSAGE: &str = "message";
+const CODE: &str = "KEDGE_CODE";
 const VALUE_AT_MOST: usize = 16 * 1024;
 // A datagram of this size always fits the journal's socket buffer.
 const RECORD_AT_MOST: usize = 64 * 1024;
@@ -241,6 +248,7 @@ mod tests {
         assert_eq!(get("PRIORITY"), Some("4"));
         assert_eq!(get("SYSLOG_IDENTIFIER"), Some("kedge"));
         assert_eq!(get("KEDGE_CODE"), Some("KEDGE-VIP-0005"));
+        assert_eq!(get("MESSAGE_ID"), Some("5d1be8c0a84f4d3b9e72564950000005"));
         assert_eq!(get("VIP"), Some("api"));
         assert_eq!(get("LATE"), Some("3"));
         assert_eq!(get("ERROR"), Some("line one\nline two"));

@@ -42,7 +42,7 @@ impl Show for NetCheck {
     }
 }
 
-fn mark(state: NetState, view: &View) -> String {
+pub(super) fn mark(state: NetState, view: &View) -> String {
     view.style.mark(match state {
         NetState::Skipped => Mark::Idle,
         NetState::Ok => Mark::Good,

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use kedge_control::{
     local::{
-        ActivePeer, AgentStatus, DataPlane, EchoStatus, FleetCondition, FleetEndpoint,
-        FleetEndpointList, FleetHost, FleetHostList, GatewayStatus, HealthStatus, ListenerStatus,
-        ManagerLink, ManagerStatus, MemberStatus, OffloadPart, PathMtu, PeerLink,
+        ActivePeer, AgentStatus, DataPlane, EchoStatus, Ending, FleetCondition, FleetEndpoint,
+        FleetEndpointList, FleetHost, FleetHostList, GatewayStatus, HealthStatus, Inhibitor,
+        ListenerStatus, ManagerLink, ManagerStatus, MemberStatus, OffloadPart, PathMtu, PeerLink,
         RejectedInterface, RoleInfo, TokenList, TokenSummary, TrackStatus, Transition, Tunnel,
         TunnelList, TunnelState, Vip, VipExplanation,
     },
@@ -234,6 +234,11 @@ pub(super) fn closed_tunnels() -> TunnelList {
 pub(super) fn agent() -> AgentStatus {
     AgentStatus {
         drained_since: None,
+        inhibitor: Some(Inhibitor {
+            held: true,
+            because: "held, logind waits up to 5 s".into(),
+            ending: None,
+        }),
         role: role(),
         vips: vec![active_vip(), backup_vip()],
         health: vec![HealthStatus {
@@ -287,6 +292,11 @@ pub(super) fn agent() -> AgentStatus {
 pub(super) fn ill_agent() -> AgentStatus {
     AgentStatus {
         drained_since: Some("2026-11-21T09:30:00Z".into()),
+        inhibitor: Some(Inhibitor {
+            held: false,
+            because: "none (no polkit)".into(),
+            ending: Some(Ending::Shutdown),
+        }),
         role: RoleInfo {
             config_stale: true,
             ..role()

@@ -1,8 +1,8 @@
 //! A role at one glance: a line per thing, worst marks visible, the next command at the end.
 
 use kedge_control::local::{
-    AgentStatus, GatewayStatus, HealthStatus, ListenerStatus, ManagerLink, ManagerStatus, PeerLink,
-    RoleInfo, Tunnel, TunnelState, Vip,
+    AgentStatus, Ending, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus, ManagerLink,
+    ManagerStatus, PeerLink, RoleInfo, Tunnel, TunnelState, Vip,
 };
 use kedge_core::{Problem, vip::RouterState};
 
@@ -22,6 +22,9 @@ impl Show for AgentStatus {
                 "a VIP is held here only while no other host does".to_owned(),
             ];
             text.push_str(&line(Mark::Warning, "Drain", &parts, view));
+        }
+        if let Some(inhibitor) = &self.inhibitor {
+            text.push_str(&inhibitor_line(inhibitor, view));
         }
         for vip in &self.vips {
             text.push_str(&vip_line(vip, view));
@@ -214,6 +217,19 @@ fn vip_line(vip: &Vip, view: &View) -> String {
         text.push_str(&hook(problem, view));
     }
     text
+}
+
+/// Who waits for the VIPs when the host goes down. Without anybody they are handed over as the agent
+/// ends, or by its hand-over unit.
+fn inhibitor_line(inhibitor: &Inhibitor, view: &View) -> String {
+    let (mark, begun) = match (inhibitor.ending, inhibitor.held) {
+        (Some(Ending::Shutdown), _) => (Mark::Warning, "THE HOST GOES DOWN"),
+        (Some(Ending::Sleep), _) => (Mark::Warning, "THE HOST WILL SLEEP"),
+        (None, true) => (Mark::Good, ""),
+        (None, false) => (Mark::Idle, ""),
+    };
+    let lock = format!("inhibitor: {}", inhibitor.because);
+    line(mark, "Shutdown", &[begun.to_owned(), lock], view)
 }
 
 /// A link to another host of the VIPs. One that is missing costs little.

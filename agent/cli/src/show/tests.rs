@@ -5,7 +5,7 @@ use kedge_control::local::{
 
 use super::{samples, *};
 
-fn view() -> View {
+pub(super) fn view() -> View {
     View {
         style: Style::PLAIN,
         wide: false,

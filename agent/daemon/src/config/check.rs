@@ -84,9 +84,9 @@ impl AgentFile {
         let tunnel = self.tunnel.clone().unwrap_or_default();
         let tunnel = keep(tunnel::check(&tunnel), &mut problems);
         let report = self.report.clone().unwrap_or_default();
-        let name = manager
-            .and_then(|manager| manager.name.clone())
-            .or_else(|| self.node.clone().and_then(|node| node.name));
+        let node = self.node.clone().unwrap_or_default();
+        let name = manager.and_then(|manager| manager.name.clone());
+        let name = name.or(node.name);
         match tunnel {
             Some(tunnel) if problems.is_empty() => Ok(AgentConfig {
                 vips,
@@ -95,6 +95,7 @@ impl AgentFile {
                 manager: manager_config,
                 tunnel,
                 node_name: name,
+                drain_stops: node.drain_stops.unwrap_or_default(),
                 report: ReportConfig {
                     primary: report.primary,
                     exclude: report.exclude.unwrap_or_default(),

@@ -22,9 +22,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{
-    AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, Endpoint,
-    HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ScriptSpan,
-    TimeWindow, TrackWeight, UserName, Version, VrrpVersion,
+    AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, DomainName,
+    Endpoint, HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ProxyUrl,
+    ScriptSpan, TimeWindow, TrackWeight, UnitName, UserName, Version, VrrpVersion,
 };
 
 section! {
@@ -160,7 +160,7 @@ section! {
 
 section! {
     /// Something that must be well on this host: exactly one of `interface`, `process`, `file`,
-    /// `script` and `bfd`, and exactly one of `weight` and `critical`.
+    /// `script`, `bfd` and `unit`, and exactly one of `weight` and `critical`.
     TrackFile {
         /// An interface that must have a carrier.
         interface: InterfaceName,
@@ -177,6 +177,8 @@ section! {
         weight: TrackWeight,
         /// Whether this host must not hold the address while it fails.
         critical: bool,
+        /// A unit of systemd that must be active, such as k3s.service.
+        unit: UnitName,
         /// The time between two runs of a script: 100ms to 1h.
         interval: ScriptSpan,
         /// How long a script may take before it is killed: 100ms to 1h.
@@ -287,6 +289,13 @@ section! {
         /// Whether `wg show` and other tools may read the device, without its keys, at
         /// /var/run/wireguard/INTERFACE.sock. What it is they cannot change.
         wg_socket: bool,
+        /// Up to which rate benches of peers (`kedge tunnel bench`) are answered, in Mbit/s; 0 answers none.
+        bench_mbps: u16,
+        /// The HTTP proxy through which gateways are called over TLS, `http://host:port`, or `none`; left out it is
+        /// what HTTPS_PROXY in the environment says, but for hosts in NO_PROXY.
+        proxy: ProxyUrl,
+        /// The file with the proxy's `name:password`, where it wants one. It is read with each call.
+        proxy_auth_file: PathBuf,
         /// Whether the kernel is given and gives many packets in one piece: `auto`, as far as it goes
         /// along, or `off`.
         offload: Switch,
@@ -302,6 +311,8 @@ section! {
         /// The prefixes a manager may route into the tunnel; anything else is refused and reported.
         #[schemars(with = "Option<Vec<String>>")]
         allowed: Vec<IpNet>,
+        /// Names that are asked about through the tunnel.
+        dns: DnsFile,
         /// What lies behind several gateways, and which of them leads there.
         failover: FailoverFile,
         /// Whether packets for other hosts of its mesh may go without a gateway between: `auto`, where
@@ -312,6 +323,17 @@ section! {
         /// where they are private.
         #[schemars(with = "Option<Vec<String>>")]
         direct_endpoints: Vec<SocketAddr>,
+    }
+}
+
+section! {
+    /// Names of the load-balancing cluster: systemd-resolved asks `servers` about what is below `domains`
+    /// through the tunnel, and about nothing else. Taken back when the agent ends.
+    DnsFile {
+        /// Servers that are reached through the tunnel.
+        servers: Vec<IpAddr>,
+        /// Domains, such as lb.example.com.
+        domains: Vec<DomainName>,
     }
 }
 
@@ -360,6 +382,9 @@ section! {
     NodeFile {
         /// Its name where the kernel's is not the one to use.
         name: Name,
+        /// Units that are stopped while the host is drained, in this order, once it holds no VIP; and
+        /// started again after, in the other one.
+        drain_stops: Vec<UnitName>,
     }
 }
 

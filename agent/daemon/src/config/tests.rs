@@ -70,6 +70,7 @@ fn a_vip_alone_is_a_configuration() {
     assert_eq!(config.tunnel.noise_core, CoreName::Boringtun);
     assert_eq!(config.tunnel.data_plane, backend::Mode::Auto);
     assert!(!config.tunnel.wg_socket);
+    assert_eq!(config.tunnel.bench_mbps, 0, "nobody is answered");
     assert_eq!(config.tunnel.offload, Allowed::ALL);
     assert_eq!(config.tunnel.allowed, DEFAULT_OVERLAY);
 }
@@ -111,6 +112,7 @@ tunnel:
   noise_core: own
   data_plane: userspace
   wg_socket: true
+  bench_mbps: 500
   offload: auto
   offload_send: off
   offload_receive: auto
@@ -158,6 +160,7 @@ report: {{primary: 10.20.14.11, exclude: [10.0.0.0/16], exclude_interfaces: [doc
     assert_eq!(config.tunnel.noise_core, CoreName::Own);
     assert_eq!(config.tunnel.data_plane, backend::Mode::Userspace);
     assert!(config.tunnel.wg_socket);
+    assert_eq!(config.tunnel.bench_mbps, 500);
     let inward = Allowed {
         gro: true,
         coalesce: true,

@@ -276,7 +276,7 @@ impl ScriptSpan {
 }
 
 mod track;
-pub use track::{ProcessName, UserName};
+pub use track::{DomainName, ProcessName, UnitName, UserName};
 
 checked_text! {
     /// The time between keepalives; zero is none.
@@ -305,6 +305,8 @@ mod auth;
 pub use auth::{AuthKeyId, TimeWindow};
 mod bfd;
 pub use bfd::{BfdSpan, DetectMultiplier};
+mod proxy;
+pub use proxy::ProxyUrl;
 
 checked_text! {
     /// A time to wait.

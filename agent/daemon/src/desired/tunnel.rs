@@ -34,6 +34,8 @@ pub(crate) struct TunnelWish {
     pub data_plane: Mode,
     /// Whether WireGuard's tools may read it.
     pub wg_socket: bool,
+    /// Up to which rate benches of peers are answered, in Mbit/s; 0 answers none.
+    pub bench_mbps: u32,
     /// What may be left to the kernel.
     pub offload: Allowed,
     /// Its addresses.
@@ -162,6 +164,7 @@ pub(super) fn plan(
         noise_core: config.noise_core,
         data_plane: config.data_plane,
         wg_socket: config.wg_socket,
+        bench_mbps: config.bench_mbps,
         offload: config.offload,
         addresses,
         peers,

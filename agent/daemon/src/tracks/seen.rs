@@ -80,6 +80,7 @@ impl fmt::Display for Tracked {
             Self::Process(name) => write!(f, "process {name}"),
             Self::File(path) => write!(f, "file {}", path.display()),
             Self::Bfd(name) => write!(f, "bfd {name}"),
+            Self::Unit(name) => write!(f, "unit {name}"),
             Self::Script(script) => {
                 write!(f, "script {}", script.program.display())?;
                 script

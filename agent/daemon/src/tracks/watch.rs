@@ -25,7 +25,7 @@ use crate::config::{ScriptConfig, Tracked};
 /// Says what is seen of one thing; what was said already is not said again.
 pub(super) struct Teller {
     what: Tracked,
-    told: Seen,
+    pub(super) told: Seen,
     queue: mpsc::Sender<(Tracked, Seen)>,
 }
 
@@ -39,7 +39,7 @@ impl Teller {
     }
 
     /// Starts the task that says what is seen after `first`.
-    fn start<F: Future<Output = ()> + Send + 'static>(
+    pub(super) fn start<F: Future<Output = ()> + Send + 'static>(
         mut self,
         first: Seen,
         follow: impl FnOnce(Self) -> F,
@@ -49,7 +49,7 @@ impl Teller {
     }
 
     /// Whether anybody listens still.
-    async fn tell(&mut self, seen: Seen) -> bool {
+    pub(super) async fn tell(&mut self, seen: Seen) -> bool {
         if seen == self.told {
             return true;
         }
@@ -287,7 +287,7 @@ fn path(name: &Name, level: Option<&Level>, was_lost: &mut bool) -> Seen {
 }
 
 /// What cannot be found out is as it was: not to know is no failure of what is tracked.
-fn unknown(what: &str, error: &dyn Display, before: bool) -> Seen {
+pub(super) fn unknown(what: &str, error: &dyn Display, before: bool) -> Seen {
     Seen {
         good: before,
         because: format!("{what} cannot be read, so it counts as before: {error}"),

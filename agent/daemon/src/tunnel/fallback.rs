@@ -2,6 +2,7 @@
 //! (docs/adr/0036).
 
 mod call;
+mod proxy;
 
 use std::{
     collections::BTreeMap,
@@ -20,6 +21,7 @@ use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
 use self::call::{Call, Standing};
+pub(crate) use self::proxy::Proxy;
 use super::{Echo, Tunnel};
 use crate::{
     config::Endpoint,
@@ -31,6 +33,8 @@ use crate::{
 pub(super) struct Fallbacks {
     /// What this host shows.
     member: Option<Client>,
+    /// What it calls through.
+    proxy: Option<Proxy>,
     ways: BTreeMap<String, One>,
     /// Gateways that cannot be reached so, since the data plane cannot: since when each is silent.
     unsupported: BTreeMap<String, Instant>,
@@ -64,9 +68,10 @@ struct One {
 }
 
 impl Fallbacks {
-    /// Shows what this member of the fleet has to show from here on.
-    pub fn show(&mut self, member: Option<&Client>) {
+    /// Shows what this member of the fleet has to show from here on, and calls through that proxy.
+    pub fn show(&mut self, member: Option<&Client>, proxy: Option<Proxy>) {
         self.member = member.cloned();
+        self.proxy = proxy;
     }
 
     /// Hears when a stream comes about or ends.
@@ -131,6 +136,7 @@ impl Fallbacks {
                 name,
                 handle,
                 member: self.member.as_ref(),
+                proxy: self.proxy.as_ref(),
                 news: &self.news,
                 udp: one.udp.as_ref().and_then(seen.address),
             };
@@ -214,9 +220,10 @@ fn unsupported(name: &str, why: &str) -> Problem {
 }
 
 impl Tunnel {
-    /// Shows gateways what this member of the fleet has to show, from here on.
-    pub fn show(&mut self, member: Option<&Client>) {
-        self.fallbacks.show(member);
+    /// Shows gateways what this member of the fleet has to show, from here on; where UDP does not pass they
+    /// are called through that proxy.
+    pub fn show(&mut self, member: Option<&Client>, proxy: Option<Proxy>) {
+        self.fallbacks.show(member, proxy);
     }
 
     /// Looks whether UDP reaches the gateways; which of them are reached another way since.
@@ -253,6 +260,7 @@ struct Context<'a> {
     name: &'a str,
     handle: &'a Handle,
     member: Option<&'a Client>,
+    proxy: Option<&'a Proxy>,
     news: &'a Arc<Notify>,
     udp: Option<SocketAddr>,
 }
@@ -346,7 +354,8 @@ impl One {
         };
         let (member, handle) = (member.clone(), context.handle.clone());
         let news = Arc::clone(context.news);
-        self.call = Some(Call::start(member, &self.tls, handle, news));
+        let proxy = context.proxy.cloned();
+        self.call = Some(Call::start(member, (&self.tls, proxy), handle, news));
     }
 
     fn tell(&self, gateway: &str, way: Way, because: Because) {

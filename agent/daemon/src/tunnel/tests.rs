@@ -148,6 +148,7 @@ fn a_device_that_cannot_be_opened_is_told_where_its_peers_are_listed() {
         noise_core: CoreName::default(),
         data_plane: Mode::Auto,
         wg_socket: false,
+        bench_mbps: 0,
         offload: Allowed::default(),
         addresses: Vec::new(),
         peers: vec![peer(true, Some(25))],

@@ -6,6 +6,7 @@ use kedge_control::local;
 use kedge_core::{Code, Fix, Problem};
 use kedge_tunnel_device::{
     backend::Backend,
+    bench::{Benches, Wanted},
     echo::Responder,
     keeper::Keeper,
     paths::{Because, PathFinder, PathMtu, Peer},
@@ -19,6 +20,7 @@ use crate::desired::TunnelWish;
 pub(super) struct Ways {
     finder: PathFinder,
     answering: Option<Answering>,
+    benches: Benches,
 }
 
 /// The echo, as long as it is on the right addresses of the right device.
@@ -79,6 +81,12 @@ impl Ways {
             (Some(wish), Some(_)) => wish.addresses.iter().map(ipnet::IpNet::addr).collect(),
             _ => Vec::new(),
         };
+        self.benches.tend(wish.map(|wish| Wanted {
+            ifname: wish.interface.clone(),
+            on: wanted.clone(),
+            opening,
+            mbps: wish.bench_mbps,
+        }));
         let stays = |now: &Answering| now.on == wanted && now.opening == opening;
         if self.answering.as_ref().is_some_and(stays) {
             return;

@@ -46,6 +46,12 @@ impl Samples {
         self.percentile(99)
     }
 
+    /// The smallest value; 0 of none.
+    #[must_use]
+    pub fn min(&self) -> f64 {
+        self.percentile(0)
+    }
+
     /// The largest value; 0 of none.
     #[must_use]
     pub fn max(&self) -> f64 {

@@ -6,7 +6,9 @@
 
 mod engine;
 mod faults;
+mod flood;
 mod gateways;
+mod limit;
 mod load;
 mod rows;
 mod site;
@@ -39,6 +41,7 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         stage,
         measured: engines.iter().map(|_| Measured::default()).collect(),
         engines: &engines,
+        limit: None,
         left: Vec::new(),
     };
     for run in 0..args.runs() {
@@ -61,6 +64,8 @@ struct Bench<'a> {
     stage: &'a Stage,
     engines: &'a [Engine],
     measured: Vec<Measured>,
+    /// What no engine can do without, and of which run.
+    limit: Option<(u32, f64)>,
     /// What labs could not remove.
     left: Vec<String>,
 }
@@ -77,16 +82,56 @@ impl Bench<'_> {
         };
         let changes = self.wants(TunnelPart::Changes) && engine.changes_peers();
         let carries = self.wants(TunnelPart::Load);
-        if changes || carries {
+        let cuts = self.wants(TunnelPart::Segmenting);
+        let mut cost = None;
+        if changes || carries || cuts {
             self.on_a_pair(engine, (run, at), |site, measured| {
                 if changes {
                     let lost = faults::change_peers(site)?;
                     measured.syncconf.push(lost);
                     measured.say(format!("{lost} packets lost while peers changed"));
                 }
-                if carries {
-                    measured.take(site)?;
+                if cuts {
+                    measured.take_cut(site)?;
                 }
+                if carries {
+                    cost = Some(measured.take(site)?);
+                }
+                Ok(())
+            })?;
+        }
+        if let Some(ours) = cost.filter(|_| at < Engine::OURS) {
+            let seconds = match self.limit.filter(|(of, _)| *of == run) {
+                Some((_, seconds)) => seconds,
+                None => {
+                    let (seconds, left) = limit::limit(self.stage)?;
+                    self.left.extend(left);
+                    seconds
+                }
+            };
+            self.limit = Some((run, seconds));
+            if let Some(measured) = self.measured.get_mut(at) {
+                measured.take_limit(seconds, ours);
+            }
+        }
+        if self.wants(TunnelPart::Flood) {
+            self.on_a_pair(engine, (run, at), |site, measured| {
+                let mut worst = 1_f64;
+                let mut newcomers = 0_f64;
+                for sources in [1, FLOOD] {
+                    let kept = flood::flood(site, sources)?;
+                    worst = worst.min(kept.goodput);
+                    newcomers = newcomers.max(kept.handshakes.p99());
+                    measured.say(format!(
+                        "{:.1} % of its packets arrived, newcomers waited {:.2} s at most, in a \
+                         flood of {} initiations",
+                        worst * 100.0,
+                        newcomers,
+                        kept.flooded
+                    ));
+                }
+                measured.goodput.push(worst);
+                measured.newcomers.push(newcomers);
                 Ok(())
             })?;
         }
@@ -216,6 +261,8 @@ impl Bench<'_> {
     }
 }
 
+/// The ports of the larger flood.
+const FLOOD: u32 = 10_000;
 const STORM: u32 = 2_000;
 const LARGE_STORM: u32 = 10_000;
 

@@ -40,6 +40,10 @@ pub struct AgentStatus {
     /// Since when the host is drained, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained_since: Option<String>,
+    /// Whether a shutdown or a suspend waits until the VIPs are handed over; absent where there is nobody
+    /// to ask or nothing to hand over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inhibitor: Option<Inhibitor>,
     /// The VIPs, by name.
     pub vips: Vec<Vip>,
     /// The health gates, by VIP name.
@@ -59,6 +63,29 @@ pub struct AgentStatus {
     pub addresses: Vec<ReportedAddress>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+}
+
+/// A lock of logind's, by which a shutdown or a suspend waits for the VIPs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Inhibitor {
+    /// Whether logind waits.
+    pub held: bool,
+    /// In words, such as `none (no polkit)`.
+    pub because: String,
+    /// What has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+}
+
+/// What a host is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Ending {
+    /// It goes down.
+    Shutdown,
+    /// It sleeps.
+    Sleep,
 }
 
 /// A link to another host of this host's VIPs.

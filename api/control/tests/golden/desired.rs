@@ -8,7 +8,7 @@ use kedge_control::{
     balance::{Listener, Member},
     report::{
         AddressType, GatewayReport, HostReport, NextKey, ReportAnswer, ReportedAddress,
-        ReportedPeer, ReportedTunnel, ReportedVip,
+        ReportedPeer, ReportedTunnel, ReportedUnit, ReportedVip,
     },
 };
 use kedge_core::{
@@ -148,6 +148,11 @@ fn reports() {
                 gateway: Some(text("gw-0")),
                 last_transition: text("2026-01-01T00:00:00Z"),
             }),
+            units: vec![ReportedUnit {
+                name: text("k3s.service"),
+                active: text("activating"),
+                sub: text("auto-restart"),
+            }],
             problems: vec![Problem::new(
                 Code::VipNoOnLinkPrefix,
                 "no interface has a prefix for 10.0.0.1",

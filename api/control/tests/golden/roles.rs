@@ -7,11 +7,11 @@ use kedge_control::{
     local::{
         ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DataPlane,
         DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HealthStatus, History,
-        HistoryItem, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order, OrderOutcome,
-        OrderRequest, Origin, PathMtu, PeerLink, RejectedInterface, Reloaded, Restart,
-        RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem, TrackStatus,
-        Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Vip, VipExplanation, VipList,
-        VipOrder, VridScan, VridUse, Workers,
+        HistoryItem, Inhibitor, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order,
+        OrderOutcome, OrderRequest, Origin, PathMtu, PeerLink, RejectedInterface, Reloaded,
+        Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem,
+        TrackStatus, Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Vip, VipExplanation,
+        VipList, VipOrder, VridScan, VridUse, Workers,
     },
 };
 use kedge_core::{
@@ -76,6 +76,11 @@ fn the_agent() {
         &Document::new(AgentStatus {
             role: role(),
             drained_since: None,
+            inhibitor: Some(Inhibitor {
+                held: true,
+                because: "held, logind waits up to 5 s".into(),
+                ending: None,
+            }),
             vips: vec![vip()],
             health: vec![HealthStatus {
                 vip: text("api"),

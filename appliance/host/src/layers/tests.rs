@@ -354,3 +354,22 @@ fn a_flag_of_another_type_is_told_in_the_same_words_as_a_file() {
     let flag = told(Case::new().set("tunnel=x"));
     assert!(!flag.contains("expected"), "{flag}");
 }
+
+#[test]
+fn a_credential_is_a_drop_in_between_those_of_the_host() {
+    let paths = |names: &[&str]| -> Vec<PathBuf> { names.iter().map(PathBuf::from).collect() };
+    let files = paths(&[
+        "/usr/lib/kedge/agent.yaml",
+        "/etc/kedge/agent.yaml",
+        "/etc/kedge/agent.yaml.d/10-site.yaml",
+        "/etc/kedge/agent.yaml.d/90-cli.yaml",
+    ]);
+    let with = |files: Vec<PathBuf>| with_credential(files, Some("/run/kedge.config".into()));
+    let mut all = files.clone();
+    all.insert(3, "/run/kedge.config".into());
+    assert_eq!(with(files.clone()), all);
+    let own = files[..2].to_vec();
+    let last = [own.clone(), paths(&["/run/kedge.config"])].concat();
+    assert_eq!(with(own), last);
+    assert_eq!(with_credential(files.clone(), None), files);
+}

@@ -84,6 +84,31 @@ fn a_leased_address_carries_our_number_through_its_renewals_and_ends_without_the
 }
 
 #[test]
+fn an_address_has_a_label_where_there_are_labels_and_no_duplicate_is_looked_for() {
+    in_a_host(|eth0| {
+        let mut owned = Owned::open(Lifetime::Leased).unwrap();
+        let shown = |of: &str| {
+            let line = ["-o", "address", "show", "to", of];
+            let output = std::process::Command::new("ip").args(line).output();
+            String::from_utf8(output.unwrap().stdout).unwrap()
+        };
+        for (vip, labelled) in [("10.20.14.10/32", true), ("fd00:14::10/128", false)] {
+            owned.hold(now(), (eth0, net(vip))).unwrap();
+            let due = owned.poll_timeout().unwrap();
+            assert!(owned.handle_timeout(due).is_empty());
+            let line = shown(vip);
+            assert_eq!(line.contains(" eth0:kedge"), labelled, "{line}");
+            // Whoever looks for duplicates of an IPv6 address may not use it meanwhile.
+            assert!(labelled || line.contains(" nodad "), "{line}");
+            owned.release((eth0, net(vip))).unwrap();
+            assert_eq!(shown(vip), "");
+        }
+        let fits = |link: &str| message::label(link, net("10.20.14.10/32")).is_some();
+        assert!(fits("enp0s31f6") && !fits("enp0s31f6d"));
+    });
+}
+
+#[test]
 fn an_address_is_held_and_released_in_one_round_trip_each() {
     in_a_host(|eth0| {
         let vip = net("10.20.14.10/32");
@@ -104,36 +129,36 @@ fn an_address_is_held_and_released_in_one_round_trip_each() {
 }
 
 #[test]
-fn what_somebody_else_removes_comes_back_and_the_second_time_later() {
+fn what_somebody_else_removes_comes_back_at_once_and_later_only_if_he_insists() {
     in_a_host(|eth0| {
         let vip = net("10.20.14.10/32");
         let mut monitor = Monitor::open().unwrap();
         let mut owned = Owned::open(Lifetime::Leased).unwrap();
         owned.hold(now(), (eth0, vip)).unwrap();
-
-        Links::open().unwrap().delete_address("eth0", vip).unwrap();
-        assert!(seen(&mut monitor, eth0, vip).is_none());
-        let at = now();
-        owned.compare(at, &monitor);
-        assert_eq!(owned.poll_timeout(), Some(at), "at once the first time");
-        let reports = owned.handle_timeout(at);
-        assert!(
-            matches!(reports.as_slice(), [Report::Readded { times: 1, .. }]),
-            "{reports:?}"
-        );
-        assert!(seen(&mut monitor, eth0, vip).is_some());
-
-        Links::open().unwrap().delete_address("eth0", vip).unwrap();
-        monitor.drain().unwrap();
-        owned.compare(at, &monitor);
-        assert_eq!(owned.poll_timeout(), Some(at + FIRST_PATIENCE));
-        assert!(owned.handle_timeout(at).is_empty());
-        let reports = owned.handle_timeout(at + FIRST_PATIENCE);
-        assert!(
-            matches!(reports.as_slice(), [Report::Readded { times: 2, .. }]),
-            "{reports:?}"
-        );
+        let begun = now();
+        let mut removed = |at, wait: Duration, count| {
+            Links::open().unwrap().delete_address("eth0", vip).unwrap();
+            assert!(seen(&mut monitor, eth0, vip).is_none());
+            owned.compare(at, &monitor);
+            assert_eq!(owned.poll_timeout(), Some(at + wait), "the {count}. time");
+            if !wait.is_zero() {
+                assert!(owned.handle_timeout(at).is_empty());
+            }
+            let reports = owned.handle_timeout(at + wait);
+            assert!(
+                matches!(reports.as_slice(), [Report::Readded { times, .. }] if *times == count),
+                "{reports:?}"
+            );
+            assert!(seen(&mut monitor, eth0, vip).is_some());
+        };
+        let waits = [0, 0, 0, 1, 2, 4].map(|times| FIRST_PATIENCE * times);
+        for (count, wait) in (1..).zip(waits) {
+            removed(begun + Duration::from_secs(count.into()), wait, count);
+        }
+        // A minute of peace, and it is as if nothing had been.
+        removed(begun + PEACE + Duration::from_secs(10), Duration::ZERO, 7);
     });
+    assert_eq!(patience(u32::MAX), LAST_PATIENCE);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::{
     io,
     mem::{MaybeUninit, size_of, zeroed},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    time::Duration,
 };
 
 /// A classic BPF instruction.
@@ -30,9 +31,12 @@ pub struct Arrival {
     pub mac: Mac,
     /// The kernel saw it addressed to somebody else (a promiscuous interface).
     pub for_other_host: bool,
+    /// This host sent it.
+    pub outgoing: bool,
 }
 
-/// A packet socket bound to one interface; it never sees what this host sends.
+/// A packet socket bound to one interface. Unless it was opened to, it never sees what this host
+/// sends.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -51,6 +55,21 @@ impl PacketSocket {
         ethertype: u16,
         ifindex: u32,
         filter: &[Instruction],
+    ) -> io::Result<Self> {
+        Self::open_seeing(layer, ethertype, ifindex, filter, false)
+    }
+
+    /// The same for one that also sees what this host sends, where `own`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_seeing(
+        layer: Layer,
+        ethertype: u16,
+        ifindex: u32,
+        filter: &[Instruction],
+        own: bool,
     ) -> io::Result<Self> {
         let kind = match layer {
             Layer::Frame => libc::SOCK_RAW,
@@ -75,7 +94,7 @@ impl PacketSocket {
             socket.as_fd(),
             libc::SOL_PACKET,
             libc::PACKET_IGNORE_OUTGOING,
-            &1_i32,
+            &libc::c_int::from(!own),
         )?;
         let address = socket.link_address([0; 6]);
         // SAFETY: `address` is a valid `sockaddr_ll` and its size is given.
@@ -144,6 +163,7 @@ impl PacketSocket {
                     length,
                     mac: [a, b, c, d, e, f],
                     for_other_host,
+                    outgoing: from.sll_pkttype == libc::PACKET_OUTGOING,
                 }))
             }
             Err(_) => match io::Error::last_os_error() {
@@ -216,6 +236,27 @@ impl PacketSocket {
         }
         // SAFETY: all zero is a valid `tpacket_stats`, and the kernel has filled it.
         Ok(unsafe { statistics.assume_init() }.tp_drops)
+    }
+
+    /// When the frame that was received last was seen, since 1970. The first call asks for stamps, and has
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer: nothing with a stamp was received yet.
+    pub fn stamp(&self) -> io::Result<Duration> {
+        // SAFETY: all zero is a valid `timespec`.
+        let mut at: libc::timespec = unsafe { zeroed() };
+        // SAFETY: the kernel fills the `timespec` that the pointer leads to.
+        let status = unsafe { libc::ioctl(self.fd.as_raw_fd(), SIOCGSTAMPNS, &raw mut at) };
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let seconds = u64::try_from(at.tv_sec).unwrap_or_default();
+        Ok(Duration::new(
+            seconds,
+            u32::try_from(at.tv_nsec).unwrap_or_default(),
+        ))
     }
 
     fn link_address(&self, mac: Mac) -> libc::sockaddr_ll {
@@ -307,6 +348,9 @@ pub fn set_option<T: Copy>(
         Err(io::Error::last_os_error())
     }
 }
+
+/// From `asm-generic/sockios.h`; the libc crate lacks it. (`timespec` as C has it.)
+const SIOCGSTAMPNS: libc::Ioctl = 0x8907;
 
 fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)

@@ -22,14 +22,19 @@ const GROUPS: &[&str] = &[
     "vip",
 ];
 
-/// Every finding in the source files below `root`.
-pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+/// Every source file below `root`, in order.
+pub fn sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut sources = Vec::new();
     for group in GROUPS {
         collect(&root.join(group), &mut sources)?;
     }
     sources.sort();
+    Ok(sources)
+}
 
+/// Every finding in the source files below `root`.
+pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
+    let sources = sources(root)?;
     let mut findings = Vec::new();
     let mut lengths = Vec::new();
     for path in &sources {

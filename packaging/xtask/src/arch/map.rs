@@ -154,6 +154,8 @@ pub const ROOMS: &[Room] = &[
     ),
     // Tools and proof: they may see everything, nothing may see them.
     room("xtask", "packaging/xtask", &[]),
+    // The journal's catalogue is made of the codes.
+    room("kedge-packaging-dist", "packaging/dist", &["kedge-core"]),
     room(
         "kedge-tests-fuzz",
         "tests/fuzz",
@@ -180,7 +182,12 @@ pub const ROOMS: &[Room] = &[
     room(
         "kedge-tests-boot",
         "tests/boot",
-        &["kedge-agent-cli", "kedge-net", "kedge-tests-netns"],
+        &[
+            "kedge-agent-cli",
+            "kedge-net",
+            "kedge-packaging-dist",
+            "kedge-tests-netns",
+        ],
     ),
 ];
 
@@ -281,7 +288,7 @@ pub const RESERVED: &[Reserved] = &[
     },
     Reserved {
         crates: &["anyhow"],
-        rooms: &["kedge-agent-cli", "xtask"],
+        rooms: &["kedge-agent-cli", "kedge-packaging-dist", "xtask"],
         why: "libraries have error types; anyhow is for the top of binaries",
     },
     Reserved {

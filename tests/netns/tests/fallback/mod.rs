@@ -8,6 +8,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -160,8 +161,36 @@ impl Site {
         store.save("desired", &wished).unwrap();
     }
 
+    /// A proxy on the router that lets nobody through who does not know this name and password.
+    pub fn proxy(&self, auth: &str) -> Proxy {
+        let file = self.router.directory().join("tinyproxy.conf");
+        let text = format!(
+            "Port 3128\nListen 10.1.0.1\nTimeout 600\nMaxClients 10\nAllow 10.1.0.0/24\n\
+             ConnectPort 443\nBasicAuth {auth}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new("tinyproxy");
+        command.arg("-d").arg("-c").arg(&file).stdout(Stdio::null());
+        let proxy = Proxy(self.router.spawn(command));
+        eventually("the proxy listens", secs(5), || {
+            let at = ("10.1.0.1", 3128);
+            self.edge.run(move || TcpStream::connect(at).is_ok())
+        });
+        proxy
+    }
+
     pub fn echo(&self, index: usize) -> Echo {
         Echo::start(&self.gateways[index])
+    }
+}
+
+/// A proxy, until it is dropped.
+pub struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -24,6 +24,27 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 pub enum Maker {
     Kedge,
     WireGuardGo,
+    /// boringtun-cli, where it is installed.
+    Boringtun,
+    /// gotatun-cli, where it is installed.
+    Gotatun,
+}
+
+impl Maker {
+    /// The program, as the path knows it.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Kedge => "kedge-wg",
+            Self::WireGuardGo => "wireguard-go",
+            Self::Boringtun => "boringtun-cli",
+            Self::Gotatun => "gotatun",
+        }
+    }
+
+    pub fn is_installed(self) -> bool {
+        let path = std::env::var_os("PATH").unwrap();
+        std::env::split_paths(&path).any(|folder| folder.join(self.program()).is_file())
+    }
 }
 
 /// A device in a namespace.
@@ -44,6 +65,13 @@ impl<'a> Wg<'a> {
             Maker::WireGuardGo => {
                 device.run("wireguard-go", &[&device.name]);
                 eventually("wireguard-go listens", LIMIT, || device.socket().exists());
+            }
+            Maker::Boringtun | Maker::Gotatun => {
+                let log = device.folder.path().join("log");
+                let arguments = ["--disable-drop-privileges", "-l", log.to_str().unwrap()];
+                let arguments = [&arguments[..], &[&device.name]].concat();
+                device.run(maker.program(), &arguments);
+                eventually("it listens", LIMIT, || device.socket().exists());
             }
         }
         assert!(device.socket().exists(), "it returns when tools can come");

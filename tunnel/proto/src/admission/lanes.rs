@@ -60,7 +60,9 @@ impl Lane {
         match self {
             // Every peer of a large gateway at once: 3 MB.
             Self::Known => 16_384,
-            Self::Proven => 4_096,
+            // The same of a gateway that has never heard them. Who proved an address and finds no
+            // place has to wait for five seconds.
+            Self::Proven => 16_384,
             // What can be served before its senders ask again.
             Self::Stranger | Self::Doubtful => 512,
         }
@@ -107,9 +109,15 @@ impl Lanes {
 
     /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
         [&self.known, &self.proven, &self.strangers, &self.doubtful]
             .into_iter()
-            .all(VecDeque::is_empty)
+            .map(VecDeque::len)
+            .sum()
     }
 
     const fn queue(&mut self, lane: Lane) -> &mut VecDeque<Waiting> {

@@ -44,6 +44,13 @@ impl Load {
         slot.asked = slot.asked.saturating_add(1);
     }
 
+    /// Notes that one comes behind so many, before it is known how long they take: of thousands that
+    /// come at once most are here before the first has waited for long.
+    pub(super) fn queued(&mut self, now: Instant, ahead: usize) {
+        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+        self.waited(now, self.cost.saturating_mul(ahead));
+    }
+
     /// Notes how long one has waited for its turn.
     pub(super) fn waited(&mut self, now: Instant, wait: Duration) {
         self.advance(now);
@@ -163,6 +170,15 @@ mod tests {
         load.took(Duration::from_secs(10));
         ask(&mut load, 0, 2_000, 1_800);
         assert!(!load.is_high(at(2_000)));
+    }
+
+    #[test]
+    fn who_will_wait_long_is_a_sign_before_anybody_has() {
+        let mut load = Load::default();
+        load.queued(at(0), 117);
+        assert!(!load.is_high(at(0)), "19.9 ms");
+        load.queued(at(0), 118);
+        assert!(load.is_high(at(0)), "20.1 ms");
     }
 
     #[test]

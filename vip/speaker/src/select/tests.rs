@@ -178,3 +178,26 @@ fn ports_of_a_bridge_are_not_worth_a_word() {
     let chosen = select(&[port, link(3, "br0", &["10.20.14.11/24"])], any()).unwrap();
     assert_eq!((chosen.name.as_str(), chosen.rejected.len()), ("br0", 0));
 }
+
+#[test]
+fn a_configured_source_is_an_address_of_the_interface_or_the_interface_is_none() {
+    let links = [
+        link(2, "eth0", &["10.20.14.11/24", "10.20.14.111/24"]),
+        link(3, "eth1", &["10.20.14.13/24"]),
+    ];
+    let from = |last| Wanted {
+        source: Some(Ipv4Addr::new(10, 20, 14, last).into()),
+        ..any()
+    };
+    let chosen = select(&links, from(111)).unwrap();
+    assert_eq!(chosen.address, Ipv4Addr::new(10, 20, 14, 111));
+    // The first that runs would do without it.
+    let chosen = select(&links, from(13)).unwrap();
+    assert_eq!((chosen.ifindex, chosen.name.as_str()), (3, "eth1"));
+    let refused = select(&links, from(99)).unwrap_err();
+    let why = "it does not have 10.20.14.99, the source";
+    assert!(
+        matches!(&refused, WhyNot::NoOnLinkPrefix { rejected, .. } if rejected.iter().all(|it| it.because == why)),
+        "{refused:?}"
+    );
+}

@@ -68,10 +68,14 @@ fn what(key: &str, track: &TrackFile, problems: &mut Vec<Problem>) -> Option<Tra
             .as_ref()
             .map(|words| Tracked::Script(script(track, words))),
         track.bfd.clone().map(Tracked::Bfd),
+        track
+            .unit
+            .as_ref()
+            .map(|it| Tracked::Unit(it.as_str().to_owned())),
     ];
     let mut kinds = kinds.into_iter().flatten();
     let (Some(what), None) = (kinds.next(), kinds.next()) else {
-        let text = "a track is exactly one of interface, process, file, script and bfd";
+        let text = "a track is exactly one of interface, process, file, script, bfd and unit";
         problems
             .push(rule(key, text).fix(Fix::text("keep or name one").command("interface: eth1")));
         return None;
@@ -115,7 +119,11 @@ fn what(key: &str, track: &TrackFile, problems: &mut Vec<Problem>) -> Option<Tra
             return None;
         }
         (
-            Tracked::File(_) | Tracked::Interface(_) | Tracked::Process(_) | Tracked::Bfd(_),
+            Tracked::File(_)
+            | Tracked::Interface(_)
+            | Tracked::Process(_)
+            | Tracked::Bfd(_)
+            | Tracked::Unit(_),
             None,
         ) => {}
     }

@@ -13,7 +13,8 @@ use kedge_tunnel_proto::{direct::PLACES, noise::CoreName};
 
 use super::{DEFAULT_OVERLAY, keep, range, rule};
 use crate::config::{
-    Delay, FailoverConfig, FailoverFile, Mtu, PeerConfig, PeerFile, TunnelConfig, TunnelFile,
+    Delay, DnsConfig, DnsFile, DomainName, FailoverConfig, FailoverFile, Mtu, PeerConfig, PeerFile,
+    TunnelConfig, TunnelFile,
 };
 
 pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
@@ -75,6 +76,8 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
     if file.data_plane.unwrap_or_default().kind() == Kind::Kernel {
         check_kernel(file, &mut problems);
     }
+    let dns = file.dns.as_ref();
+    let dns = dns.and_then(|file| check_dns(file, &mut problems));
     let failover = file.failover.as_ref();
     let failover = failover.and_then(|file| check_failover(file, &peers, &mut problems));
     if !problems.is_empty() {
@@ -89,6 +92,9 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
         data_plane: file.data_plane.unwrap_or_default(),
         key_rotation: file.key_rotation.and_then(KeyRotation::every),
         wg_socket: file.wg_socket.unwrap_or_default(),
+        proxy: file.proxy.clone(),
+        proxy_auth_file: file.proxy_auth_file.clone(),
+        bench_mbps: file.bench_mbps.unwrap_or_default().into(),
         offload: Allowed::switched(
             file.offload.unwrap_or_default(),
             file.offload_send.unwrap_or_default(),
@@ -100,6 +106,7 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
             .allowed
             .clone()
             .unwrap_or_else(|| DEFAULT_OVERLAY.to_vec()),
+        dns,
         failover,
         direct_path: file.direct_path.unwrap_or_default(),
         direct_endpoints: file.direct_endpoints.clone().unwrap_or_default(),
@@ -211,4 +218,32 @@ fn check_peer(key: &str, file: &PeerFile) -> Result<PeerConfig, Vec<Problem>> {
             .as_ref()
             .and_then(|keepalive| keepalive.duration()),
     })
+}
+
+fn check_dns(file: &DnsFile, problems: &mut Vec<Problem>) -> Option<DnsConfig> {
+    let servers = file.servers.clone().unwrap_or_default();
+    let domains = file.domains.iter().flatten();
+    let domains: Vec<String> = domains.map(DomainName::to_string).collect();
+    match (servers.is_empty(), domains.is_empty()) {
+        (false, false) => return Some(DnsConfig { servers, domains }),
+        // As without the section.
+        (true, true) => {}
+        (true, false) => problems.push(
+            rule("tunnel.dns", "nobody is named who would be asked").fix(
+                Fix::text("name a server that is reached through the tunnel")
+                    .command("servers: [198.18.0.53]"),
+            ),
+        ),
+        (false, true) => problems.push(
+            rule(
+                "tunnel.dns",
+                "nothing says what the servers are asked about",
+            )
+            .fix(
+                Fix::text("name domains: everything else is asked where it always was")
+                    .command("domains: [lb.example.com]"),
+            ),
+        ),
+    }
+    None
 }

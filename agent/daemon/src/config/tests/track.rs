@@ -11,7 +11,7 @@ fn vip(body: &str) -> Result<VipConfig, Vec<Problem>> {
 fn each_kind_of_track_is_understood() {
     let vip = vip(
         "track: {uplink: {interface: eth1, weight: -20}, proxy: {process: haproxy, critical: true}, \
-         ready: {file: /run/ready, weight: -253, critical: false}, \
+         k3s: {unit: k3s, critical: true}, ready: {file: /run/ready, weight: -253, critical: false}, \
          check: {script: [/bin/check, --fast], critical: true, interval: 5s, fall: 1, user: kedge}}, \
          startup_delay: 1m, link_up_delay: 0s",
     )
@@ -21,6 +21,8 @@ fn each_kind_of_track_is_understood() {
     assert_eq!(track("uplink"), TrackConfig { what, failure });
     let (what, failure) = (Tracked::Process("haproxy".to_owned()), Failure::Bars);
     assert_eq!(track("proxy"), TrackConfig { what, failure });
+    let (what, failure) = (Tracked::Unit("k3s.service".to_owned()), Failure::Bars);
+    assert_eq!(track("k3s"), TrackConfig { what, failure });
     let (what, failure) = (Tracked::File("/run/ready".into()), Failure::Costs(253));
     assert_eq!(track("ready"), TrackConfig { what, failure });
     let Tracked::Script(script) = track("check").what else {
@@ -55,7 +57,7 @@ fn every_mistake_in_a_track_is_located_and_coded() {
         (
             "{weight: -20}",
             Rule,
-            "exactly one of interface, process, file, script and bfd",
+            "exactly one of interface, process, file, script, bfd and unit",
         ),
         (
             "{interface: e, file: /x, weight: -20}",
@@ -108,6 +110,16 @@ fn every_mistake_in_a_track_is_located_and_coded() {
             "{script: [/x], weight: -20, interval: 10ms}",
             Range,
             "100ms to 1h",
+        ),
+        (
+            "{unit: 'a/b', weight: -20}",
+            Range,
+            "not the name of a unit",
+        ),
+        (
+            "{unit: k3s, weight: -20, user: x}",
+            Rule,
+            "user goes with `script`",
         ),
         ("{ping: 10.20.14.1, weight: -20}", Unknown, "ping"),
         ("{bfd: 10.20.14.1, weight: -20}", Range, "is not a name"),

@@ -1,4 +1,4 @@
-//! Names of what is tracked.
+//! Names of what is tracked, and of domains.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -19,6 +19,30 @@ impl ProcessName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+checked_text! {
+    /// The name of a unit of systemd; without a suffix it is a service.
+    UnitName(String),
+    |text| unit(text),
+    |value| value.clone(),
+    { "type": "string", "minLength": 1, "maxLength": 255, "examples": ["k3s.service"] }
+}
+
+impl UnitName {
+    /// The name as text, with its suffix.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+checked_text! {
+    /// The name of a domain.
+    DomainName(String),
+    |text| domain(text),
+    |value| value.clone(),
+    { "type": "string", "minLength": 1, "maxLength": 253, "examples": ["lb.example.com"] }
 }
 
 checked_text! {
@@ -53,6 +77,41 @@ fn process(text: &str) -> Result<String, String> {
         "`{shown}` is not the name of a process, such as haproxy: without a directory"
     ))
 }
+
+/// As RFC 1123 has it, without a dot at its end.
+fn domain(text: &str) -> Result<String, String> {
+    let label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let inside = !label.starts_with('-') && !label.ends_with('-');
+        (1..=63).contains(&label.len()) && label.bytes().all(plain) && inside
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    if name.len() <= 253 && name.split('.').all(label) {
+        return Ok(name.to_ascii_lowercase());
+    }
+    let shown: String = text.escape_debug().take(80).collect();
+    Err(format!("`{shown}` is not the name of a domain"))
+}
+
+/// As systemd.unit(5) has it.
+fn unit(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte);
+    let name = match text.rsplit_once('.') {
+        Some((name, suffix)) if SUFFIXES.contains(&suffix) && !name.is_empty() => text.to_owned(),
+        _ => format!("{text}.service"),
+    };
+    if !text.is_empty() && name.len() <= 255 && text.bytes().all(plain) {
+        return Ok(name);
+    }
+    let shown: String = text.escape_debug().take(80).collect();
+    Err(format!(
+        "`{shown}` is not the name of a unit of systemd, such as k3s.service"
+    ))
+}
+
+const SUFFIXES: [&str; 9] = [
+    "service", "socket", "target", "mount", "timer", "path", "slice", "scope", "device",
+];
 
 fn user(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');

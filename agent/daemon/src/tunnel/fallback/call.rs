@@ -14,6 +14,7 @@ use tokio::{
     time::timeout,
 };
 
+use super::proxy::Proxy;
 use crate::config::Endpoint;
 
 /// A call, until it is dropped.
@@ -38,14 +39,14 @@ impl Call {
     /// Calls; `news` hears of each change.
     pub(super) fn start(
         member: Client,
-        endpoint: &Endpoint,
+        (endpoint, proxy): (&Endpoint, Option<Proxy>),
         handle: Handle,
         news: Arc<Notify>,
     ) -> Self {
         let (tell, standing) = watch::channel(Standing::Called);
         let endpoint = endpoint.clone();
         let task = tokio::spawn(async move {
-            let why = match timeout(PATIENCE, call(&member, &endpoint)).await {
+            let why = match timeout(PATIENCE, call(&member, &endpoint, proxy.as_ref())).await {
                 Ok(Ok(passage)) => carry(passage, &handle, &tell, &news).await,
                 Ok(Err(error)) => with_causes(&*error),
                 Err(_) => format!("not answered within {} s", PATIENCE.as_secs()),
@@ -85,11 +86,15 @@ async fn carry(
 async fn call(
     member: &Client,
     endpoint: &Endpoint,
+    proxy: Option<&Proxy>,
 ) -> Result<Passage, Box<dyn Error + Send + Sync>> {
     let at = endpoint.as_str();
     let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect(at).await?;
+    let stream = match proxy.filter(|proxy| proxy.leads_to(host)) {
+        Some(proxy) => proxy.connect(at).await?,
+        None => TcpStream::connect(at).await?,
+    };
     carry_datagrams(&stream, UNACKNOWLEDGED)?;
     let mut passage = member.call_gateway(host, stream).await?;
     let mut greeting = [u8::MAX; 2];

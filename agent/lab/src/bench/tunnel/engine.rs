@@ -86,9 +86,5 @@ const OTHERS: [(&str, &str, &[&str]); 3] = [
         "boringtun-cli",
         &["-f", "--disable-drop-privileges"],
     ),
-    (
-        "gotatun-cli",
-        "gotatun",
-        &["-f", "--disable-drop-privileges"],
-    ),
+    ("gotatun", "gotatun", &["-f", "--disable-drop-privileges"]),
 ];

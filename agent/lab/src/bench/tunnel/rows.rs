@@ -13,6 +13,10 @@ use crate::error::LabError;
 pub(super) struct Measured {
     throughput: Samples,
     processor: Samples,
+    /// Processor time where the kernel cuts runs of datagrams, not the card.
+    segmenting: Samples,
+    /// What a copy loop and a seal loop take together, of what it takes.
+    share: Samples,
     vxlan: Samples,
     small: Samples,
     lost: Samples,
@@ -27,6 +31,10 @@ pub(super) struct Measured {
     /// Memory for each peer that is known and has never been heard, and for each with a session.
     pub(super) dormant: Samples,
     pub(super) active: Samples,
+    /// Of a train of packets during a flood of initiations, the share that arrived; and what newcomers
+    /// waited for a session meanwhile.
+    pub(super) goodput: Samples,
+    pub(super) newcomers: Samples,
     /// Of a train of packets while peers are changed.
     pub(super) syncconf: Samples,
     /// For how long nothing was answered when the active gateway was killed.
@@ -61,11 +69,13 @@ enum Goal {
     Times(&'static [(&'static str, f64, f64)]),
     /// What no sample may exceed; one row, beside wireguard-go.
     AtMost(f64, f64),
+    /// What each sample has to reach; one row, beside wireguard-go.
+    AtLeast(f64, f64),
 }
 
 impl Measured {
-    /// Measures what an engine carries, once.
-    pub(super) fn take(&mut self, site: &mut Site) -> Result<(), LabError> {
+    /// Measures what an engine carries, once, and says what a gigabyte took of the processor.
+    pub(super) fn take(&mut self, site: &mut Site) -> Result<f64, LabError> {
         let Passed {
             amount,
             seconds,
@@ -89,7 +99,24 @@ impl Measured {
             "{gigabits:.2} Gbit/s, {:.2} s of processor per GB",
             processor_seconds / gigabytes.max(1e-9)
         );
+        Ok(processor_seconds / gigabytes.max(1e-9))
+    }
+
+    /// Measures the same where no card cuts runs of datagrams, once.
+    pub(super) fn take_cut(&mut self, site: &mut Site) -> Result<(), LabError> {
+        site.card_cuts(false)?;
+        let passed = site.stream(inner(1));
+        site.card_cuts(true)?;
+        let passed = passed?;
+        let cost = passed.processor_seconds / (passed.amount / 1e9).max(1e-9);
+        self.segmenting.push(cost);
+        self.last = format!("{cost:.2} s of processor per GB where the kernel cuts");
         Ok(())
+    }
+
+    /// Takes the limit of this run, beside the processor time that it took itself.
+    pub(super) fn take_limit(&mut self, seconds_per_gigabyte: f64, ours: f64) {
+        self.share.push(seconds_per_gigabyte / ours.max(1e-9));
     }
 
     /// What the last run has shown.
@@ -140,7 +167,7 @@ impl Metric {
     fn beside<'a, 'b>(&self, peers: &'a [Peer<'b>]) -> Vec<Option<&'a Peer<'b>>> {
         match self.goal {
             Goal::Times(_) => peers.iter().map(Some).collect(),
-            Goal::AtMost(..) => {
+            Goal::AtMost(..) | Goal::AtLeast(..) => {
                 vec![peers.iter().find(|peer| peer.engine.name() == REFERENCE)]
             }
         }
@@ -195,6 +222,13 @@ impl Metric {
                 excellent: format!("max {excellent}"),
                 met: samples.max() <= must,
                 met_excellent: samples.max() <= excellent,
+                ..row
+            },
+            Goal::AtLeast(must, excellent) => Row {
+                must: format!("min {must}"),
+                excellent: format!("min {excellent}"),
+                met: samples.min() >= must,
+                met_excellent: samples.min() >= excellent,
                 ..row
             },
         })
@@ -261,18 +295,46 @@ const fn at_most(
     }
 }
 
-const METRICS: [Metric; 17] = [
+/// The same with what has to be reached.
+const fn at_least(
+    name: &'static str,
+    unit: &'static str,
+    samples: fn(&Measured) -> &Samples,
+    (must, excellent): (f64, f64),
+) -> Metric {
+    Metric {
+        name,
+        unit,
+        samples,
+        rate: true,
+        goal: Goal::AtLeast(must, excellent),
+    }
+}
+
+const METRICS: [Metric; 21] = [
     rate(times(
         "tcp.",
         "Gbit/s",
         |measured| &measured.throughput,
-        &[("boringtun-cli", 6.0, 9.0), ("gotatun-cli", 4.0, 5.5)],
+        &[("boringtun-cli", 6.0, 9.0), ("gotatun", 4.0, 5.5)],
     )),
     times(
         "tcp.cpu_",
         "s per GB",
         |measured| &measured.processor,
         &[("wireguard-go", 1.7, 2.0)],
+    ),
+    at_least(
+        "tcp.share_of_limit",
+        "of its processor time",
+        |measured| &measured.share,
+        (0.8, 0.92),
+    ),
+    times(
+        "segmenting.cpu_",
+        "s per GB",
+        |measured| &measured.segmenting,
+        &[("wireguard-go", 1.8, 2.4), ("boringtun-cli", 2.5, 3.2)],
     ),
     rate(times(
         "vxlan.",
@@ -312,6 +374,18 @@ const METRICS: [Metric; 17] = [
         "s",
         |measured| &measured.large_storm,
         (f64::INFINITY, 4.0),
+    ),
+    at_least(
+        "flood.goodput",
+        "of all",
+        |measured| &measured.goodput,
+        (0.9, 0.97),
+    ),
+    at_most(
+        "flood.handshake_p99",
+        "s",
+        |measured| &measured.newcomers,
+        (1.0, 0.2),
     ),
     at_most(
         "peer_memory.dormant",

@@ -86,6 +86,29 @@ impl Site {
         Ok(site)
     }
 
+    /// Starts the copy loop on both hosts, between which nothing is sealed.
+    pub(super) fn copying(stage: &Stage) -> Result<Self, LabError> {
+        let kedge = crate::lab::executable(None)?;
+        let (lab, _) = Lab::build(Topology::pair(), kedge)?;
+        let mut site = Self {
+            lab,
+            texts: Default::default(),
+        };
+        for (at, end) in ENDS.into_iter().enumerate() {
+            let (ifname, to) = (site.ifname(end), format!("{}:{PORT}", end_address(1 - at)));
+            let arguments = ["copy", "--ifname", &ifname, "--to", &to];
+            site.lab.start_role(end, DAEMON, arguments)?;
+            stage.eventually("the device of the copy loop", START, || {
+                site.address(at).map_err(|error| error.to_string())
+            })?;
+        }
+        stage.eventually("the first packet through the copy loop", START, || {
+            let answer = exchange(&site.lab, [inner(0), inner(1)], 1);
+            answer.map(|_| ()).map_err(|error| error.to_string())
+        })?;
+        Ok(site)
+    }
+
     pub(super) const fn lab(&self) -> &Lab {
         &self.lab
     }
@@ -152,6 +175,14 @@ impl Site {
         if let Some(known) = self.texts.get_mut(at) {
             *known = text;
         }
+        self.address(at)
+    }
+
+    /// Gives the device of a host its address and MTU.
+    fn address(&self, at: usize) -> Result<(), LabError> {
+        let Some(end) = ENDS.get(at) else {
+            return Ok(());
+        };
         let ifname = self.ifname(end);
         self.lab.worker(end)?.run(move || {
             let mut links = Links::open()?;
@@ -165,6 +196,25 @@ impl Site {
     /// What `wg` was told of each host.
     pub(super) const fn texts(&self) -> &[String; 2] {
         &self.texts
+    }
+
+    /// The public key of the second host, which the first was told.
+    pub(super) fn second_key(&self) -> String {
+        let [text, _] = &self.texts;
+        let key = |line: &str| line.strip_prefix("PublicKey = ").map(str::to_owned);
+        text.lines().find_map(key).unwrap_or_default()
+    }
+
+    /// Whether the network cards of both hosts cut runs of datagrams, or the kernel does.
+    pub(super) fn card_cuts(&self, on: bool) -> Result<(), LabError> {
+        let state = if on { "on" } else { "off" };
+        ENDS.into_iter().try_for_each(|end| {
+            self.lab.worker(end)?.run(move || {
+                let mut command = Command::new("ethtool");
+                command.args(["-K", "eth0", "tx-udp-segmentation", state]);
+                said(command, "").map(drop)
+            })?
+        })
     }
 
     /// What `wg show` says of one thing.

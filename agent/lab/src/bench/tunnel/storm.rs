@@ -87,6 +87,17 @@ impl Crowd {
         self.hosts.iter().map(|host| host.key.to_string()).collect()
     }
 
+    /// What each would call with, and from where.
+    pub(super) fn initiations(self) -> Vec<(UdpSocket, Vec<u8>)> {
+        let hosts = self.hosts.into_iter();
+        let first = |mut host: Host| {
+            let mut bytes = [0; ROOM];
+            let transmit = host.shard.poll_transmit(Instant::ZERO, &mut bytes)?;
+            Some((host.socket, bytes.get(..transmit.length)?.to_vec()))
+        };
+        hosts.filter_map(first).collect()
+    }
+
     /// All of them call, and go on until each has a session or has waited for too long.
     pub(super) fn arrive(self) -> Result<Arrival, LabError> {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,0 +1,66 @@
+//! Packages of the executable of these tests, or those that `KEDGE_DIST` names.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use kedge_dist::{Build, Form, Machine, sysext, tree::Tree, written::Program};
+use tempfile::TempDir;
+
+/// Two versions of the same executable, as packages.
+#[derive(Debug)]
+pub struct Packages {
+    old: Build,
+    folder: TempDir,
+}
+
+impl Packages {
+    /// Makes them: of the executable in the folder `KEDGE_DIST`, if that is set, and else of this one.
+    #[must_use]
+    pub fn of(kedge: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kedge");
+        let given = env::var_os("KEDGE_DIST").map(|it| Path::new(&it).join("kedge"));
+        let from = given.as_deref().unwrap_or(Path::new(kedge));
+        // What a debugger reads is ten times the program.
+        let mut strip = Command::new("strip");
+        strip.arg("--strip-all").arg("-o").arg(&path).arg(from);
+        assert!(strip.status().unwrap().success(), "{strip:?}");
+        let program = Program {
+            path: &path,
+            runner: None,
+        };
+        let kedge = fs::read(&path).unwrap();
+        let old = Build {
+            version: OLD.to_owned(),
+            machine: Machine::of(&kedge).unwrap(),
+            epoch: 1_700_000_000,
+            level: 0,
+            pages: program.pages().unwrap(),
+            kedge,
+            bill: ("{}\n".into(), String::new()),
+        };
+        Self { old, folder }
+    }
+
+    /// A package of that version.
+    #[must_use]
+    pub fn write(&self, form: Form, version: &str) -> PathBuf {
+        let mut build = self.old.clone();
+        version.clone_into(&mut build.version);
+        build.write(form, self.folder.path()).unwrap()
+    }
+
+    /// The files of the system extension.
+    #[must_use]
+    pub fn extension(&self) -> Tree {
+        sysext::tree(&self.old).unwrap()
+    }
+}
+
+/// The version that is installed first.
+pub const OLD: &str = "0.1.0";
+/// The one after it.
+pub const NEW: &str = "0.1.1";
