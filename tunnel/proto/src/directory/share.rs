@@ -45,7 +45,7 @@ impl Change {
                 worker,
                 relays: entry.spec.relays,
             };
-            for (number, share) in (0..).zip(shares) {
+            for (number, share) in (0..).zip(shares.iter_mut()) {
                 if number != worker {
                     share.others.push(other);
                 }
@@ -105,6 +105,7 @@ mod tests {
         PeerSpec {
             name: format!("peer-{number}"),
             public_key: PrivateKey::from_random([number; 32]).public(),
+            next_key: None,
             preshared_key: None,
             endpoint: None,
             allowed_ips: vec![format!("10.0.0.{number}/32").parse().unwrap()],

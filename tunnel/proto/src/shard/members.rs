@@ -50,7 +50,9 @@ impl Shard {
     }
 
     fn add(&mut self, now: Instant, entry: Entry) {
-        let Entry { id, spec, counters } = entry;
+        let Entry {
+            id, spec, counters, ..
+        } = entry;
         let index = self.free_index(now);
         let key = spec.public_key;
         let remembered = self.absent.0.remove(&key).unwrap_or_default();
