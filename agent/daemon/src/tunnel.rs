@@ -369,7 +369,7 @@ impl Tunnel {
             always_up: peer.echo.is_some(),
             accepts: Vec::new(),
             relays: false,
-            next_key: peer.next_key,
+            next_key: peer.next_key.map(Box::new),
         };
         if let Some(gateways) = &self.gateways {
             gateways.lead(&mut spec);

@@ -185,7 +185,8 @@ fn accept(
             .next_public_key
             .as_ref()
             .and_then(|key| key.parse().ok())
-            .filter(|key| *key != *own && !is_taken(*key)),
+            .filter(|key| *key != *own && !is_taken(*key))
+            .map(Box::new),
     })
 }
 

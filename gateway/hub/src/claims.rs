@@ -71,7 +71,7 @@ pub(crate) fn add_neighbors(config: &TunnelConfig, wish: &mut Wish) -> Vec<Neigh
             always_up: true,
             accepts: accepts.collect(),
             relays: true,
-            next_key: *next_public_key,
+            next_key: next_public_key.map(Box::new),
         });
         neighbors.push(Neighbor {
             peer,

@@ -181,7 +181,7 @@ impl Crew {
         members.try_for_each(|(member, command)| member.tell(command))
     }
 
-    /// Tells the worker that has the peer of this [home](kedge_tunnel_proto::directory::Entry::home), unless too much waits for it. Whether it was told.
+    /// Tells the worker that has the peer of this [home](kedge_tunnel_proto::directory::Directory::home), unless too much waits for it. Whether it was told.
     pub(crate) fn try_tell(&self, key: &PublicKey, command: Command) -> bool {
         let mut members = self.members();
         let member = members.nth(usize::from(owner(key, self.count())));

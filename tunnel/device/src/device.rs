@@ -301,7 +301,7 @@ impl Inner {
             .ok_or_else(|| RehandshakeError::Unknown(name.escape_debug().take(80).collect()))?;
         let told = self
             .crew
-            .try_tell(&entry.home, Command::Rehandshake(entry.id));
+            .try_tell(&control.directory.home(entry), Command::Rehandshake(entry.id));
         told.then_some(()).ok_or(RehandshakeError::Busy)
     }
 
@@ -317,9 +317,9 @@ impl Inner {
     }
 
     fn command_of(&self, name: &str, command: impl FnOnce(PeerId) -> Command) -> bool {
-        let entry = self.control();
-        let entry = entry.directory.find(name);
-        let peer = entry.map(|entry| (entry.id, entry.home));
+        let control = self.control();
+        let entry = control.directory.find(name);
+        let peer = entry.map(|entry| (entry.id, control.directory.home(entry)));
         peer.is_some_and(|(id, key)| self.crew.try_tell(&key, command(id)))
     }
 

@@ -406,14 +406,9 @@ impl Worker {
                 EventKind::State { from, to } => {
                     info!(peer, ?from, ?to, because = "handshake", "tunnel session");
                 }
-                EventKind::Keys { from, to } => {
-                    let ours = from.local != to.local;
-                    let (from, to) = match ours {
-                        true => (from.local, to.local),
-                        false => (from.remote, to.remote),
-                    };
-                    let whose = if ours { "ours" } else { "its" };
-                    info!(peer, whose, %from, %to, because = "a newer session", "tunnel key");
+                EventKind::Keys { to } => {
+                    let (ours, its) = (to.local, to.remote);
+                    info!(peer, %ours, %its, because = "a newer session", "tunnel keys");
                 }
                 EventKind::Moved { from, to } => {
                     let (from, to) = (from.map(display), to.map(display));

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
@@ -38,10 +38,17 @@ pub struct Counters {
     /// The number of the last question that was answered, and one.
     answered: AtomicU64,
     state: AtomicU8,
-    endpoint: Mutex<Option<SocketAddr>>,
-    pair: Mutex<Option<(Pair, Instant)>>,
+    place: Mutex<Place>,
     /// Packets of this peer that were not carried.
     pub drops: Drops,
+}
+
+/// What changes rarely.
+#[derive(Debug, Default)]
+struct Place {
+    endpoint: Option<SocketAddr>,
+    /// Boxed, since most peers never have another pair than the one they began with.
+    pair: Option<Box<(Pair, Instant)>>,
 }
 
 /// One reading of the [`Counters`].
@@ -65,7 +72,8 @@ pub struct Reading {
     pub state: State,
     /// Where datagrams for the peer go.
     pub endpoint: Option<SocketAddr>,
-    /// The keys its packets are sent with, and since when.
+    /// The keys its packets are sent with, and since when; `None` is those it began with: the older
+    /// one of each end.
     pub pair: Option<(Pair, Instant)>,
 }
 
@@ -73,6 +81,7 @@ impl Counters {
     /// Reads everything.
     #[must_use]
     pub fn read(&self) -> Reading {
+        let place = self.place();
         Reading {
             rx_bytes: self.rx_bytes.load(Ordering::Relaxed),
             tx_bytes: self.tx_bytes.load(Ordering::Relaxed),
@@ -86,8 +95,8 @@ impl Counters {
                 1 => State::Connecting,
                 _ => State::Idle,
             },
-            endpoint: *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner),
-            pair: *self.pair.lock().unwrap_or_else(PoisonError::into_inner),
+            endpoint: place.endpoint,
+            pair: place.pair.as_deref().copied(),
         }
     }
 
@@ -126,14 +135,15 @@ impl Counters {
     }
 
     pub(crate) fn set_endpoint(&self, endpoint: Option<SocketAddr>) {
-        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = endpoint;
+        self.place().endpoint = endpoint;
     }
 
     pub(crate) fn set_pair(&self, now: Instant, pair: Pair) {
-        let mut known = self.pair.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.is_none_or(|(before, _)| before != pair) {
-            *known = Some((pair, now));
-        }
+        self.place().pair = Some(Box::new((pair, now)));
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -27,8 +27,8 @@ pub struct PeerSpec {
     /// The peer's key, which is its identity: a key that was not announced is another peer's.
     pub public_key: PublicKey,
     /// The key the peer goes over to, which it has already. It is accepted beside the other one and
-    /// tried; who has it alone later on is the same peer still.
-    pub next_key: Option<PublicKey>,
+    /// tried; who has it alone later on is the same peer still. Boxed, since most have none.
+    pub next_key: Option<Box<PublicKey>>,
     /// The key both ends were given beside their pairs.
     pub preshared_key: Option<PresharedKey>,
     /// Where to reach it; `None` when only the peer can come to us.
@@ -60,8 +60,6 @@ pub struct Entry {
     pub spec: PeerSpec,
     /// What is counted.
     pub counters: Arc<Counters>,
-    /// The key it came with, which says whose of several workers it is as long as it is here.
-    pub home: PublicKey,
 }
 
 /// What changes from one set of peers to the next.
@@ -86,6 +84,8 @@ pub struct Change {
 pub struct Update {
     /// What is wanted of it.
     pub entry: Entry,
+    /// The key it came with, which says whose of several workers it is.
+    pub home: PublicKey,
     /// Whether the wanted endpoint is another one than before; else the peer keeps the address it
     /// was last heard from.
     pub endpoint_changed: bool,
@@ -142,6 +142,8 @@ pub struct Directory {
     own: Option<Vec<PublicKey>>,
     /// Boxed, since nodes of such a tree are only half full.
     peers: BTreeMap<PublicKey, Box<Entry>>,
+    /// The keys that peers came with, where they have others by now.
+    homes: BTreeMap<PeerId, PublicKey>,
 }
 
 impl Directory {
@@ -151,6 +153,7 @@ impl Directory {
         Self {
             own: Some(vec![own]),
             peers: BTreeMap::new(),
+            homes: BTreeMap::new(),
         }
     }
 
@@ -161,6 +164,7 @@ impl Directory {
         Self {
             own: None,
             peers: BTreeMap::new(),
+            homes: BTreeMap::new(),
         }
     }
 
@@ -200,6 +204,7 @@ impl Directory {
                         };
                         change.update.push(Update {
                             entry,
+                            home: self.home(old),
                             endpoint_changed,
                             preshared_key_changed,
                         });
@@ -210,7 +215,6 @@ impl Directory {
                     let Some(id) = free.next() else { continue };
                     change.add.push(Entry {
                         id,
-                        home: spec.public_key,
                         spec,
                         counters: Arc::default(),
                     });
@@ -234,6 +238,14 @@ impl Directory {
         let updated: BTreeSet<PeerId> = change.update.iter().map(|it| it.entry.id).collect();
         self.peers
             .retain(|_, entry| !change.remove.contains(&entry.id) && !updated.contains(&entry.id));
+        self.homes.retain(|id, _| !change.remove.contains(id));
+        for Update { entry, home, .. } in &change.update {
+            if entry.spec.public_key == *home {
+                self.homes.remove(&entry.id);
+            } else {
+                self.homes.insert(entry.id, *home);
+            }
+        }
         for update in change
             .update
             .iter()
@@ -263,6 +275,13 @@ impl Directory {
         }
     }
 
+    /// The key a peer came with, which says whose of several workers it is as long as it is here.
+    #[must_use]
+    pub fn home(&self, entry: &Entry) -> PublicKey {
+        let home = self.homes.get(&entry.id).copied();
+        home.unwrap_or(entry.spec.public_key)
+    }
+
     /// The peers, in the order of their keys.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.peers.values().map(Box::as_ref)
@@ -285,14 +304,14 @@ impl Directory {
     /// Who of the wanted is here already: by its key, by the one it announced before, or by the one it
     /// announces.
     fn known(&self, specs: &[PeerSpec]) -> BTreeMap<PublicKey, &Entry> {
-        let announced = |entry| Some((Entry::spec(entry).next_key?, entry));
+        let announced = |entry| Some((Entry::spec(entry).next()?, entry));
         let announced: BTreeMap<PublicKey, &Entry> = self.entries().filter_map(announced).collect();
         let wanted: BTreeSet<PublicKey> = specs.iter().map(|spec| spec.public_key).collect();
         let other = |entry: &&Entry| !wanted.contains(&entry.spec.public_key);
         let known = |spec: &PeerSpec| {
             let key = spec.public_key;
             let before = || announced.get(&key).copied().filter(other);
-            let after = || self.get(&spec.next_key?).filter(other);
+            let after = || self.get(&spec.next()?).filter(other);
             let entry = self.get(&key).or_else(before).or_else(after)?;
             Some((key, entry))
         };
@@ -309,7 +328,13 @@ impl Entry {
 impl PeerSpec {
     /// The peer's keys, the newest last.
     pub fn keys(&self) -> impl Iterator<Item = PublicKey> {
-        std::iter::once(self.public_key).chain(self.next_key)
+        std::iter::once(self.public_key).chain(self.next())
+    }
+
+    /// The key it goes over to.
+    #[must_use]
+    pub fn next(&self) -> Option<PublicKey> {
+        self.next_key.as_deref().copied()
     }
 }
 

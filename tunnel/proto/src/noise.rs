@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-pub(crate) use self::doors::Doors;
+pub(crate) use self::doors::{DoorId, Doors};
 pub use self::own::{HEAD, Seed, Session, Stamp, Stamps, TAIL, Wall};
 use crate::{
     drops::DropReason,
@@ -66,7 +66,7 @@ pub(crate) enum NoiseCore {
 /// Who sent an initiation, and how far it has been read.
 pub(crate) struct Caller {
     /// By which key it knows us.
-    pub(crate) local: PublicKey,
+    pub(crate) local: DoorId,
     pub(crate) key: PublicKey,
     call: Option<own::Call>,
 }
@@ -139,7 +139,7 @@ impl FrontDoor {
     /// Who sent an initiation that was checked.
     pub(crate) fn initiator(
         &self,
-        local: PublicKey,
+        local: DoorId,
         datagram: &[u8],
     ) -> Result<Caller, DropReason> {
         let (key, call) = match self {

@@ -31,15 +31,15 @@ use crate::{
     wire::Kind,
 };
 
-pub(crate) use self::ties::Name;
-use self::ties::Tie;
+use self::ties::Rotation;
+pub(crate) use self::ties::{Ends, Name};
 
 /// One peer.
 pub(crate) struct Peer {
     core: NoiseCore,
     /// Whose core that is.
     front: Name,
-    beside: Vec<Tie>,
+    rotation: Option<Box<Rotation>>,
     counters: Arc<Counters>,
     endpoint: Option<SocketAddr>,
     /// At which of our addresses it called us.
@@ -105,11 +105,10 @@ impl Peer {
         now: Instant,
     ) -> Self {
         counters.set_endpoint(spec.endpoint);
-        counters.set_pair(now, front.pair);
         Self {
             core: NoiseCore::Asleep(stamps),
             front,
-            beside: Vec::new(),
+            rotation: None,
             counters,
             endpoint: spec.endpoint,
             here: None,

@@ -78,16 +78,9 @@ struct Slot {
     /// What the last event said.
     state: State,
     endpoint: Option<SocketAddr>,
-    /// What the last event said its packets are sent with.
-    pair: Pair,
-    /// Its key, and the one it goes over to.
-    keys: (PublicKey, Option<PublicKey>),
     preshared_key: Option<Box<PresharedKey>>,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
-    /// When it is asked for a session with other keys than it has, and how often it was.
-    next_try: Option<Instant>,
-    tries: usize,
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,
@@ -428,10 +421,13 @@ impl Shard {
             let from = std::mem::replace(&mut slot.state, state);
             tell(&mut self.events, id, EventKind::State { from, to: state });
         }
-        let pair = slot.peer.front().pair;
-        if pair != slot.pair {
-            let from = std::mem::replace(&mut slot.pair, pair);
-            tell(&mut self.events, id, EventKind::Keys { from, to: pair });
+        if let Some(at) = slot.peer.take_turned()
+            && let Some(local) = self.door.key(slot.peer.front().pair.local)
+        {
+            let remote = slot.peer.front().pair.remote;
+            let to = Pair { local, remote };
+            slot.peer.counters().set_pair(at, to);
+            tell(&mut self.events, id, EventKind::Keys { to });
         }
         if endpoint != slot.endpoint {
             let from = std::mem::replace(&mut slot.endpoint, endpoint);

@@ -99,7 +99,7 @@ impl Mesh {
                 always_up: false,
                 accepts,
                 relays: false,
-                next_key: neighbor.next_key,
+                next_key: neighbor.next_key.map(Box::new),
             }
         };
         self.wish.peers.iter().take(PEERS).map(spec).collect()

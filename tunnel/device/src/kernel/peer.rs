@@ -46,7 +46,7 @@ pub(super) fn counted(peer: &ObservedPeer) -> Bytes {
 /// already.
 pub(super) fn newest(spec: &PeerSpec) -> PeerSpec {
     PeerSpec {
-        public_key: spec.next_key.unwrap_or(spec.public_key),
+        public_key: spec.next().unwrap_or(spec.public_key),
         next_key: None,
         ..spec.clone()
     }

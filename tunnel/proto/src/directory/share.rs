@@ -38,8 +38,8 @@ impl Change {
                 ..Self::default()
             })
             .collect();
-        let others = |shares: &mut Vec<Self>, entry: &Entry| {
-            let worker = owner(&entry.home, workers);
+        let others = |shares: &mut Vec<Self>, entry: &Entry, home: &PublicKey| {
+            let worker = owner(home, workers);
             let other = Other {
                 id: entry.id,
                 worker,
@@ -62,14 +62,14 @@ impl Change {
             usize::from(worker)
         };
         for entry in self.add {
-            let worker = others(&mut shares, &entry);
+            let worker = others(&mut shares, &entry, &entry.spec.public_key);
             shares
                 .get_mut(worker)
                 .into_iter()
                 .for_each(|share| share.add.push(entry.clone()));
         }
         for update in self.update {
-            let worker = others(&mut shares, &update.entry);
+            let worker = others(&mut shares, &update.entry, &update.home);
             shares
                 .get_mut(worker)
                 .into_iter()

@@ -56,7 +56,7 @@ fn a_new_endpoint_keeps_the_peer_and_says_so() {
 #[test]
 fn who_announced_a_key_is_the_same_peer_with_that_key_alone() {
     let next = |number: u8, next: Option<u8>| PeerSpec {
-        next_key: next.map(key),
+        next_key: next.map(|next| Box::new(key(next))),
         ..peer(number)
     };
     let mut directory = directory(vec![peer(1), peer(2)]);

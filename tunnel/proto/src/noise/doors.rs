@@ -15,9 +15,16 @@ use crate::{
 pub(crate) struct Doors {
     oldest: Door,
     newer: Vec<Door>,
+    /// How many there were.
+    doors: u16,
 }
 
+/// A key of a device, by a number that no other one has had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DoorId(u16);
+
 struct Door {
+    id: DoorId,
     key: PublicKey,
     front: FrontDoor,
 }
@@ -25,16 +32,18 @@ struct Door {
 impl Doors {
     pub(crate) fn new(key: &PrivateKey, noise: Noise) -> Self {
         Self {
-            oldest: Door::new(key, noise),
+            oldest: Door::new(DoorId(0), key, noise),
             newer: Vec::new(),
+            doors: 1,
         }
     }
 
     /// Has one more key, the newest. False if it is there already.
     pub(crate) fn open(&mut self, key: &PrivateKey, noise: Noise) -> bool {
-        let door = Door::new(key, noise);
+        let door = Door::new(DoorId(self.doors), key, noise);
         let fresh = self.all().all(|known| known.key != door.key);
         if fresh {
+            self.doors = self.doors.wrapping_add(1);
             self.newer.push(door);
         }
         fresh
@@ -63,12 +72,23 @@ impl Doors {
         self.newer.is_empty()
     }
 
-    pub(crate) const fn oldest(&self) -> PublicKey {
-        self.oldest.key
+    pub(crate) const fn oldest(&self) -> DoorId {
+        self.oldest.id
     }
 
-    pub(crate) fn has(&self, key: &PublicKey) -> bool {
-        self.all().any(|door| door.key == *key)
+    /// The same by their numbers.
+    pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = DoorId> {
+        self.all().map(|door| door.id)
+    }
+
+    /// The key of that number, while it is there.
+    pub(crate) fn key(&self, id: DoorId) -> Option<PublicKey> {
+        let mut all = self.all();
+        all.find(|door| door.id == id).map(|door| door.key)
+    }
+
+    pub(crate) fn has(&self, id: DoorId) -> bool {
+        self.all().any(|door| door.id == id)
     }
 
     /// Whether the sender of an initiation knows one of our public keys.
@@ -101,7 +121,7 @@ impl Doors {
             [] => &self.oldest,
             _ => self.meant(datagram)?,
         };
-        door.front.initiator(door.key, datagram)
+        door.front.initiator(door.id, datagram)
     }
 
     /// Sets the wall clock of the core that does not read it.
@@ -111,15 +131,15 @@ impl Doors {
         }
     }
 
-    /// The core of a peer that knows us by `key`, or by the oldest one if there is none such.
+    /// The core of a peer that knows us by that key, or by the oldest one if it is gone.
     pub(crate) fn core(
         &mut self,
-        key: &PublicKey,
+        id: DoorId,
         peer: &PublicKey,
         psk: Option<Zeroizing<[u8; 32]>>,
         index: u32,
     ) -> NoiseCore {
-        let newer = self.newer.iter_mut().find(|door| door.key == *key);
+        let newer = self.newer.iter_mut().find(|door| door.id == id);
         let door = newer.unwrap_or(&mut self.oldest);
         door.front.core(peer, psk, index)
     }
@@ -141,15 +161,16 @@ impl Doors {
     }
 
     fn meant_mut(&mut self, datagram: &[u8]) -> Result<&mut Door, DropReason> {
-        let key = self.meant(datagram)?.key;
-        let newer = self.newer.iter_mut().find(|door| door.key == key);
+        let id = self.meant(datagram)?.id;
+        let newer = self.newer.iter_mut().find(|door| door.id == id);
         Ok(newer.unwrap_or(&mut self.oldest))
     }
 }
 
 impl Door {
-    fn new(key: &PrivateKey, noise: Noise) -> Self {
+    fn new(id: DoorId, key: &PrivateKey, noise: Noise) -> Self {
         Self {
+            id,
             key: key.public(),
             front: FrontDoor::new(key, noise),
         }

@@ -28,7 +28,7 @@ impl Peer {
     /// Goes without a core if nothing is lost by it.
     pub(crate) fn rest(&mut self) {
         let idle = self.state == State::Idle && self.owed == Owed::Nothing;
-        if idle && !self.wants_session() && self.beside.is_empty() {
+        if idle && !self.wants_session() && !self.has_ties() {
             self.core.rest();
         }
     }

@@ -16,16 +16,39 @@ use super::{Message, Peer, Received};
 use crate::{
     counters::State,
     drops::DropReason,
-    keys::{Pair, PublicKey},
-    noise::{Caller, NoiseCore, Stamps},
+    keys::PublicKey,
+    noise::{Caller, DoorId, NoiseCore, Stamps},
     way::Way,
     wire::Kind,
 };
 
+/// One of our keys and one of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) local: DoorId,
+    pub(crate) remote: PublicKey,
+}
+
+/// The peer's keys as they are wanted: the one it has, and the one it goes over to.
+pub(crate) type Keys = (PublicKey, Option<PublicKey>);
+
+/// What there is of a peer while there is more than one pair of keys: hardly ever anything.
+#[derive(Default)]
+pub(crate) struct Rotation {
+    beside: Vec<Tie>,
+    /// Since when another tie is in front, until somebody asks.
+    turned: Option<Instant>,
+    /// Where they are not the key in front alone.
+    keys: Option<Keys>,
+    /// When it is asked for a session with other keys than it has, and how often it was.
+    pub(crate) next_try: Option<Instant>,
+    pub(crate) tries: usize,
+}
+
 /// What a tie is known by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name {
-    pub(crate) pair: Pair,
+    pub(crate) pair: Ends,
     /// 24 bits above those that tell its sessions apart.
     pub(crate) index: u32,
     /// That of the core that goes on with the session of before.
@@ -54,25 +77,68 @@ impl Peer {
     /// Gives the front another name, which its core was made for.
     pub(crate) fn set_front(&mut self, now: Instant, name: Name) {
         if self.front.pair != name.pair {
-            self.counters.set_pair(now, name.pair);
+            self.rotation_mut().turned = Some(now);
         }
         self.front = name;
     }
 
+    /// Since when another tie is in front, once.
+    pub(crate) fn take_turned(&mut self) -> Option<Instant> {
+        self.rotation.as_mut()?.turned.take()
+    }
+
+    /// The peer's keys as they are wanted.
+    pub(crate) fn keys(&self) -> Keys {
+        let keys = self.rotation.as_ref().and_then(|it| it.keys);
+        keys.unwrap_or((self.front.pair.remote, None))
+    }
+
+    /// Wants it to have these keys.
+    pub(crate) fn set_keys(&mut self, keys: Keys) {
+        let plain = keys == (self.front.pair.remote, None);
+        if !plain || self.rotation.is_some() {
+            self.rotation_mut().keys = Some(keys).filter(|_| !plain);
+        }
+    }
+
+    pub(crate) fn rotation_mut(&mut self) -> &mut Rotation {
+        self.rotation.get_or_insert_default()
+    }
+
+    /// Has it asked for a session with other keys from the beginning.
+    pub(crate) fn try_anew(&mut self) {
+        if let Some(rotation) = &mut self.rotation {
+            (rotation.next_try, rotation.tries) = (None, 0);
+        }
+    }
+
+    /// How often it was asked.
+    pub(crate) fn tries(&self) -> usize {
+        self.rotation.as_ref().map_or(0, |it| it.tries)
+    }
+
+    fn beside(&self) -> &[Tie] {
+        self.rotation.as_ref().map_or(&[], |it| &it.beside)
+    }
+
+    fn beside_mut(&mut self) -> &mut [Tie] {
+        self.rotation.as_mut().map_or(&mut [], |it| &mut it.beside)
+    }
+
     /// All pairs there are, and their indices.
     pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
-        std::iter::once(self.front).chain(self.beside.iter().map(|tie| tie.name))
+        std::iter::once(self.front).chain(self.beside().iter().map(|tie| tie.name))
     }
 
     /// Whether there is a tie for that pair.
-    pub(crate) fn has_tie(&self, pair: Pair) -> bool {
+    pub(crate) fn has_tie(&self, pair: Ends) -> bool {
         self.names().any(|name| name.pair == pair)
     }
 
     /// Has a tie more, beside the one in front. It knows what the others know of the peer.
     pub(crate) fn tie(&mut self, now: Instant, name: Name, mut core: NoiseCore) {
         core.raise_stamps(self.stamps_for(name.pair));
-        self.beside.push(Tie {
+        self.rotation_mut().beside.push(Tie {
             name,
             core,
             since: now,
@@ -80,9 +146,10 @@ impl Peer {
     }
 
     /// Takes a tie away, which is not the one in front; what it knew is left to the others.
-    pub(crate) fn untie(&mut self, pair: Pair) -> Option<(Name, Stamps)> {
-        let at = self.beside.iter().position(|tie| tie.name.pair == pair)?;
-        let tie = self.beside.swap_remove(at);
+    pub(crate) fn untie(&mut self, pair: Ends) -> Option<(Name, Stamps)> {
+        let beside = &mut self.rotation.as_mut()?.beside;
+        let at = beside.iter().position(|tie| tie.name.pair == pair)?;
+        let tie = beside.swap_remove(at);
         let stamps = tie.core.stamps().unwrap_or_default();
         self.inherit(pair.remote, stamps);
         Some((tie.name, stamps))
@@ -93,8 +160,8 @@ impl Peer {
         self.names().any(|name| name.pair.remote == remote)
     }
 
-    pub(crate) const fn has_ties(&self) -> bool {
-        !self.beside.is_empty()
+    pub(crate) fn has_ties(&self) -> bool {
+        !self.beside().is_empty()
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -120,8 +187,8 @@ impl Peer {
     }
 
     /// Puts the tie of a pair in front that has no session yet, and drops the one that was there.
-    pub(crate) fn put_forward(&mut self, now: Instant, pair: Pair) -> Option<Name> {
-        let at = self.beside.iter().position(|tie| tie.name.pair == pair)?;
+    pub(crate) fn put_forward(&mut self, now: Instant, pair: Ends) -> Option<Name> {
+        let at = self.beside().iter().position(|tie| tie.name.pair == pair)?;
         let before = self.front.pair;
         self.come_forward(now, at);
         self.begin_anew();
@@ -133,17 +200,18 @@ impl Peer {
 
     /// Ties beside the one in front that are of no use any more: without a session, and old enough
     /// for whatever they asked to have been answered.
-    pub(crate) fn idle_ties(&self, now: Instant) -> impl Iterator<Item = Pair> {
-        self.beside.iter().filter_map(move |tie| {
+    pub(crate) fn idle_ties(&self, now: Instant) -> impl Iterator<Item = Ends> {
+        self.beside().iter().filter_map(move |tie| {
             let idle = !tie.core.has_session(now) && now.since(tie.since) >= super::REJECT;
             idle.then_some(tie.name.pair)
         })
     }
 
     /// Asks for a session with a pair that is not in front.
-    pub(crate) fn try_tie(&mut self, now: Instant, pair: Pair, dst: &mut [u8]) -> Option<Message> {
+    pub(crate) fn try_tie(&mut self, now: Instant, pair: Ends, dst: &mut [u8]) -> Option<Message> {
         let to = self.endpoint?;
-        let tie = self.beside.iter_mut().find(|tie| tie.name.pair == pair)?;
+        let mut beside = self.beside_mut().iter_mut();
+        let tie = beside.find(|tie| tie.name.pair == pair)?;
         tie.since = now;
         let length = tie.core.initiate(now, true, dst)?;
         self.counters.sent(length);
@@ -153,7 +221,7 @@ impl Peer {
     /// Has the cores beside the one in front forget what is too old. What they would say stays unsaid:
     /// the one in front says it.
     pub(crate) fn tick_beside(&mut self, now: Instant, dst: &mut [u8]) {
-        for tie in &mut self.beside {
+        for tie in self.beside_mut() {
             let _ = tie.core.expire(now, dst);
         }
     }
@@ -161,7 +229,7 @@ impl Peer {
     /// The highest stamps of each key of the peer's.
     pub(crate) fn all_stamps(&self) -> impl Iterator<Item = (PublicKey, Stamps)> {
         let front = (self.front.pair.remote, self.core.stamps());
-        let beside = self.beside.iter();
+        let beside = self.beside().iter();
         let beside = beside.map(|tie| (tie.name.pair.remote, tie.core.stamps()));
         let all = std::iter::once(front).chain(beside);
         all.map(|(key, stamps)| (key, stamps.unwrap_or_default()))
@@ -172,7 +240,7 @@ impl Peer {
         if self.front.pair.remote == remote {
             self.core.raise_stamps(stamps);
         }
-        for tie in &mut self.beside {
+        for tie in self.beside_mut() {
             if tie.name.pair.remote == remote {
                 tie.core.raise_stamps(stamps);
             }
@@ -181,10 +249,10 @@ impl Peer {
 
     /// Who is meant by a datagram, unless it is the tie in front.
     pub(super) fn beside_of(&self, kind: Kind, caller: Option<&Caller>) -> Option<usize> {
-        let mut beside = self.beside.iter();
+        let mut beside = self.beside().iter();
         match (kind, caller) {
             (Kind::Initiation, Some(caller)) => {
-                let pair = Pair {
+                let pair = Ends {
                     local: caller.local,
                     remote: caller.key,
                 };
@@ -209,7 +277,9 @@ impl Peer {
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Result<Received, DropReason> {
-        let tie = self.beside.get_mut(at).ok_or(DropReason::UnknownSession)?;
+        let rotation = self.rotation.as_deref_mut();
+        let tie = rotation.and_then(|it| it.beside.get_mut(at));
+        let tie = tie.ok_or(DropReason::UnknownSession)?;
         let opened = tie.core.open(now, (kind, caller), datagram, dst);
         let authentic = opened.is_ok() || opened == Err(DropReason::NotIp);
         match kind {
@@ -243,18 +313,21 @@ impl Peer {
     }
 
     fn come_forward(&mut self, now: Instant, at: usize) {
-        let Some(tie) = self.beside.get_mut(at) else {
+        let Some(rotation) = self.rotation.as_deref_mut() else {
             return;
         };
+        let Some(tie) = rotation.beside.get_mut(at) else {
+            return;
+        };
+        rotation.turned = Some(now);
         tie.since = now;
         std::mem::swap(&mut tie.core, &mut self.core);
         std::mem::swap(&mut tie.name, &mut self.front);
         self.heard = None;
-        self.counters.set_pair(now, self.front.pair);
     }
 
     /// What the others know that a new tie must not begin without.
-    fn stamps_for(&self, pair: Pair) -> Stamps {
+    fn stamps_for(&self, pair: Ends) -> Stamps {
         let mut known = Stamps::default();
         for (remote, stamps) in self.all_stamps() {
             known.raise(Stamps {

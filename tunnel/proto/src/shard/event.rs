@@ -25,9 +25,7 @@ pub enum EventKind {
     },
     /// Which keys its packets are sent with.
     Keys {
-        /// Before.
-        from: Pair,
-        /// After.
+        /// By now.
         to: Pair,
     },
     /// Where the peer is.

@@ -11,9 +11,9 @@ use kedge_core::Instant;
 use super::{Shard, position, slot};
 use crate::{
     directory::PeerId,
-    keys::{Pair, PresharedKey, PrivateKey},
+    keys::{PresharedKey, PrivateKey},
     noise::{Doors, Noise, NoiseCore},
-    peer::{Name, Peer},
+    peer::{Ends, Name, Peer},
 };
 
 impl Shard {
@@ -115,8 +115,8 @@ impl Shard {
             return;
         };
         let before = slot.peer.front();
-        let local = Some(before.pair.local).filter(|key| self.door.has(key));
-        let pair = Pair {
+        let local = Some(before.pair.local).filter(|id| self.door.has(*id));
+        let pair = Ends {
             local: local.unwrap_or_else(|| self.door.oldest()),
             ..before.pair
         };
@@ -126,7 +126,7 @@ impl Shard {
             return;
         }
         let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
-        let mut core = self.door.core(&pair.local, &pair.remote, psk, index);
+        let mut core = self.door.core(pair.local, &pair.remote, psk, index);
         if let Some(stamps) = slot.peer.stamps() {
             core.raise_stamps(stamps);
         }

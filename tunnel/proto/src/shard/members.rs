@@ -7,9 +7,9 @@ use kedge_core::Instant;
 use super::{Shard, Slot, position, slot};
 use crate::{
     directory::{Change, Entry, PeerId},
-    keys::{Pair, PresharedKey},
+    keys::PresharedKey,
     memory::Remembered,
-    peer::{Name, Peer},
+    peer::{Ends, Name, Peer},
 };
 
 impl Shard {
@@ -33,7 +33,7 @@ impl Shard {
                 let spec = update.entry.spec;
                 slot.peer.update(now, &spec, update.endpoint_changed);
                 slot.relays = spec.relays;
-                self.know_by(now, id, (spec.public_key, spec.next_key));
+                self.know_by(now, id, (spec.public_key, spec.next()));
                 if update.preshared_key_changed {
                     self.share(now, id, spec.preshared_key);
                 }
@@ -56,7 +56,7 @@ impl Shard {
         let index = self.free_index(now);
         let key = spec.public_key;
         let remembered = self.absent.0.remove(&key).unwrap_or_default();
-        let pair = Pair {
+        let pair = Ends {
             local: self.door.oldest(),
             remote: key,
         };
@@ -66,6 +66,7 @@ impl Shard {
             former: None,
         };
         let mut peer = Peer::new(front, remembered.stamps, &spec, counters, now);
+        peer.set_keys((key, spec.next()));
         if let (None, Some(endpoint)) = (spec.endpoint, remembered.endpoint) {
             peer.set_endpoint(endpoint);
         }
@@ -84,12 +85,8 @@ impl Shard {
                 peer,
                 state,
                 endpoint,
-                pair,
-                keys: (key, spec.next_key),
                 preshared_key: spec.preshared_key.map(Box::new),
                 called_at: None,
-                next_try: None,
-                tries: 0,
                 due: now,
                 is_ready: false,
                 relays: spec.relays,
@@ -110,7 +107,8 @@ impl Shard {
                 let endpoint = None;
                 self.keep(key, Remembered { stamps, endpoint });
             }
-            for key in [Some(slot.keys.0), slot.keys.1].into_iter().flatten() {
+            let keys = slot.peer.keys();
+            for key in [Some(keys.0), keys.1].into_iter().flatten() {
                 self.by_key.remove(&key);
             }
             for name in slot.peer.names() {
@@ -126,7 +124,7 @@ impl Shard {
         };
         let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
         let Name { pair, index, .. } = slot.peer.front();
-        let core = self.door.core(&pair.local, &pair.remote, psk, index);
+        let core = self.door.core(pair.local, &pair.remote, psk, index);
         slot.peer.wake(now, core);
         slot.due = now;
         self.timers.push(Reverse((now, id)));

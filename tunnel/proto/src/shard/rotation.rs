@@ -11,10 +11,10 @@ use kedge_core::Instant;
 use super::{Shard, position, slot};
 use crate::{
     directory::PeerId,
-    keys::{Pair, PresharedKey, PrivateKey, PublicKey},
+    keys::{PresharedKey, PrivateKey, PublicKey},
     memory::Remembered,
     noise::{Caller, Noise},
-    peer::{Message, Name},
+    peer::{Ends, Message, Name},
 };
 
 impl Shard {
@@ -50,11 +50,12 @@ impl Shard {
         id: PeerId,
         keys: (PublicKey, Option<PublicKey>),
     ) {
-        let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.keys != keys) else {
+        let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.peer.keys() != keys) else {
             return;
         };
-        let before = std::mem::replace(&mut slot.keys, keys);
-        (slot.next_try, slot.tries) = (None, 0);
+        let before = slot.peer.keys();
+        slot.peer.set_keys(keys);
+        slot.peer.try_anew();
         for key in [Some(before.0), before.1].into_iter().flatten() {
             self.by_key.remove(&key);
         }
@@ -66,7 +67,7 @@ impl Shard {
 
     /// Has the tie that an initiation is for.
     pub(super) fn meet(&mut self, now: Instant, id: PeerId, caller: &Caller) {
-        let pair = Pair {
+        let pair = Ends {
             local: caller.local,
             remote: caller.key,
         };
@@ -91,27 +92,30 @@ impl Shard {
         dst: &mut [u8],
     ) -> Option<Message> {
         let slot = slot(&mut self.peers, id).filter(|slot| slot.due == due)?;
-        if self.door.is_single() && slot.keys.1.is_none() && !slot.peer.has_ties() {
+        if self.door.is_single() && slot.peer.keys().1.is_none() && !slot.peer.has_ties() {
             return None;
         }
-        let idle: Vec<Pair> = slot.peer.idle_ties(now).collect();
+        let idle: Vec<Ends> = slot.peer.idle_ties(now).collect();
         let next = self.next_pair(id);
         for pair in idle.into_iter().filter(|pair| Some(*pair) != next) {
             self.untie(now, id, pair);
         }
         let slot = self::slot(&mut self.peers, id)?;
         let Some(pair) = next.filter(|_| slot.peer.is_in_use()) else {
-            slot.next_try = None;
+            slot.peer.try_anew();
             return None;
         };
         let jitter = self.jitter.up_to(JITTER);
         let first = if slot.peer.calls() { FIRST_CALL } else { FIRST };
-        let at = *slot.next_try.get_or_insert(now + first + jitter);
+        // Without a session nothing else may lead to one.
+        let pause = if slot.peer.is_connected() { AGAIN } else { SOON };
+        let rotation = slot.peer.rotation_mut();
+        let at = *rotation.next_try.get_or_insert(now + first + jitter);
         if now < at {
             return None;
         }
-        slot.next_try = Some(now + AGAIN + jitter);
-        slot.tries += 1;
+        rotation.next_try = Some(now + pause + jitter);
+        rotation.tries += 1;
         if !slot.peer.has_tie(pair) {
             self.tie(now, id, pair);
         }
@@ -121,26 +125,27 @@ impl Shard {
 
     /// The pair to ask for: newer than the one in front while that has a session, else any, each in its
     /// turn.
-    fn next_pair(&mut self, id: PeerId) -> Option<Pair> {
+    fn next_pair(&mut self, id: PeerId) -> Option<Ends> {
         let slot = slot(&mut self.peers, id)?;
         let (front, connected) = (slot.peer.front().pair, slot.peer.is_connected());
-        let remote = [slot.keys.1, Some(slot.keys.0)].into_iter().flatten();
+        let (keys, tries) = (slot.peer.keys(), slot.peer.tries());
+        let remote = [keys.1, Some(keys.0)].into_iter().flatten();
         let remote: Vec<PublicKey> = remote.collect();
         let mut pairs = Vec::new();
-        for (older, local) in self.door.keys().rev().enumerate() {
+        for (older, local) in self.door.ids().rev().enumerate() {
             for (at, remote) in remote.iter().enumerate() {
-                let pair = Pair {
+                let pair = Ends {
                     local,
                     remote: *remote,
                 };
                 pairs.push((older + at, pair));
             }
         }
-        let age = |(_, pair): &&(usize, Pair)| *pair == front;
+        let age = |(_, pair): &&(usize, Ends)| *pair == front;
         let age = pairs.iter().find(age).map(|(age, _)| *age);
         pairs.retain(|(older, pair)| *pair != front && !(connected && age <= Some(*older)));
         pairs.sort_by_key(|(older, _)| *older);
-        let turn = slot.tries.checked_rem(pairs.len())?;
+        let turn = tries.checked_rem(pairs.len())?;
         pairs.get(turn).map(|(_, pair)| *pair)
     }
 
@@ -149,10 +154,10 @@ impl Shard {
         let Some(slot) = self.peers.get(position(id)).and_then(Option::as_deref) else {
             return;
         };
-        let (keys, front) = (slot.keys, slot.peer.front());
+        let (keys, front) = (slot.peer.keys(), slot.peer.front());
         let valid = |name: &Name| {
-            let Pair { local, remote } = name.pair;
-            self.door.has(&local) && (remote == keys.0 || Some(remote) == keys.1)
+            let Ends { local, remote } = name.pair;
+            self.door.has(local) && (remote == keys.0 || Some(remote) == keys.1)
         };
         let front_stays = valid(&front);
         let beside = slot.peer.names().filter(|name| name.pair != front.pair);
@@ -163,7 +168,7 @@ impl Shard {
         if front_stays {
             return;
         }
-        let pair = Pair {
+        let pair = Ends {
             local: self.door.oldest(),
             remote: keys.0,
         };
@@ -206,14 +211,14 @@ impl Shard {
         }
     }
 
-    fn tie(&mut self, now: Instant, id: PeerId, pair: Pair) {
+    fn tie(&mut self, now: Instant, id: PeerId, pair: Ends) {
         let index = self.free_index(now);
         let known = self.absent.0.remove(&pair.remote).unwrap_or_default();
         let Some(slot) = slot(&mut self.peers, id) else {
             return;
         };
         let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
-        let mut core = self.door.core(&pair.local, &pair.remote, psk, index);
+        let mut core = self.door.core(pair.local, &pair.remote, psk, index);
         core.raise_stamps(known.stamps);
         let name = Name {
             pair,
@@ -224,7 +229,7 @@ impl Shard {
         self.by_index.insert(index, id);
     }
 
-    fn untie(&mut self, now: Instant, id: PeerId, pair: Pair) {
+    fn untie(&mut self, now: Instant, id: PeerId, pair: Ends) {
         let Some(slot) = slot(&mut self.peers, id) else {
             return;
         };
@@ -260,7 +265,7 @@ impl Shard {
     fn look_again(&mut self, now: Instant) {
         for id in self.ids() {
             if let Some(slot) = slot(&mut self.peers, id).filter(|slot| !slot.peer.is_asleep()) {
-                (slot.next_try, slot.tries) = (None, 0);
+                slot.peer.try_anew();
                 slot.due = now;
                 self.timers.push(Reverse((now, id)));
             }
@@ -273,7 +278,9 @@ impl Shard {
 const FIRST_CALL: Duration = Duration::from_millis(500);
 /// The same for everybody else: who is called by thousands does not call them all at once.
 const FIRST: Duration = Duration::from_secs(5);
-/// From one try to the next.
+/// From one try to the next without a session.
+const SOON: Duration = Duration::from_secs(1);
+/// From one try to the next beside a session.
 const AGAIN: Duration = Duration::from_secs(10);
 /// So that peers that heard of a key together do not ask together.
 const JITTER: Duration = Duration::from_secs(2);

@@ -84,7 +84,7 @@ fn a_peer_that_goes_over_to_another_key_stays_with_its_worker() {
             let (key, next) = keys(crew.peers[at], next[at]);
             PeerSpec {
                 public_key: public(key),
-                next_key: next.map(public),
+                next_key: next.map(|next| Box::new(public(next))),
                 ..spec(crew.peers[at], None)
             }
         });
