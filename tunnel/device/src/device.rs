@@ -299,9 +299,10 @@ impl Inner {
             .directory
             .find(name)
             .ok_or_else(|| RehandshakeError::Unknown(name.escape_debug().take(80).collect()))?;
-        let told = self
-            .crew
-            .try_tell(&control.directory.home(entry), Command::Rehandshake(entry.id));
+        let told = self.crew.try_tell(
+            &control.directory.home(entry),
+            Command::Rehandshake(entry.id),
+        );
         told.then_some(()).ok_or(RehandshakeError::Busy)
     }
 

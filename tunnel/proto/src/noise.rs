@@ -137,11 +137,7 @@ impl FrontDoor {
     }
 
     /// Who sent an initiation that was checked.
-    pub(crate) fn initiator(
-        &self,
-        local: DoorId,
-        datagram: &[u8],
-    ) -> Result<Caller, DropReason> {
+    pub(crate) fn initiator(&self, local: DoorId, datagram: &[u8]) -> Result<Caller, DropReason> {
         let (key, call) = match self {
             Self::Boringtun(door) => (door.initiator(datagram)?, None),
             Self::Own(door) => {

@@ -31,7 +31,7 @@ use crate::{
     wire::Kind,
 };
 
-use self::ties::Rotation;
+use self::ties::Rare;
 pub(crate) use self::ties::{Ends, Name};
 
 /// One peer.
@@ -39,7 +39,7 @@ pub(crate) struct Peer {
     core: NoiseCore,
     /// Whose core that is.
     front: Name,
-    rotation: Option<Box<Rotation>>,
+    rare: Option<Box<Rare>>,
     counters: Arc<Counters>,
     endpoint: Option<SocketAddr>,
     /// At which of our addresses it called us.
@@ -51,8 +51,6 @@ pub(crate) struct Peer {
     backlog: Backlog,
     /// The highest counter seen in the newest session.
     heard: Option<u64>,
-    /// Where it was called last: whoever answers from one of these places is there.
-    called: Vec<SocketAddr>,
     moved_at: Option<Instant>,
     state: State,
     /// When the newest session began, and whether we asked for it.
@@ -108,7 +106,7 @@ impl Peer {
         Self {
             core: NoiseCore::Asleep(stamps),
             front,
-            rotation: None,
+            rare: None,
             counters,
             endpoint: spec.endpoint,
             here: None,
@@ -117,7 +115,6 @@ impl Peer {
             always_up: spec.always_up,
             backlog: Backlog::default(),
             heard: None,
-            called: Vec::new(),
             moved_at: None,
             state: State::Idle,
             session: None,

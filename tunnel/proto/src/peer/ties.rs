@@ -10,6 +10,8 @@
 //! The new session is there before the old one is left, and the old one opens what was on its way
 //! until it is too old. Both ends follow the newest session that both have, as they do with one key.
 
+use std::net::SocketAddr;
+
 use kedge_core::Instant;
 
 use super::{Message, Peer, Received};
@@ -32,9 +34,11 @@ pub(crate) struct Ends {
 /// The peer's keys as they are wanted: the one it has, and the one it goes over to.
 pub(crate) type Keys = (PublicKey, Option<PublicKey>);
 
-/// What there is of a peer while there is more than one pair of keys: hardly ever anything.
+/// What hardly any peer has: more than one pair of keys, and places it was called at.
 #[derive(Default)]
-pub(crate) struct Rotation {
+pub(crate) struct Rare {
+    /// Where it was called last: whoever answers from one of these places is there.
+    pub(super) called: Vec<SocketAddr>,
     beside: Vec<Tie>,
     /// Since when another tie is in front, until somebody asks.
     turned: Option<Instant>,
@@ -77,52 +81,52 @@ impl Peer {
     /// Gives the front another name, which its core was made for.
     pub(crate) fn set_front(&mut self, now: Instant, name: Name) {
         if self.front.pair != name.pair {
-            self.rotation_mut().turned = Some(now);
+            self.rare_mut().turned = Some(now);
         }
         self.front = name;
     }
 
     /// Since when another tie is in front, once.
     pub(crate) fn take_turned(&mut self) -> Option<Instant> {
-        self.rotation.as_mut()?.turned.take()
+        self.rare.as_mut()?.turned.take()
     }
 
     /// The peer's keys as they are wanted.
     pub(crate) fn keys(&self) -> Keys {
-        let keys = self.rotation.as_ref().and_then(|it| it.keys);
+        let keys = self.rare.as_ref().and_then(|it| it.keys);
         keys.unwrap_or((self.front.pair.remote, None))
     }
 
     /// Wants it to have these keys.
     pub(crate) fn set_keys(&mut self, keys: Keys) {
         let plain = keys == (self.front.pair.remote, None);
-        if !plain || self.rotation.is_some() {
-            self.rotation_mut().keys = Some(keys).filter(|_| !plain);
+        if !plain || self.rare.is_some() {
+            self.rare_mut().keys = Some(keys).filter(|_| !plain);
         }
     }
 
-    pub(crate) fn rotation_mut(&mut self) -> &mut Rotation {
-        self.rotation.get_or_insert_default()
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// Has it asked for a session with other keys from the beginning.
     pub(crate) fn try_anew(&mut self) {
-        if let Some(rotation) = &mut self.rotation {
+        if let Some(rotation) = &mut self.rare {
             (rotation.next_try, rotation.tries) = (None, 0);
         }
     }
 
     /// How often it was asked.
     pub(crate) fn tries(&self) -> usize {
-        self.rotation.as_ref().map_or(0, |it| it.tries)
+        self.rare.as_ref().map_or(0, |it| it.tries)
     }
 
     fn beside(&self) -> &[Tie] {
-        self.rotation.as_ref().map_or(&[], |it| &it.beside)
+        self.rare.as_ref().map_or(&[], |it| &it.beside)
     }
 
     fn beside_mut(&mut self) -> &mut [Tie] {
-        self.rotation.as_mut().map_or(&mut [], |it| &mut it.beside)
+        self.rare.as_mut().map_or(&mut [], |it| &mut it.beside)
     }
 
     /// All pairs there are, and their indices.
@@ -138,7 +142,7 @@ impl Peer {
     /// Has a tie more, beside the one in front. It knows what the others know of the peer.
     pub(crate) fn tie(&mut self, now: Instant, name: Name, mut core: NoiseCore) {
         core.raise_stamps(self.stamps_for(name.pair));
-        self.rotation_mut().beside.push(Tie {
+        self.rare_mut().beside.push(Tie {
             name,
             core,
             since: now,
@@ -147,7 +151,7 @@ impl Peer {
 
     /// Takes a tie away, which is not the one in front; what it knew is left to the others.
     pub(crate) fn untie(&mut self, pair: Ends) -> Option<(Name, Stamps)> {
-        let beside = &mut self.rotation.as_mut()?.beside;
+        let beside = &mut self.rare.as_mut()?.beside;
         let at = beside.iter().position(|tie| tie.name.pair == pair)?;
         let tie = beside.swap_remove(at);
         let stamps = tie.core.stamps().unwrap_or_default();
@@ -277,7 +281,7 @@ impl Peer {
         datagram: &[u8],
         dst: &mut [u8],
     ) -> Result<Received, DropReason> {
-        let rotation = self.rotation.as_deref_mut();
+        let rotation = self.rare.as_deref_mut();
         let tie = rotation.and_then(|it| it.beside.get_mut(at));
         let tie = tie.ok_or(DropReason::UnknownSession)?;
         let opened = tie.core.open(now, (kind, caller), datagram, dst);
@@ -313,7 +317,7 @@ impl Peer {
     }
 
     fn come_forward(&mut self, now: Instant, at: usize) {
-        let Some(rotation) = self.rotation.as_deref_mut() else {
+        let Some(rotation) = self.rare.as_deref_mut() else {
             return;
         };
         let Some(tie) = rotation.beside.get_mut(at) else {

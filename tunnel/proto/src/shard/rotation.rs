@@ -108,8 +108,12 @@ impl Shard {
         let jitter = self.jitter.up_to(JITTER);
         let first = if slot.peer.calls() { FIRST_CALL } else { FIRST };
         // Without a session nothing else may lead to one.
-        let pause = if slot.peer.is_connected() { AGAIN } else { SOON };
-        let rotation = slot.peer.rotation_mut();
+        let pause = if slot.peer.is_connected() {
+            AGAIN
+        } else {
+            SOON
+        };
+        let rotation = slot.peer.rare_mut();
         let at = *rotation.next_try.get_or_insert(now + first + jitter);
         if now < at {
             return None;
