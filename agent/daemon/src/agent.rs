@@ -312,18 +312,18 @@ impl Agent {
     /// Whether nothing is wrong or under way that no event will tell about.
     pub fn is_calm(&self) -> bool {
         let nobody_else = self.tunnel.is_none() && self.link.is_none() && !self.peers.are_wanted();
-        let is_started = self.settled || self.up_since.elapsed() > SETTLED;
+        let is_started = self.up_since.elapsed() > SETTLED;
         nobody_else && is_started && !self.orders.expects() && self.problems().is_empty()
     }
 
-    /// Gives back what only its start needed, once it has started. Its memory is locked, and what
-    /// starting took is most of the text it touched.
+    /// Gives back what only its start needed, and once it is calm what it looked after a moment ago: its
+    /// memory is locked, and most of the text it ever touches it touches once a minute.
     pub fn settle(&mut self) {
-        if self.settled || self.up_since.elapsed() <= SETTLED {
-            return;
+        let is_started = self.up_since.elapsed() > SETTLED;
+        if is_started && (!self.settled || self.is_calm()) {
+            self.settled = true;
+            kedge_net::memory::forget_start();
         }
-        self.settled = true;
-        kedge_net::memory::forget_start_soon();
     }
 
     /// What no event tells: whatever failed is tried again.

@@ -12,12 +12,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 #[derive(Debug)]
 pub(crate) struct Pulse {
     next: Instant,
+    lull: Option<Instant>,
 }
 
 impl Pulse {
     pub(crate) fn new() -> Self {
         Self {
             next: Instant::now(),
+            lull: None,
         }
     }
 
@@ -26,14 +28,30 @@ impl Pulse {
         sleep_until(self.next).await;
     }
 
+    /// Waits for the moment after a beat when whatever that set off is done.
+    pub(crate) async fn lull(&self) {
+        match self.lull {
+            Some(lull) => sleep_until(lull).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// That moment was used.
+    pub(crate) fn lulled(&mut self) {
+        self.lull = None;
+    }
+
     /// Something happened.
     pub(crate) fn hurry(&mut self) {
         self.next = self.next.min(Instant::now() + SOON);
+        self.lull = None;
     }
 
     /// Everything is looked after, and `calm` says whether there is nothing to come back to.
     pub(crate) fn rest(&mut self, calm: bool) {
-        self.next = Instant::now() + if calm { CALM } else { SOON };
+        let now = Instant::now();
+        self.next = now + if calm { CALM } else { SOON };
+        self.lull = Some(now + LULL);
     }
 }
 
@@ -61,10 +79,25 @@ impl Watchdog {
 
 const SOON: Duration = Duration::from_secs(1);
 const CALM: Duration = Duration::from_secs(60);
+const LULL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_one_lull_after_a_beat_unless_something_happens() {
+        let mut pulse = Pulse::new();
+        assert_eq!(pulse.lull, None);
+        pulse.rest(true);
+        assert!(pulse.lull.is_some_and(|lull| lull < pulse.next));
+        pulse.lulled();
+        assert_eq!(pulse.lull, None, "once");
+        pulse.rest(false);
+        assert!(pulse.lull.is_some_and(|lull| lull < pulse.next));
+        pulse.hurry();
+        assert_eq!(pulse.lull, None);
+    }
 
     #[test]
     fn it_beats_at_once_then_rests_and_comes_soon_after_anything() {

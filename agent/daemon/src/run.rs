@@ -122,9 +122,13 @@ pub async fn serve(
             () = agent.units.changed() => agent.report(),
             () = agent.dns.settled() => {}
             event = agent.power.next() => agent.heed_power(event),
-            Some(event) = agent.peers.next() => agent.meet(event),
+            Some(event) = agent.peers.next() => {
+                look(&agent.speaker).await;
+                agent.meet(event);
+            }
             latest = network(&mut facts) => agent.observe(latest),
             () = pulse.beat() => {
+                look(&agent.speaker).await;
                 agent.tend();
                 if !agent.speaker.is_running() {
                     break Err(speaker_died());
@@ -132,10 +136,15 @@ pub async fn serve(
                 notifier.status(&agent.line());
                 agent.show();
                 pulse.rest(agent.is_calm());
+                continue;
+            }
+            () = pulse.lull() => {
+                pulse.lulled();
                 agent.settle();
                 continue;
             }
             Some(ask) = asked.recv() => {
+                look(&agent.speaker).await;
                 if ask.answer(&mut agent) {
                     desired = Following::link(agent.link.as_ref());
                 }
@@ -242,6 +251,12 @@ async fn network(facts: &mut watch::Receiver<Facts>) -> Facts {
     std::future::pending().await
 }
 
+/// Has everything about the VIPs written down as it is. Where that is not done in time, what was written
+/// before has to do.
+async fn look(speaker: &Speaker) {
+    let _ = timeout(LOOK, speaker.refresh()).await;
+}
+
 fn speaker_died() -> Problem {
     Problem::new(
         Code::SysUnexpected,
@@ -254,6 +269,8 @@ fn speaker_died() -> Problem {
 const PAGE: &str = "guardian.page";
 /// How long answers under way may take when the agent leaves.
 const ANSWER: Duration = Duration::from_millis(500);
+/// How long the speaker may take to write down how its VIPs are.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a successor may take before the addresses go anyway.
 const HAND_OVER: Duration = Duration::from_secs(3);
 const SAVE: Duration = Duration::from_secs(2);

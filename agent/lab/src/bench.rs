@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
 use kedge_control::document::{Document, Kind};
-use kedge_core::{Coded, Problem};
+use kedge_core::{Code, Coded, Fix, Problem};
 use serde::{Deserialize, Serialize};
 
 use crate::{columns::columns, kube::Programs, output::Output, preflight, stage::Stage};
@@ -43,9 +43,9 @@ pub struct BenchArgs {
     /// The same with adverts each 100 ms; as long when left out
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub soak_default: Option<u32>,
-    /// What of the tunnel is measured; everything when left out
+    /// What of it is measured; everything when left out (vip: cost, faults, soak; tunnel: the others)
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
-    pub part: Vec<TunnelPart>,
+    pub part: Vec<Part>,
     /// The executable whose roles are measured; this one when left out
     #[arg(long, value_name = "PATH")]
     pub kedge: Option<std::path::PathBuf>,
@@ -65,10 +65,16 @@ pub enum BenchName {
     Manager,
 }
 
-/// A part of the tunnel's bench.
+/// A part of a bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TunnelPart {
-    /// What it carries, alone and beside others: streams, small packets, round trips, memory
+pub enum Part {
+    /// What a VIP's daemon takes of memory and processor while nothing happens
+    Cost,
+    /// Daemons that are killed, stopped, replaced, hung, and hosts that die
+    Faults,
+    /// Take-overs without a cause, under load
+    Soak,
+    /// What the tunnel carries, alone and beside others: streams, small packets, round trips, memory
     Load,
     /// A stream where the kernel cuts runs of datagrams, as with a card that does not
     Segmenting,
@@ -84,7 +90,23 @@ pub enum TunnelPart {
     Outage,
 }
 
-impl std::fmt::Display for TunnelPart {
+impl Part {
+    /// Whose part it is.
+    const fn bench(self) -> BenchName {
+        match self {
+            Self::Cost | Self::Faults | Self::Soak => BenchName::Vip,
+            Self::Load
+            | Self::Segmenting
+            | Self::Changes
+            | Self::Flood
+            | Self::Storm
+            | Self::Gateways
+            | Self::Outage => BenchName::Tunnel,
+        }
+    }
+}
+
+impl std::fmt::Display for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let value = self.to_possible_value();
         f.write_str(value.as_ref().map_or("", |value| value.get_name()))
@@ -160,6 +182,19 @@ impl BenchArgs {
         self.runs() * 10
     }
 
+    fn wants(&self, part: Part) -> bool {
+        self.part.is_empty() || self.part.contains(&part)
+    }
+
+    /// Whether every part is one of this bench.
+    fn check(&self) -> Result<(), Problem> {
+        let Some(other) = self.part.iter().find(|part| part.bench() != self.name) else {
+            return Ok(());
+        };
+        let problem = Problem::new(Code::SysUsage, format!("this bench has no part {other}"));
+        Err(problem.fix(Fix::text("see which parts there are").command("kedge lab bench --help")))
+    }
+
     fn runs(&self) -> u32 {
         self.runs.unwrap_or(match self.name {
             BenchName::Vip => 30,
@@ -171,6 +206,7 @@ impl BenchArgs {
 
 /// Runs a bench and returns its result as text in the wanted form.
 pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Problem> {
+    args.check()?;
     let stage = || Stage::new(output).map_err(|err| err.problem());
     match args.name {
         BenchName::Vip => {

@@ -18,7 +18,7 @@ use crate::{
     PROTOCOL,
     monitor::{Address, Monitor},
     privilege,
-    rtnl::Requests,
+    rtnl::{Prepared, Requests},
 };
 
 /// How long the kernel keeps an address of ours.
@@ -117,6 +117,8 @@ struct Held {
     /// How often it was taken away in a row, with less than [`PEACE`] between two times.
     disputes: u32,
     readded_at: Instant,
+    /// What renews it, from the first time on.
+    renewal: Option<Prepared>,
 }
 
 impl Held {
@@ -156,6 +158,7 @@ impl Owned {
             readded: 0,
             disputes: 0,
             readded_at: now,
+            renewal: None,
         };
         self.held.insert((ifindex, net), held);
         Ok(())
@@ -170,6 +173,7 @@ impl Owned {
             readded: 0,
             disputes: 0,
             readded_at: now,
+            renewal: None,
         };
         self.held.insert(place, held);
     }
@@ -360,12 +364,20 @@ impl Owned {
         }
     }
 
+    /// Renews an address. What says so is kept with those that are held: it is the same each time.
     fn replace(&mut self, ifindex: u32, net: IpNet) -> Result<Added, AddressError> {
-        let request = message::whole(ifindex, net, self.lifetime);
-        let request = RouteNetlinkMessage::NewAddress(request);
-        self.requests
-            .change(request, NLM_F_CREATE | NLM_F_REPLACE)
-            .map(|()| Added::Again)
+        let kept = self.held.get_mut(&(ifindex, net));
+        let kept = kept.and_then(|held| held.renewal.take());
+        let mut renewal = kept.unwrap_or_else(|| {
+            let request =
+                RouteNetlinkMessage::NewAddress(message::whole(ifindex, net, self.lifetime));
+            Prepared::new(request, NLM_F_CREATE | NLM_F_REPLACE)
+        });
+        let done = self.requests.repeat(&mut renewal);
+        if let Some(held) = self.held.get_mut(&(ifindex, net)) {
+            held.renewal = Some(renewal);
+        }
+        done.map(|()| Added::Again)
             .map_err(|source| AddressError::Add {
                 ifindex,
                 net,

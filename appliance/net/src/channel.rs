@@ -132,7 +132,7 @@ impl From<Channel> for OwnedFd {
 /// The longest message, in bytes.
 pub const MAX_MESSAGE: usize = 64 * 1024;
 /// The most descriptors beside one message.
-pub const MAX_DESCRIPTORS: usize = 8;
+pub const MAX_DESCRIPTORS: usize = 16;
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS));
 
 #[cfg(test)]

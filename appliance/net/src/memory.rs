@@ -9,22 +9,28 @@ use std::{
 
 use tracing::debug;
 
-use crate::sys;
+use crate::{sched, sys};
 
-/// Gives back the pages of program text, constants and relocations that were needed once, to start.
-/// What is needed again is mapped again, from the page cache as a rule.
+/// Gives back what was needed once, to start: pages of program text, constants and relocations, what
+/// lies free in the heap, and on the main thread what its stack held. What is needed again is mapped
+/// again, from the page cache as a rule.
 ///
-/// A process that locks its memory would keep them for good. Pages that were locked are locked
-/// again when they are touched again.
+/// A process that locks its memory would keep it for good. Pages that were locked are locked again
+/// when they are touched again.
 ///
 /// # Errors
 ///
 /// The kernel's answer.
 pub fn forget_program() -> io::Result<()> {
-    for range in clean(BufReader::new(File::open("/proc/self/smaps")?))? {
-        sys::memory::forget(range.from, range.to)?;
-    }
-    Ok(())
+    let mappings = read(BufReader::new(File::open("/proc/self/smaps")?))?;
+    sched::while_unlocked(|| {
+        sys::memory::trim_heap();
+        if let Some(stack) = mappings.stack {
+            sys::memory::forget_stack(stack.from, stack.to);
+        }
+        let mut clean = mappings.clean.iter();
+        clean.try_for_each(|range| sys::memory::forget(range.from, range.to))
+    })?
 }
 
 /// [`forget_program`] for who goes on in any case.
@@ -58,19 +64,30 @@ struct Range {
     to: usize,
 }
 
-/// The mappings of files that nobody can write to and nobody has written to: what lies in them is
-/// what the file holds. What the linker relocated is read-only as well, and is not one of them.
-fn clean(smaps: impl BufRead) -> io::Result<Vec<Range>> {
-    let (mut found, mut candidate) = (Vec::new(), None);
+/// What can be given back.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Mappings {
+    /// Of files that nobody can write to and nobody has written to: what lies in them is what the file
+    /// holds. What the linker relocated is read-only as well, and is not one of them.
+    clean: Vec<Range>,
+    /// The main thread's.
+    stack: Option<Range>,
+}
+
+fn read(smaps: impl BufRead) -> io::Result<Mappings> {
+    let (mut found, mut candidate) = (Mappings::default(), None);
     for line in smaps.lines() {
         let line = line?;
         if let Some(number) = line.strip_prefix("Anonymous:") {
             let none = number.trim() == "0 kB";
-            found.extend(candidate.take().filter(|_| none));
+            found.clean.extend(candidate.take().filter(|_| none));
         } else if line
             .starts_with(|first: char| first.is_ascii_digit() || first.is_ascii_lowercase())
         {
             candidate = of_file(&line);
+            if line.ends_with(" [stack]") {
+                found.stack = range(&line);
+            }
         }
     }
     Ok(found)
@@ -78,15 +95,19 @@ fn clean(smaps: impl BufRead) -> io::Result<Vec<Range>> {
 
 /// The range of a mapping, if it is of a file and cannot be written to.
 fn of_file(line: &str) -> Option<Range> {
-    let mut words = line.split_ascii_whitespace();
-    let (range, rights) = (words.next()?, words.next()?);
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let rights = words.next()?;
     let is_file = words.nth(3)?.starts_with('/');
-    let (from, to) = range.split_once('-')?;
-    let range = Range {
+    let is_read_only = matches!(rights, "r-xp" | "r--p");
+    range(line).filter(|_| is_file && is_read_only)
+}
+
+fn range(line: &str) -> Option<Range> {
+    let (from, to) = line.split_ascii_whitespace().next()?.split_once('-')?;
+    Some(Range {
         from: usize::from_str_radix(from, 16).ok()?,
         to: usize::from_str_radix(to, 16).ok()?,
-    };
-    (is_file && matches!(rights, "r-xp" | "r--p")).then_some(range)
+    })
 }
 
 #[cfg(test)]
@@ -109,13 +130,49 @@ Anonymous:             0 kB
 5610-5620 rwxp 00001000 08:01 42    /usr/bin/kedge
 Anonymous:             0 kB
 5620-5630 r-xp 00000000 00:00 0     [vdso]
+7000-7010 rw-p 00000000 00:00 0     [stack]
 Anonymous:             0 kB
 5630-5640 r-xp 00000000 00:00 0
 Anonymous:             0 kB
 ";
-        let found = clean(smaps.as_bytes()).unwrap();
         let range = |from, to| Range { from, to };
-        assert_eq!(found, [range(0x55d0, 0x55e0), range(0x55f0, 0x5600)]);
+        let found = Mappings {
+            clean: vec![range(0x55d0, 0x55e0), range(0x55f0, 0x5600)],
+            stack: Some(range(0x7000, 0x7010)),
+        };
+        assert_eq!(read(smaps.as_bytes()).unwrap(), found);
+    }
+
+    #[test]
+    fn a_stack_is_given_back_below_what_is_in_use() {
+        fn deep(levels: u32) -> u64 {
+            let taken = std::hint::black_box([u64::from(levels); 512]);
+            let rest = if levels == 0 { 0 } else { deep(levels - 1) };
+            taken.iter().sum::<u64>() + rest
+        }
+        let in_use = deep(3);
+        let pages = || {
+            let smaps = std::fs::read_to_string("/proc/thread-self/smaps").unwrap();
+            let here = &raw const smaps as usize;
+            let mut lines = smaps.lines();
+            let range = lines.find_map(|line| {
+                let found = range(line).filter(|_| line.contains(" rw-p "))?;
+                (found.from..found.to).contains(&here).then_some(found)
+            });
+            let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+            let kib: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
+            (range.unwrap(), kib)
+        };
+        deep(60);
+        let (stack, before) = pages();
+        let after = sched::while_unlocked(|| {
+            sys::memory::forget_stack(stack.from, stack.to);
+            // Another's is left alone.
+            sys::memory::forget_stack(stack.to, stack.to + 4096);
+            pages().1
+        });
+        assert!(after.unwrap() + 100 < before, "{before}");
+        assert_eq!(deep(3), in_use);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Requests are answered before `send` returns, so nothing here waits in practice; a limit on the
 //! socket keeps a kernel that breaks that promise from stopping the thread.
 
-use std::{io, time::Duration};
+use std::{io, ops::Range, time::Duration};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
@@ -40,20 +40,20 @@ impl Requests {
 
     /// Asks for a change and waits until the kernel has made or refused it.
     pub(crate) fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-        let sequence = self.send(message, NLM_F_REQUEST | NLM_F_ACK | flags)?;
-        let mut answer = None;
-        while answer.is_none() {
+        self.repeat(&mut Prepared::new(message, flags))
+    }
+
+    /// The same for a change that is asked for again and again: nothing is composed, nothing allocated.
+    pub(crate) fn repeat(&mut self, change: &mut Prepared) -> io::Result<()> {
+        let sequence = self.next();
+        change.number(sequence);
+        self.socket.send_to(&change.0, &SocketAddr::new(0, 0), 0)?;
+        loop {
             self.receive()?;
-            for reply in messages(&self.buffer) {
-                let reply = reply?;
-                if reply.header.sequence_number == sequence
-                    && let NetlinkPayload::Error(error) = reply.payload
-                {
-                    answer = Some(error.code.map_or(Ok(()), |_| Err(error.to_io())));
-                }
+            if let Some(answer) = slices(&self.buffer).find_map(|it| answer(it, sequence)) {
+                return answer;
             }
         }
-        answer.unwrap_or(Ok(()))
     }
 
     /// The name of a link, if there is one of that index.
@@ -106,22 +106,62 @@ impl Requests {
     }
 
     fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<u32> {
-        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.next();
         let mut header = NetlinkHeader::default();
         header.flags = flags;
-        header.sequence_number = self.sequence;
+        header.sequence_number = sequence;
         let mut message = NetlinkMessage::new(header, message.into());
         message.finalize();
         self.out.clear();
         self.out.resize(message.buffer_len(), 0);
         message.serialize(&mut self.out);
         self.socket.send_to(&self.out, &SocketAddr::new(0, 0), 0)?;
-        Ok(self.sequence)
+        Ok(sequence)
+    }
+
+    fn next(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
     }
 
     fn receive(&mut self) -> io::Result<()> {
         receive(&self.socket, &mut self.buffer)
     }
+}
+
+/// A change as the kernel reads it.
+#[derive(Debug)]
+pub(crate) struct Prepared(Vec<u8>);
+
+impl Prepared {
+    pub(crate) fn new(message: RouteNetlinkMessage, flags: u16) -> Self {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        let mut message = NetlinkMessage::new(header, message.into());
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        Self(bytes)
+    }
+
+    fn number(&mut self, sequence: u32) {
+        if let Some(place) = self.0.get_mut(SEQUENCE) {
+            place.copy_from_slice(&sequence.to_ne_bytes());
+        }
+    }
+}
+
+/// What a message says to the change of that number, if it is the answer to it (`NLMSG_ERROR`, which
+/// holds 0 where the change was made).
+fn answer(message: &[u8], sequence: u32) -> Option<io::Result<()>> {
+    let is_it = message.get(SEQUENCE)? == sequence.to_ne_bytes()
+        && message.get(TYPE)? == NLMSG_ERROR.to_ne_bytes();
+    let code = message.get(HEADER..)?.first_chunk::<4>()?;
+    let errno = i32::from_ne_bytes(*code).saturating_neg();
+    is_it.then(|| match errno {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    })
 }
 
 /// One answer to "every object of a kind", datagram by datagram.
@@ -211,7 +251,11 @@ pub(crate) fn slices(datagram: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The kernel never sends a datagram larger than this (`NLMSG_GOODSIZE` is at most 32 KiB).
 pub(crate) const BUFFER: usize = 32 * 1024;
+/// `struct nlmsghdr`.
 const HEADER: usize = 16;
+const TYPE: Range<usize> = 4..6;
+const SEQUENCE: Range<usize> = 8..12;
+const NLMSG_ERROR: u16 = 2;
 /// How often a dump is asked for when changes run through it.
 const ATTEMPTS: usize = 8;
 
@@ -230,6 +274,27 @@ mod tests {
         assert_eq!(read.len(), 2);
         assert!(read[0].is_err());
         assert_eq!(read[1].as_ref().unwrap().header.sequence_number, 2);
+    }
+
+    #[test]
+    fn the_answer_to_a_change_is_the_one_of_its_number() {
+        let refused = |sequence: u8, kind: u8| {
+            let errno = (-libc::EEXIST).to_ne_bytes();
+            let [a, b, c, d] = errno;
+            vec![
+                20, 0, 0, 0, kind, 0, 0, 0, sequence, 0, 0, 0, 0, 0, 0, 0, a, b, c, d,
+            ]
+        };
+        let error = answer(&refused(7, 2), 7).unwrap().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EEXIST));
+        assert!(answer(&refused(6, 2), 7).is_none(), "another's");
+        assert!(answer(&refused(7, 3), 7).is_none(), "not an answer");
+        let mut made = refused(7, 2);
+        made[16..].fill(0);
+        assert!(answer(&made, 7).unwrap().is_ok());
+        for length in 0..20 {
+            assert!(answer(&made[..length], 7).is_none(), "{length}");
+        }
     }
 
     #[test]

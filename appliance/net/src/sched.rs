@@ -1,6 +1,9 @@
 //! The scheduling class of a thread whose deadlines matter.
 
-use std::{fmt, io};
+use std::{
+    fmt, io,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use rustix::{
     process::{Resource, getrlimit},
@@ -52,9 +55,31 @@ pub fn lock_memory() -> io::Result<()> {
             io::ErrorKind::PermissionDenied,
             format!("RLIMIT_MEMLOCK is {limit} bytes, and CAP_IPC_LOCK is missing"),
         )),
-        Some(_) | None => sys::sched::lock_memory(),
+        Some(_) | None => {
+            sys::sched::lock_memory()?;
+            LOCKED.store(true, Ordering::Release);
+            Ok(())
+        }
     }
 }
+
+/// Does something for which nothing may be locked, and locks the memory again if it was.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub(crate) fn while_unlocked<T>(act: impl FnOnce() -> T) -> io::Result<T> {
+    if !LOCKED.load(Ordering::Acquire) {
+        return Ok(act());
+    }
+    sys::memory::unlock()?;
+    let done = act();
+    sys::sched::lock_memory()?;
+    Ok(done)
+}
+
+/// Whether the memory of this process is locked.
+static LOCKED: AtomicBool = AtomicBool::new(false);
 
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,5 @@
-//! VRRP sockets: raw for sending, packet socket for receiving, and for sending through an interface
-//! that need not be up yet when the socket is opened.
+//! VRRP sockets: raw for sending to peers, packet sockets for receiving, and for sending to the group
+//! through an interface that need not be up yet when the socket is opened.
 //!
 //! Receiving on a packet socket is not a convenience: a host firewall that drops protocol 112 on
 //! the way in would make every host Active. It also tells the sender's hardware address.
@@ -30,8 +30,14 @@ pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 #[derive(Debug)]
 pub struct VrrpSocket {
     ifindex: u32,
+    /// To peers, by the routes of this host.
     sender: Socket,
     receiver: PacketSocket,
+    /// To the group.
+    caller: PacketSocket,
+    /// Is in the group for both, and receives nothing: a raw socket that is a member gets a copy of
+    /// each advert, which costs as much as refusing it.
+    member: Socket,
     buffer: Box<[u8; BUFFER]>,
 }
 
@@ -59,7 +65,7 @@ pub enum VrrpError {
 }
 
 impl VrrpSocket {
-    /// Opens both sockets in the network namespace of the calling thread and joins the group.
+    /// Opens the sockets in the network namespace of the calling thread and joins the group.
     ///
     /// # Errors
     ///
@@ -67,13 +73,17 @@ impl VrrpSocket {
     pub fn open(interface: &str, ifindex: u32, family: Family) -> Result<Self, VrrpError> {
         let open = || {
             let sender = open_sender(interface, ifindex, family)?;
+            let member = join(ifindex, family)?;
             let filter = adverts(family);
             let receiver = PacketSocket::open(Layer::Packet, ethertype(family), ifindex, &filter)?;
-            set_priority(receiver.as_fd(), 6)?;
+            let caller = PacketSocket::to_send(Layer::Packet, ethertype(family), ifindex)?;
+            set_priority(caller.as_fd(), 6)?;
             Ok(Self {
                 ifindex,
                 sender,
                 receiver,
+                caller,
+                member,
                 buffer: Box::new([0; BUFFER]),
             })
         };
@@ -85,8 +95,13 @@ impl VrrpSocket {
 
     /// What another process needs for [`adopt`](Self::adopt).
     #[must_use]
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
-        [self.sender.as_fd(), self.receiver.as_fd()]
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 4] {
+        [
+            self.sender.as_fd(),
+            self.receiver.as_fd(),
+            self.caller.as_fd(),
+            self.member.as_fd(),
+        ]
     }
 
     /// Duplicates of the [`descriptors`](Self::descriptors) of another process: both share one
@@ -96,7 +111,7 @@ impl VrrpSocket {
     ///
     /// No such interface index.
     pub fn adopt(
-        [sender, receiver]: [OwnedFd; 2],
+        [sender, receiver, caller, member]: [OwnedFd; 4],
         ifindex: u32,
         family: Family,
     ) -> io::Result<Self> {
@@ -104,6 +119,8 @@ impl VrrpSocket {
             ifindex,
             sender: Socket::from(sender),
             receiver: PacketSocket::adopt(receiver, ethertype(family), ifindex)?,
+            caller: PacketSocket::adopt(caller, ethertype(family), ifindex)?,
+            member: Socket::from(member),
             buffer: Box::new([0; BUFFER]),
         })
     }
@@ -162,7 +179,7 @@ impl VrrpSocket {
         };
         let packet = length.and_then(|length| packet.get(..length));
         let packet = packet.ok_or(io::ErrorKind::InvalidInput)?;
-        self.receiver.send_through(through, to, packet)
+        self.caller.send_through(through, to, packet)
     }
 
     /// Takes one queued packet, if there is one. Never waits.
@@ -230,16 +247,32 @@ fn open_sender(interface: &str, ifindex: u32, family: Family) -> io::Result<Sock
             let any = Ipv4Addr::UNSPECIFIED;
             set_ip_multicast_if_with_ifindex(&socket, &any, &any, ifindex)?;
             set_ip_multicast_loop(&socket, false)?;
-            socket.join_multicast_v4_n(&GROUP_V4, &InterfaceIndexOrAddress::Index(ifindex))?;
+            // Nor what another socket of this host joined.
+            socket.set_multicast_all_v4(false)?;
         }
         Family::V6 => {
             socket.set_header_included_v6(true)?;
             socket.set_multicast_if_v6(ifindex)?;
             socket.set_multicast_loop_v6(false)?;
-            socket.join_multicast_v6(&GROUP_V6, ifindex)?;
         }
     }
     Ok(socket)
+}
+
+/// A member of the group on an interface: the link, its switches and the kernel let adverts through.
+fn join(ifindex: u32, family: Family) -> io::Result<Socket> {
+    match family {
+        Family::V4 => {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+            socket.join_multicast_v4_n(&GROUP_V4, &InterfaceIndexOrAddress::Index(ifindex))?;
+            Ok(socket)
+        }
+        Family::V6 => {
+            let socket = Socket::new(Domain::IPV6, Type::DGRAM, None)?;
+            socket.join_multicast_v6(&GROUP_V6, ifindex)?;
+            Ok(socket)
+        }
+    }
 }
 
 /// Puts header and message into `packet` and gives their length, if there is room.

@@ -34,6 +34,8 @@ impl Speaking {
     /// The only VIP, as soon as it is there.
     #[must_use]
     pub fn vip(&self) -> VipSnapshot {
+        // Counters are as old as the last look.
+        let _ = self.0.refresh().blocking_recv();
         let snapshot = self.0.snapshot();
         snapshot.first().cloned().expect("one VIP")
     }

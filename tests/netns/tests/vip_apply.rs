@@ -14,7 +14,7 @@ use kedge_tests_netns::{
     speaking::{Speaking, vip},
     throughout,
 };
-use kedge_vip_speaker::VipSpec;
+use kedge_vip_speaker::{VipSnapshot, VipSpec};
 
 const VIP: &str = "10.20.14.10";
 
@@ -64,6 +64,18 @@ fn another_vrid_is_another_router_and_the_address_stays_with_this_host() {
         });
         assert!(a.holds(VIP));
         assert_eq!(kedge.snapshot().len(), 1);
+
+        // What happens all the time is written down for whoever asks, and for nobody else.
+        let sent = |all: &[VipSnapshot]| all[0].counters["adverts_sent"];
+        let asked = sent(&[kedge.vip()]);
+        std::thread::sleep(millis(350));
+        assert_eq!(sent(&kedge.snapshot()), asked, "nobody looked");
+        assert!(sent(&[kedge.vip()]) >= asked + 3);
+        std::thread::sleep(millis(1_100));
+        let old = sent(&kedge.snapshot());
+        eventually("one look is for the next", millis(200), || {
+            sent(&kedge.snapshot()) >= old + 10
+        });
     });
 }
 

@@ -11,6 +11,7 @@ use std::{
     fs,
     io::ErrorKind,
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     time::Instant,
 };
 
@@ -41,9 +42,16 @@ fn linked<'a>(host: &'a Host, address: &str, priority: u8, key: &str, more: &str
         name = host.name
     );
     let mut agent = Agent::new(host, KEDGE, &yaml);
-    fs::write(agent.root().join("etc/kedge/peer.key"), format!("{key}\n")).unwrap();
+    write_key(&agent, key);
     agent.start();
     agent
+}
+
+/// Gives the host the key, for its owner alone.
+fn write_key(agent: &Agent<'_>, key: &str) {
+    let file = agent.root().join("etc/kedge/peer.key");
+    fs::write(&file, format!("{key}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn links(agent: &Agent<'_>) -> Vec<Value> {
@@ -147,7 +155,7 @@ fn a_host_with_another_key_is_not_listened_to_and_vips_do_without() {
         // The right one is taken up by a reload.
         drop(first);
         let first = linked(&a, VIP, 250, KEY, "");
-        fs::write(second.root().join("etc/kedge/peer.key"), KEY).unwrap();
+        write_key(&second, KEY);
         second.reload();
         eventually("they are linked", secs(10), || is_linked_with(&first, "b"));
     });

@@ -163,6 +163,13 @@ impl Post {
         self.drafts.get_mut(usize::from(to))
     }
 
+    /// Wakes all others.
+    pub(crate) fn ring(&self) {
+        for other in &*self.boxes {
+            other.bell.ring();
+        }
+    }
+
     /// Hands over what was put down. How many packets found no room.
     pub(crate) fn send(&mut self) -> u64 {
         let mut lost = 0;

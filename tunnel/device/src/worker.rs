@@ -104,13 +104,15 @@ pub(crate) struct Engine {
 /// Starts a worker. `running` becomes false when it ends by itself.
 pub(crate) fn spawn(engine: Engine, running: watch::Sender<bool>) -> io::Result<JoinHandle<()>> {
     let (number, expected) = (engine.number, engine.ends_with_interface);
-    let mut worker = Worker::new(engine)?;
+    let mut worker = Worker::new(engine, running.clone())?;
     let name = format!("kedge-tunnel-{number}");
     thread::Builder::new().name(name).spawn(move || {
         let outcome = worker.run();
         worker.note();
         if let Err(err) = outcome {
             running.send_replace(false);
+            // A device is there with all of its workers, or not at all.
+            worker.post.ring();
             let (ifname, error) = (worker.tun.name(), &err as &dyn std::error::Error);
             if expected && Tun::is_gone(&err) {
                 info!(
@@ -138,6 +140,8 @@ struct Ready {
 
 struct Worker {
     number: u8,
+    /// Whether all of the device's workers run.
+    running: watch::Sender<bool>,
     shard: Shard,
     /// When the shard was last told the time of day.
     wall_set_at: Instant,
@@ -165,7 +169,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(engine: Engine) -> io::Result<Self> {
+    fn new(engine: Engine, running: watch::Sender<bool>) -> io::Result<Self> {
         let Engine {
             number,
             workers,
@@ -212,6 +216,7 @@ impl Worker {
         }
         Ok(Self {
             number,
+            running,
             shard,
             wall_set_at: clock::now(),
             noted_at: clock::now(),
@@ -301,6 +306,9 @@ impl Worker {
 
     fn obey(&mut self) -> ControlFlow<()> {
         self.bell.silence();
+        if !*self.running.borrow() {
+            return ControlFlow::Break(());
+        }
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Change(change)) => {

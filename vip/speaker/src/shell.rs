@@ -15,6 +15,7 @@ mod pace;
 mod place;
 mod problems;
 mod prove;
+mod publish;
 mod riders;
 mod seal;
 mod stamps;
@@ -76,6 +77,10 @@ pub(crate) enum Command {
         ifindex: u32,
         address: IpAddr,
     },
+    /// Somebody waits to see everything as it is.
+    Show {
+        done: oneshot::Sender<()>,
+    },
     StandAside {
         done: oneshot::Sender<bool>,
     },
@@ -106,8 +111,12 @@ pub(crate) struct Shell {
     /// When a binding that failed for other reasons than the network's shape is tried again, or the
     /// kernel that did not tell that shape is asked again.
     retry_at: Option<Instant>,
-    /// Something readers may care about changed: `Some(true)` when they should see it at once.
-    news: Option<bool>,
+    /// Something changed that readers should see at once.
+    news: bool,
+    /// Readers who want to see everything as it is.
+    readers: Vec<oneshot::Sender<()>>,
+    /// When what was too much for the outbox is offered to it again.
+    catch_up_at: Option<Instant>,
     published_at: Instant,
     leaving: Option<Leaving>,
     /// What an agent before this one left, until this one knows what it wants.
@@ -212,7 +221,9 @@ impl Shell {
             instances: Vec::new(),
             refused: Vec::new(),
             retry_at: None,
-            news: None,
+            news: false,
+            readers: Vec::new(),
+            catch_up_at: None,
             published_at: Instant::ZERO,
             leaving: None,
             estate: None,
@@ -257,7 +268,7 @@ impl Shell {
                 return self.vanish();
             }
             self.timeouts(clock::now());
-            self.tell(clock::now());
+            self.tell(clock::now(), bell);
             if self.is_over(clock::now()) {
                 return self.finish();
             }
@@ -313,7 +324,6 @@ impl Shell {
                 instance.stamps.fires(now, &instance.router);
                 instance.router.handle_timeout(now);
                 instance.stamps.fired(&instance.router);
-                self.news.get_or_insert(false);
                 self.settle(now);
             }
         }
@@ -344,7 +354,6 @@ impl Shell {
 
     /// What became of an address outside a router's own wishes.
     fn kept(&mut self, report: AddressReport) {
-        self.news.get_or_insert(false);
         self.outbox.say(match report {
             AddressReport::Readded { place, times } => {
                 let mut holders = self.instances.iter_mut();
@@ -405,14 +414,13 @@ impl Shell {
             .filter_map(|instance| instance.router.poll_timeout());
         let asking = self.interfaces.values().filter_map(Interface::ask_at);
         let riders = self.instances.iter().filter_map(Instance::riders_at);
-        let news = self.news.map(|_| self.published_at + AT_THE_LATEST);
         let leaving = self.leaving.as_ref().map(|leaving| leaving.deadline);
         let postponed = self.postponed.as_ref().map(|postponed| postponed.until);
         let heirs = self.heirs.as_ref().map(Heirs::until);
         let others = [
             self.owned.poll_timeout(),
             self.retry_at,
-            news,
+            self.catch_up_at,
             leaving,
             postponed,
             heirs,
@@ -424,61 +432,11 @@ impl Shell {
             .chain(others.into_iter().flatten())
             .min()
     }
-
-    /// Publishes what readers should see.
-    fn tell(&mut self, now: Instant) {
-        match self.news {
-            None => {}
-            Some(false) if now.since(self.published_at) < REFRESH => {}
-            Some(_) => self.publish(now),
-        }
-    }
-
-    fn publish(&mut self, now: Instant) {
-        self.news = (!self.outbox.catch_up()).then_some(false);
-        self.published_at = now;
-        for interface in self.interfaces.values_mut() {
-            interface.count_lost();
-        }
-        let refused = self
-            .refused
-            .iter()
-            .map(|(spec, problem)| instance::snapshot_of_refused(spec, problem));
-        let paces: Vec<_> = self
-            .instances
-            .iter()
-            .map(|it| self.pace_problem(&it.spec))
-            .collect();
-        let mut all: Vec<_> = self
-            .instances
-            .iter_mut()
-            .zip(paces)
-            .map(|(instance, pace)| {
-                let interface = instance
-                    .ifindex()
-                    .and_then(|index| self.interfaces.get(&index));
-                let mut snapshot = instance.snapshot(now, interface);
-                snapshot.problems.extend(pace);
-                snapshot
-            })
-            .chain(refused)
-            .collect();
-        for snapshot in &mut all {
-            self.tell_fence(snapshot);
-        }
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        self.shared.snapshot.store(Arc::new(all));
-    }
 }
 
 const BELL: u64 = 0;
 const MONITOR: u64 = 1;
 const SOCKETS: u64 = 2;
 
-/// How old a snapshot may be about things that happen all the time, if there is another reason to
-/// wake up.
-const REFRESH: Duration = Duration::from_millis(900);
-/// How old it may be in any case: nobody is woken more often for readers that may not be there.
-const AT_THE_LATEST: Duration = Duration::from_secs(1);
 /// When sockets that could not be opened are tried again.
 const RETRY: Duration = Duration::from_secs(1);

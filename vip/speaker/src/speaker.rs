@@ -13,9 +13,10 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use kedge_core::{Code, Coded, Name, Problem};
+use kedge_core::{Code, Coded, Instant, Name, Problem};
 use kedge_net::{
     address::AddressError,
+    clock,
     monitor::MonitorError,
     privilege::{self, Unprivileged},
     sched::Class,
@@ -102,7 +103,9 @@ pub enum StartError {
 pub(crate) struct Shared {
     pub(crate) bell: Doorbell,
     pub(crate) desired: ArcSwapOption<Vec<VipSpec>>,
-    pub(crate) snapshot: ArcSwap<Vec<VipSnapshot>>,
+    snapshot: ArcSwap<Vec<VipSnapshot>>,
+    /// When that was written, ns on the clock of [`clock`].
+    written: AtomicU64,
     pub(crate) class: OnceLock<Class>,
     refused_commands: AtomicU64,
 }
@@ -113,9 +116,21 @@ impl Shared {
             bell: Doorbell::new()?,
             desired: ArcSwapOption::empty(),
             snapshot: ArcSwap::default(),
+            written: AtomicU64::new(0),
             class: OnceLock::new(),
             refused_commands: AtomicU64::new(0),
         })
+    }
+
+    /// Lets readers see this.
+    pub(crate) fn publish(&self, snapshot: Vec<VipSnapshot>, now: Instant) {
+        self.snapshot.store(Arc::new(snapshot));
+        self.written.store(now.as_nanos(), Ordering::Release);
+    }
+
+    fn is_old(&self) -> bool {
+        let written = Instant::from_nanos(self.written.load(Ordering::Acquire));
+        clock::now().since(written) >= OLD
     }
 }
 
@@ -252,11 +267,24 @@ impl Speaker {
         self.command(Command::PeerGone { ifindex, address });
     }
 
-    /// Every VIP: changes of state at once, what happens all the time at most a second old. Never
-    /// waits.
+    /// Every VIP: changes of state at once, and everything else as it was when somebody looked last. If
+    /// that is a second ago it is written down anew for whoever looks next; who cannot wait for that
+    /// [refreshes](Self::refresh) it. Never waits.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Vec<VipSnapshot>> {
+        if self.shared.is_old() {
+            self.shared.bell.ring();
+        }
         self.shared.snapshot.load_full()
+    }
+
+    /// Has everything written down as it is; the answer says when the [`snapshot`](Self::snapshot) holds
+    /// it. Without an answer the thread is gone, or too busy to take it.
+    #[must_use]
+    pub fn refresh(&self) -> oneshot::Receiver<()> {
+        let (done, answer) = oneshot::channel();
+        self.command(Command::Show { done });
+        answer
     }
 
     /// What happens from here on. A receiver that does not keep up loses events, which the log
@@ -361,3 +389,5 @@ impl Coded for StartError {
 }
 
 const COMMANDS: usize = 1024;
+/// How old may be what nobody looked at.
+pub(crate) const OLD: Duration = Duration::from_secs(1);

@@ -62,3 +62,23 @@ fn the_table_names_what_reproduces_it() {
         assert!(table.contains(part), "{part} is missing in\n{table}");
     }
 }
+
+#[test]
+fn a_part_of_another_bench_is_refused() {
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+    let args = |line: &str| {
+        let words = std::iter::once("bench").chain(line.split(' '));
+        <Cli as clap::Parser>::try_parse_from(words).unwrap().args
+    };
+    let vip = args("vip --part cost");
+    assert!(vip.check().is_ok() && vip.wants(Part::Cost) && !vip.wants(Part::Faults));
+    assert!(args("vip").wants(Part::Faults), "everything when left out");
+    let problem = args("tunnel --part load,soak").check().unwrap_err();
+    assert_eq!(problem.code, Code::SysUsage);
+    assert!(problem.what.contains("soak"), "{}", problem.what);
+    assert!(args("manager --part cost").check().is_err());
+}

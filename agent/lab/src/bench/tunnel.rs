@@ -23,7 +23,7 @@ use self::{
     site::Site,
     storm::Crowd,
 };
-use super::{BenchArgs, BenchResult, TunnelPart};
+use super::{BenchArgs, BenchResult, Part};
 use crate::{error::LabError, stage::Stage};
 
 pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabError> {
@@ -49,10 +49,10 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
             bench.turn(run, (turn + run as usize) % engines.len())?;
         }
     }
-    if bench.wants(TunnelPart::Gateways) {
+    if bench.args.wants(Part::Gateways) {
         bench.gateways(&kedge)?;
     }
-    if bench.wants(TunnelPart::Outage) {
+    if bench.args.wants(Part::Outage) {
         let left = faults::outage(&engines, &mut bench.measured, stage)?;
         bench.left.extend(left);
     }
@@ -71,18 +71,14 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn wants(&self, part: TunnelPart) -> bool {
-        self.args.part.is_empty() || self.args.part.contains(&part)
-    }
-
     /// Measures an engine in each part once.
     fn turn(&mut self, run: u32, at: usize) -> Result<(), LabError> {
         let Some(engine) = self.engines.get(at) else {
             return Ok(());
         };
-        let changes = self.wants(TunnelPart::Changes) && engine.changes_peers();
-        let carries = self.wants(TunnelPart::Load);
-        let cuts = self.wants(TunnelPart::Segmenting);
+        let changes = self.args.wants(Part::Changes) && engine.changes_peers();
+        let carries = self.args.wants(Part::Load);
+        let cuts = self.args.wants(Part::Segmenting);
         let mut cost = None;
         if changes || carries || cuts {
             self.on_a_pair(engine, (run, at), |site, measured| {
@@ -114,7 +110,7 @@ impl Bench<'_> {
                 measured.take_limit(seconds, ours);
             }
         }
-        if self.wants(TunnelPart::Flood) {
+        if self.args.wants(Part::Flood) {
             self.on_a_pair(engine, (run, at), |site, measured| {
                 let mut worst = 1_f64;
                 let mut newcomers = 0_f64;
@@ -135,7 +131,7 @@ impl Bench<'_> {
                 Ok(())
             })?;
         }
-        if self.wants(TunnelPart::Storm) {
+        if self.args.wants(Part::Storm) {
             self.storm(engine, at, STORM)?;
             if run == 0 && at < Engine::OURS {
                 self.storm(engine, at, LARGE_STORM)?;

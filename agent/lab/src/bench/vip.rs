@@ -13,14 +13,14 @@ mod stillness;
 use std::{path::Path, time::Duration};
 
 use self::{
-    cost::Cost,
+    cost::Costs,
     fault::{Fault, Sample},
     lan::{ADVERT, FAST, Lan, System},
     rows::Measured,
     soak::Soak,
 };
-use super::{BenchArgs, BenchResult, Samples};
-use crate::{error::LabError, stage::Stage, topology::HOSTS};
+use super::{BenchArgs, BenchResult, Part, Samples};
+use crate::{error::LabError, stage::Stage};
 
 /// What the samples of one fault on one system say.
 #[derive(Debug, Default)]
@@ -42,15 +42,21 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
     let kedge = crate::lab::executable(args.kedge.as_deref())?;
     let peer = keepalived_version()?;
     stage.heading("kedge lab bench vip");
-    stage.tell(&format!(
-        "{} runs of each fault, interleaved with {peer}; {} of a killed daemon",
-        args.runs(),
-        args.kills()
-    ));
+    if args.wants(Part::Faults) {
+        stage.tell(&format!(
+            "{} runs of each fault, interleaved with {peer}; {} of a killed daemon",
+            args.runs(),
+            args.kills()
+        ));
+    }
     let mut measured = Measured::default();
     let mut left = at_default(args, &kedge, stage, &mut measured)?;
-    left.extend(at_ten_milliseconds(args, &kedge, stage, &mut measured)?);
-    measured.one_second = at_one_second(args, &kedge, stage)?;
+    if args.wants(Part::Faults) || args.wants(Part::Soak) {
+        left.extend(at_ten_milliseconds(args, &kedge, stage, &mut measured)?);
+    }
+    if args.wants(Part::Faults) {
+        measured.one_second = at_one_second(args, &kedge, stage)?;
+    }
 
     let mut notes = vec![
         "A probe per millisecond; faults are spread evenly over the advertisement interval; ratio is \
@@ -65,11 +71,19 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         "hung.fenced: from SIGSTOP to the last answer to a client that goes on to send to that \
          host; a host that answers until the end of the 1.5 s counts as that."
             .to_owned(),
+        "pss, cpu: agent and guardian of one host, and both processes of keepalived, each few seconds; \
+         cpu and cpu.backup with the daemons of all hosts kept on one processor and then on another, the \
+         mean of both, cpu.free where the scheduler puts them."
+            .to_owned(),
         format!("Ticks the prober itself overslept: {}.", measured.missed()),
     ];
     notes.extend(measured.soaks.iter().flat_map(Soak::notes));
     notes.extend(left.iter().map(|left| format!("Left behind: {left}")));
-    let command = format!("sudo kedge lab bench vip --runs {}", args.runs());
+    let (runs, soak, idle) = (args.runs(), args.soak, args.idle);
+    let mut command = format!("sudo kedge lab bench vip --runs {runs} --soak {soak} --idle {idle}");
+    for part in &args.part {
+        command = format!("{command} --part {part}");
+    }
     let result = BenchResult::new("vip", peer, command, stage.seconds(), measured.rows());
     Ok(BenchResult {
         ok: result.ok && left.is_empty(),
@@ -88,11 +102,10 @@ fn at_default(
     let mut lans = pair(kedge, ADVERT, stage)?;
     stage.good("two LANs stand: one Active and two Backups on each");
     let mut measure = || {
-        let idle = Duration::from_secs(args.idle.clamp(1, LONGEST_IDLE).into());
-        let (owner, _, _) = hosts();
-        // What a start costs is not what standing there costs.
-        std::thread::sleep(idle.min(SETTLES));
-        measured.cost = cost::costs(&mut lans, owner, idle)?;
+        if args.wants(Part::Cost) {
+            measured.costs = Some(cost(args, &mut lans, stage)?);
+        }
+        let faults = args.wants(Part::Faults);
         for (fault, runs, series) in [
             (Fault::Kill, args.kills(), &mut measured.kill),
             (Fault::Stop, args.runs(), &mut measured.stop),
@@ -100,15 +113,43 @@ fn at_default(
             (Fault::Upgrade, args.runs(), &mut measured.upgrade),
             (Fault::Hang, args.runs(), &mut measured.hang),
             (Fault::HostDeath, args.runs(), &mut measured.death),
-        ] {
+        ]
+        .into_iter()
+        .filter(|_| faults)
+        {
             suffer(&mut lans, fault, runs, args.runs(), series, stage)?;
         }
-        let time = args.soak_default.unwrap_or(args.soak);
-        measured.soaks.push(Soak::run(&lans, time, false, stage));
+        if args.wants(Part::Soak) {
+            let time = args.soak_default.unwrap_or(args.soak);
+            measured.soaks.push(Soak::run(&lans, time, false, stage));
+        }
         Ok(())
     };
     let result = measure();
     finish(lans, args, "default", result)
+}
+
+/// What both cost while nothing happens.
+fn cost(args: &BenchArgs, lans: &mut [Lan; 2], stage: &Stage) -> Result<Costs, LabError> {
+    let idle = Duration::from_secs(args.idle.into());
+    stage.heading(&format!("nothing happens for {idle:?}"));
+    // What a start costs is not what standing there costs.
+    std::thread::sleep(idle.min(SETTLES));
+    let costs = Costs::watch(lans, idle)?;
+    for (name, [ours, theirs]) in [
+        ("pss, MiB", &costs.pss),
+        ("cpu, %", &costs.kept),
+        ("cpu where it likes, %", &costs.free),
+        ("cpu of a Backup, %", &costs.backup),
+    ] {
+        let told = |samples: &Samples| {
+            let (p50, max) = (samples.p50(), samples.max());
+            format!("{p50:.3} ({max:.3} at most)")
+        };
+        let (ours, theirs) = (told(ours), told(theirs));
+        stage.tell(&format!("{name}: kedge {ours}, keepalived {theirs}"));
+    }
+    Ok(costs)
 }
 
 /// A dead host, and no fault at all under load, at adverts of 10 ms.
@@ -120,11 +161,14 @@ fn at_ten_milliseconds(
 ) -> Result<Vec<String>, LabError> {
     let mut lans = pair(kedge, FAST, stage)?;
     let mut measure = || {
-        let (runs, fast) = (args.runs(), &mut measured.fast_death);
-        suffer(&mut lans, Fault::HostDeath, runs, runs, fast, stage)?;
-        measured
-            .soaks
-            .push(Soak::run(&lans, args.soak, true, stage));
+        if args.wants(Part::Faults) {
+            let (runs, fast) = (args.runs(), &mut measured.fast_death);
+            suffer(&mut lans, Fault::HostDeath, runs, runs, fast, stage)?;
+        }
+        if args.wants(Part::Soak) {
+            let soak = Soak::run(&lans, args.soak, true, stage);
+            measured.soaks.push(soak);
+        }
         Ok(())
     };
     let result = measure();
@@ -254,11 +298,6 @@ impl Series {
     }
 }
 
-const fn hosts() -> (&'static str, &'static str, &'static str) {
-    let [a, b, c] = HOSTS;
-    (a, b, c)
-}
-
 fn keepalived_version() -> Result<String, LabError> {
     let output = std::process::Command::new("keepalived")
         .arg("--version")
@@ -278,5 +317,3 @@ fn keepalived_version() -> Result<String, LabError> {
 const DEFAULT_RUNS: u32 = 7;
 /// How long a daemon is left alone before it is watched, or as long as it is watched then.
 const SETTLES: Duration = Duration::from_secs(20);
-/// The longest time an idle daemon is watched.
-const LONGEST_IDLE: u32 = 600;

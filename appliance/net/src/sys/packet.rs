@@ -7,6 +7,12 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::{
+    SendFlags,
+    addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque},
+    sendto,
+};
+
 /// A classic BPF instruction.
 pub type Instruction = libc::sock_filter;
 
@@ -71,24 +77,7 @@ impl PacketSocket {
         filter: &[Instruction],
         own: bool,
     ) -> io::Result<Self> {
-        let kind = match layer {
-            Layer::Frame => libc::SOCK_RAW,
-            Layer::Packet => libc::SOCK_DGRAM,
-        };
-        let ifindex = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let flags = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers. Protocol 0 means that nothing arrives before `bind`.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, flags, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just opened and nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = Self {
-            fd,
-            ifindex,
-            ethertype,
-        };
+        let socket = Self::create(layer, ethertype, ifindex)?;
         socket.set_filter(filter)?;
         set_option(
             socket.as_fd(),
@@ -110,6 +99,37 @@ impl PacketSocket {
         } else {
             Err(io::Error::last_os_error())
         }
+    }
+
+    /// Opens a socket that only sends. One that is waited for as well would have whoever waits looked up
+    /// after each frame, to say that there is room again.
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](Self::open).
+    pub fn to_send(layer: Layer, ethertype: u16, ifindex: u32) -> io::Result<Self> {
+        Self::create(layer, ethertype, ifindex)
+    }
+
+    fn create(layer: Layer, ethertype: u16, ifindex: u32) -> io::Result<Self> {
+        let kind = match layer {
+            Layer::Frame => libc::SOCK_RAW,
+            Layer::Packet => libc::SOCK_DGRAM,
+        };
+        let ifindex = i32::try_from(ifindex).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers. Protocol 0 means that nothing arrives before `bind`.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, flags, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just opened and nobody else owns it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self {
+            fd,
+            ifindex,
+            ethertype,
+        })
     }
 
     /// A duplicate of a socket of another process, which was opened with these.
@@ -194,23 +214,11 @@ impl PacketSocket {
         self.send_to(address, frame)
     }
 
+    /// Not by the C library: ten times a second and nothing else, its code would be one more place to
+    /// fetch from memory each time.
     fn send_to(&self, address: libc::sockaddr_ll, frame: &[u8]) -> io::Result<()> {
-        // SAFETY: both pointers are valid for the lengths given with them.
-        let sent = unsafe {
-            libc::sendto(
-                self.fd.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                libc::MSG_DONTWAIT,
-                (&raw const address).cast(),
-                socklen::<libc::sockaddr_ll>(),
-            )
-        };
-        if sent < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        sendto(&self.fd, frame, SendFlags::DONTWAIT, &LinkAddress(address))?;
+        Ok(())
     }
 
     /// Packets the kernel dropped on this socket since the last call because the queue was full.
@@ -269,6 +277,19 @@ impl PacketSocket {
         address.sll_halen = 6;
         address.sll_addr = [a, b, c, d, e, f, 0, 0];
         address
+    }
+}
+
+/// A `sockaddr_ll` for the kernel.
+struct LinkAddress(libc::sockaddr_ll);
+
+// SAFETY: the pointer is to a valid `sockaddr_ll`, and its size is given.
+unsafe impl SocketAddrArg for LinkAddress {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        act: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        act((&raw const self.0).cast(), socklen::<libc::sockaddr_ll>())
     }
 }
 

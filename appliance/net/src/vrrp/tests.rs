@@ -228,6 +228,12 @@ fn only_what_is_sent_to_this_station_for_the_address_has_arrived() {
         let (everybody, stranger) = ([0xff; 6], [2, 0, 0, 0, 0, 9]);
         let other = [10, 20, 14, 11];
         let other_v6 = ["fd01::10", "fd00:1::10", "fd00::1:0:0:10", "fd00::11"];
+        let carries = listen();
+        wait(|| {
+            // A link that has just come up may still drop what is sent.
+            arp.send(own, &arp_to(vip)).unwrap();
+            carries.arrived().unwrap().then_some(())
+        });
         let nothing = listen();
         for to in [everybody, stranger, own] {
             let ours = to == own;

@@ -40,9 +40,9 @@ pub(super) enum Message {
 /// A socket of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Opened {
-    /// VRRP over IPv4: two descriptors.
+    /// VRRP over IPv4: four descriptors.
     VrrpV4,
-    /// VRRP over IPv6: two descriptors.
+    /// VRRP over IPv6: four descriptors.
     VrrpV6,
     /// ARP.
     Arp,

@@ -26,7 +26,7 @@ impl Shell {
     pub(super) fn ask(&mut self, now: Instant, index: usize, input: Input) -> Result<(), Reject> {
         if let Some(instance) = self.instances.get_mut(index) {
             let taken = instance.ask(now, input);
-            self.news = Some(true);
+            self.news = true;
             self.settle(now);
             return taken;
         }
@@ -42,9 +42,7 @@ impl Shell {
                 instances: &mut self.instances,
                 outbox: &mut self.outbox,
             };
-            if on_it.take(now, interface) {
-                self.news.get_or_insert(false);
-            }
+            on_it.take(now, interface);
         }
     }
 
@@ -284,7 +282,7 @@ impl Shell {
                 VipEvent::Problem { name, problem }
             }
         };
-        self.news = Some(true);
+        self.news = true;
         self.outbox.say(Report::Event(event));
     }
 }
@@ -306,10 +304,8 @@ pub(super) struct Local<'a> {
 }
 
 impl Local<'_> {
-    fn take(&mut self, now: Instant, interface: &mut Interface) -> bool {
-        let mut taken = false;
+    fn take(&mut self, now: Instant, interface: &mut Interface) {
         if let Some(station) = interface.heard() {
-            taken = true;
             self.outbox.say(Report::Close(Closing::Station(station)));
             self.each(|instance| {
                 instance.give(now, Input::Heard);
@@ -321,7 +317,6 @@ impl Local<'_> {
                 let Some(parsed) = interface.next_advert(family) else {
                     break;
                 };
-                taken = true;
                 match parsed {
                     Ok(heard) => {
                         if !self.advert(now, heard) {
@@ -336,14 +331,12 @@ impl Local<'_> {
                 let Some(parsed) = interface.next_neighbor(family) else {
                     break;
                 };
-                taken = true;
                 match parsed {
                     Ok(packet) => self.neighbor(now, packet),
                     Err((mac, error)) => self.dropped(now, interface, error.label(), mac),
                 }
             }
         }
-        taken
     }
 
     fn neighbor(&mut self, now: Instant, packet: Neighbor) {

@@ -119,12 +119,12 @@ impl Interface {
         for socket in sockets {
             match socket {
                 Opened::VrrpV4 => {
-                    let both = [next()?, next()?];
-                    interface.vrrp_v4 = Some(VrrpSocket::adopt(both, ifindex, Family::V4)?);
+                    let all = [next()?, next()?, next()?, next()?];
+                    interface.vrrp_v4 = Some(VrrpSocket::adopt(all, ifindex, Family::V4)?);
                 }
                 Opened::VrrpV6 => {
-                    let both = [next()?, next()?];
-                    interface.vrrp_v6 = Some(VrrpSocket::adopt(both, ifindex, Family::V6)?);
+                    let all = [next()?, next()?, next()?, next()?];
+                    interface.vrrp_v6 = Some(VrrpSocket::adopt(all, ifindex, Family::V6)?);
                 }
                 Opened::Arp => interface.arp = Some(ArpSocket::adopt(next()?, ifindex)?),
                 Opened::Nd => {

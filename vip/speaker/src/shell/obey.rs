@@ -17,7 +17,6 @@ impl Shell {
         while let Ok(command) = self.commands.try_recv() {
             commands.push(command);
         }
-        self.news.get_or_insert(false);
         let postponed = || self.postponed.as_ref().map(|it| Arc::clone(&it.desired));
         if let Some(desired) = self.shared.desired.swap(None).or_else(postponed) {
             self.apply(now, &desired);
@@ -25,7 +24,7 @@ impl Shell {
         self.speed_up(now);
         self.tell_guardian(now);
         for command in commands {
-            self.news = Some(true);
+            self.news = true;
             match *command {
                 Command::Health {
                     name,
@@ -61,6 +60,7 @@ impl Shell {
                     }
                 }
                 Command::Shutdown { timeout, done } => self.leave(now, timeout, done),
+                Command::Show { done } => self.readers.push(done),
                 Command::StandAside { done } => {
                     let kept = self.stand_aside(now);
                     self.stands_aside |= kept;

@@ -52,7 +52,7 @@ impl Shell {
         self.raise_again();
         self.fence();
         self.tell_guardian(now);
-        self.news = Some(true);
+        self.news = true;
     }
 
     fn judge(&mut self, index: usize) -> Result<Chosen, Unplaced> {

@@ -159,7 +159,7 @@ impl Shell {
         if let Some(instance) = self.instances.get_mut(index) {
             let config = instance.lacking.without(config);
             instance.give(now, Input::Config(config));
-            self.news = Some(true);
+            self.news = true;
         }
     }
 }
