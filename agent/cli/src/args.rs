@@ -18,7 +18,7 @@ use kedge_host::layers::Override;
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::net::{NetCheckArgs, NetCommand};
 pub use self::start::{Emit, Flavour, InitArgs, SiteArgs, UpArgs};
-pub use self::tunnel::{BenchArgs, CaptureArgs, PingArgs, TunnelCommand, Way};
+pub use self::tunnel::{BenchArgs, CaptureArgs, PingArgs, RotateKeyArgs, TunnelCommand, Way};
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,

@@ -5,6 +5,7 @@ mod bench;
 mod capture;
 mod gateway;
 mod history;
+mod key;
 pub(crate) mod net;
 mod order;
 mod ping;
@@ -158,6 +159,7 @@ pub fn tunnel(app: &App, command: &TunnelCommand) -> Result<Exit, Failure> {
             get::<Tunnel>(app, role, &format!("/v1/tunnels/{}", segment(name)?))
         }
         TunnelCommand::Ping(args) => ping::run(app, role, args),
+        TunnelCommand::RotateKey(args) => key::rotate(app, role, *args),
         TunnelCommand::Bench(args) => bench::run(app, role, args),
         TunnelCommand::Capture(args) => capture::run(app, role, args),
         TunnelCommand::Path { name: None } => get::<PathList>(app, Role::Agent, "/v1/paths"),

@@ -21,6 +21,7 @@ use kedge_host::{
     link::{Link, Patience, remembered},
     saver::Saver,
     state::Store,
+    tunnel_keys::TunnelKeys,
 };
 use kedge_tunnel_proto::memory::Memory;
 use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
@@ -63,6 +64,8 @@ pub(crate) struct Agent {
     pub link: Option<Link<HostReport, HostConfig>>,
     /// What went wrong before the loop.
     pub standing: Vec<Problem>,
+    /// The tunnel's keys, as the disk has them.
+    pub keys: Option<TunnelKeys>,
     /// Why the tunnel has no key.
     pub key_problem: Option<Problem>,
     /// What went wrong when the link was started last.
@@ -123,6 +126,7 @@ impl Agent {
                 saver: Saver::start(store.clone(), CLAIMS),
             },
             standing: claimed.problems,
+            keys: None,
             key_problem: None,
             link_problems: Vec::new(),
             started: SystemTime::now(),
@@ -195,8 +199,9 @@ impl Agent {
     }
 
     /// A client of the manager, and what of its state cannot be read.
-    fn client(&self, manager: ManagerConfig) -> Result<(Client, Vec<Problem>), Problem> {
-        let tunnel_key = self.tunnel_key()?.public().to_string();
+    fn client(&mut self, manager: ManagerConfig) -> Result<(Client, Vec<Problem>), Problem> {
+        let (key, _) = self.tunnel_keys()?;
+        let tunnel_key = key.public().to_string();
         let identity = IdentityKey::load_or_create(self.live.root(), Role::Agent)
             .map_err(|error| error.problem())?;
         let settings = Settings {
@@ -332,6 +337,7 @@ impl Agent {
                 self.tunnel_peers.save(memory.clone());
             }
         }
+        self.tend_keys();
         self.want_dns();
         self.bfd.tend();
         self.end_freezes();

@@ -291,6 +291,8 @@ pub struct TunnelConfig {
     pub noise_core: CoreName,
     /// Who moves the packets.
     pub data_plane: backend::Mode,
+    /// How old this end's key becomes before another one follows; `None` keeps it.
+    pub key_rotation: Option<Duration>,
     /// Whether WireGuard's tools may read the device.
     pub wg_socket: bool,
     /// The HTTP proxy through which gateways are called over TLS; `None` leaves it to the environment.
@@ -346,6 +348,8 @@ pub struct FailoverConfig {
 pub struct PeerConfig {
     /// Its public key.
     pub public_key: PublicKey,
+    /// The key it goes over to.
+    pub next_public_key: Option<PublicKey>,
     /// Where it is; absent where it calls us.
     pub endpoint: Option<Endpoint>,
     /// Where it is over TLS, for when UDP does not reach it.

@@ -24,6 +24,7 @@ mod explain;
 mod facts;
 mod health;
 mod history;
+mod keys;
 mod operate;
 mod orders;
 mod paths;

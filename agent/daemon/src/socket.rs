@@ -9,7 +9,8 @@ use axum::{
 };
 use kedge_control::local::{
     AgentStatus, BfdSessionList, ConfigInForce, DrainOrder, History, Order, OrderRequest, PathList,
-    Reloaded, Restart, Timeline, TunnelList, TunnelPath, Vip, VipExplanation, VipList, VipOrder,
+    Reloaded, Restart, Timeline, TunnelKey, TunnelList, TunnelPath, Vip, VipExplanation, VipList,
+    VipOrder,
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_host::{
@@ -36,10 +37,11 @@ impl Answers for Agent {
     }
 
     fn tunnels(&self) -> TunnelList {
-        self.tunnel
-            .as_ref()
-            .map(|tunnel| tunnel.list())
-            .unwrap_or_default()
+        let list = self.tunnel.as_ref().map(|tunnel| TunnelList {
+            key_change: Some(self.tunnel_key()).filter(|key| key.next_public_key.is_some()),
+            ..tunnel.list()
+        });
+        list.unwrap_or_default()
     }
 
     fn config(&self) -> ConfigInForce {
@@ -94,6 +96,7 @@ pub(crate) fn routes(asks: Asks<Agent>) -> Router {
         .route("/v1/drain", post(drain))
         .route("/v1/undrain", post(undrain))
         .route("/v1/restart", post(restart))
+        .route("/v1/tunnel/key", get(tunnel_key).post(rotate_key))
         .with_state(asks)
 }
 
@@ -105,6 +108,15 @@ async fn vips(State(asks): Loop) -> Result<Answer<VipList>, Failure> {
 
 async fn bfd_sessions(State(asks): Loop) -> Result<Answer<BfdSessionList>, Failure> {
     asks.look(|agent| agent.bfd.list()).await.map(Answer)
+}
+
+async fn tunnel_key(State(asks): Loop) -> Result<Answer<TunnelKey>, Failure> {
+    asks.look(|agent| agent.tunnel_key()).await.map(Answer)
+}
+
+async fn rotate_key(State(asks): Loop, _root: RequireRoot) -> Result<Answer<TunnelKey>, Failure> {
+    let done = asks.change(|agent| agent.rotate_key("ordered")).await?;
+    done.map(Answer).map_err(Failure)
 }
 
 async fn paths(State(asks): Loop) -> Result<Answer<PathList>, Failure> {

@@ -85,6 +85,7 @@ impl Agent {
         vips.chain(self.live.stale().cloned())
             .chain(self.standing.iter().cloned())
             .chain(self.key_problem.clone())
+            .chain(self.key_change_problem())
             .chain(start.cloned())
             .chain(self.facts.problem.clone())
             .chain(self.desired.problems.iter().cloned())

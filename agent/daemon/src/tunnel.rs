@@ -4,6 +4,7 @@
 
 mod fallback;
 mod gateways;
+mod keys;
 mod mesh;
 mod names;
 mod opinion;
@@ -45,6 +46,7 @@ use tracing::debug;
 use self::{
     fallback::Fallbacks,
     gateways::{Gateways, Known},
+    keys::Keys,
     mesh::Mesh,
     names::Names,
     opinion::opinion,
@@ -63,7 +65,7 @@ pub(crate) struct Tunnel {
     /// How the kernel stands to WireGuard.
     module: Module,
     keeper: Keeper,
-    public_key: String,
+    keys: Keys,
     wish: Option<TunnelWish>,
     names: Names,
     echoes: BTreeMap<String, Echo>,
@@ -92,7 +94,8 @@ pub(crate) struct Tunnel {
 
 #[derive(Debug)]
 struct Echo {
-    key: PublicKey,
+    /// Whoever has one of them is the same peer.
+    keys: [Option<PublicKey>; 2],
     ends: (IpAddr, IpAddr),
     client: Client,
 }
@@ -117,7 +120,7 @@ impl Tunnel {
             fallbacks: Fallbacks::with_news(targets.news()),
             kind,
             module: module::standing(Path::new("/")),
-            public_key: key.public().to_string(),
+            keys: Keys::of(key.public()),
             keeper: Keeper::of(kind, key, memory),
             wish: None,
             names: Names::default(),
@@ -201,7 +204,8 @@ impl Tunnel {
     /// The tunnel's part of the report.
     pub fn report(&self) -> ReportedTunnel {
         ReportedTunnel {
-            public_key: self.public_key.clone(),
+            public_key: self.keys.current.to_string(),
+            next_public_key: self.keys.next(),
             gateway: self.gateway.clone(),
             last_transition: self.gateway_since.map(wall::rfc3339).unwrap_or_default(),
         }
@@ -231,7 +235,7 @@ impl Tunnel {
             repairs: self.keeper.repairs(),
         });
         TunnelList {
-            public_key: self.public_key.clone(),
+            public_key: self.keys.current.to_string(),
             offload: parts.collect(),
             data_plane: plane,
             problems: self.device_problem().cloned().into_iter().collect(),
@@ -365,6 +369,7 @@ impl Tunnel {
             always_up: peer.echo.is_some(),
             accepts: Vec::new(),
             relays: false,
+            next_key: peer.next_key.map(Box::new),
         };
         if let Some(gateways) = &self.gateways {
             gateways.lead(&mut spec);
@@ -387,8 +392,12 @@ impl Tunnel {
         }
         let peers = self.wish.as_ref().map_or(&[][..], |wish| &wish.peers);
         self.echoes.retain(|name, echo| {
-            peers.iter().any(|peer| {
-                peer.name == *name && peer.public_key == echo.key && peer.echo == Some(echo.ends)
+            let named = peers.iter().find(|peer| peer.name == *name);
+            named.is_some_and(|peer| {
+                let before = std::mem::replace(&mut echo.keys, peer.keys());
+                let known = echo.keys.iter().flatten();
+                let same = known.into_iter().any(|key| before.contains(&Some(*key)));
+                same && peer.echo == Some(echo.ends)
             })
         });
         for peer in peers {
@@ -398,8 +407,8 @@ impl Tunnel {
             let (handle, name) = (device.handle(), peer.name.clone());
             match Client::start(handle, name.clone(), ends.0, ends.1, Config::default()) {
                 Ok(client) => {
-                    let key = peer.public_key;
-                    self.echoes.insert(name, Echo { key, ends, client });
+                    let keys = peer.keys();
+                    self.echoes.insert(name, Echo { keys, ends, client });
                 }
                 Err(err) => {
                     let error = &err as &dyn std::error::Error;

@@ -254,6 +254,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
             peers: vec![PeerConfig {
                 name: "gw-0".to_owned(),
                 public_key: "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=".to_owned(),
+                next_public_key: None,
                 endpoint: Some("10.20.14.12:51820".to_owned()),
                 tls_endpoint: None,
                 allowed_ips: vec![

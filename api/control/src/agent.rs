@@ -92,6 +92,9 @@ pub struct MeshPeer {
     pub name: String,
     /// Its public key, base64.
     pub public_key: String,
+    /// The key it goes over to, base64: accepted beside the other one, and tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_public_key: Option<String>,
     /// Its overlay addresses.
     #[schemars(with = "Vec<String>")]
     pub addresses: Vec<IpNet>,
@@ -152,6 +155,9 @@ pub struct PeerConfig {
     pub name: String,
     /// The peer's public key, base64.
     pub public_key: String,
+    /// The key it goes over to, base64: accepted beside the other one, and tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_public_key: Option<String>,
     /// `host:port`; absent where the peer calls us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,

@@ -15,6 +15,7 @@
 //! | agent | `GET /v1/paths` | [`PathList`] |
 //! | agent | `GET /v1/paths/{name}` | [`TunnelPath`] |
 //! | agent, gateway | `GET /v1/tunnels` | [`TunnelList`] |
+//! | agent, gateway | `GET`, `POST /v1/tunnel/key` | [`TunnelKey`] |
 //! | agent, gateway | `GET /v1/tunnels/{name}` | [`Tunnel`] |
 //! | agent, gateway, manager | `GET /v1/config` | [`ConfigInForce`] |
 //! | agent, gateway | `POST /v1/reload` (root) | [`Reloaded`] |
@@ -77,8 +78,8 @@ pub use status::{
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{
-    DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelList,
-    TunnelState, Workers,
+    DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelKey,
+    TunnelList, TunnelState, Workers,
 };
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use vip::{
@@ -98,6 +99,7 @@ crate::document::kinds! {
     TokenCreated => "Token",
     TokenList => "TokenList",
     TunnelList => "TunnelList",
+    TunnelKey => "TunnelKey",
     Tunnel => "Tunnel",
     TunnelPing => "TunnelPing",
     TunnelCapture => "TunnelCapture",

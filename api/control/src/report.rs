@@ -103,6 +103,9 @@ pub struct ReportedVip {
 pub struct ReportedTunnel {
     /// The WireGuard public key in use, base64.
     pub public_key: String,
+    /// The key it goes over to, base64, which it accepts already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_public_key: Option<String>,
     /// The gateway instance that answers, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
@@ -136,6 +139,9 @@ pub struct GatewayReport {
     pub applied_generation: u64,
     /// The WireGuard public key, base64.
     pub public_key: String,
+    /// The key it goes over to, which it accepts already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_key: Option<NextKey>,
     /// The WireGuard port.
     pub listen_port: u16,
     /// The hosts that are alive in the tunnel, and those that are not.
@@ -144,6 +150,18 @@ pub struct GatewayReport {
     /// What the gateway could not do.
     #[serde(default)]
     pub problems: Vec<Problem>,
+}
+
+/// A WireGuard key that follows another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NextKey {
+    /// The public key, base64.
+    pub public_key: String,
+    /// From when on it is accepted, RFC 3339.
+    pub since: String,
+    /// Until when the one before it is accepted at most, RFC 3339.
+    pub until: String,
 }
 
 /// A host as a gateway sees it.

@@ -140,6 +140,7 @@ codes! {
     TunNoTls = TUN 23, "the tunnel's way over TLS cannot be used";
     TunNoCapture = TUN 30, "the tunnel's packets cannot be captured";
     TunNoBench = TUN 31, "a tunnel peer answers no bench";
+    TunKeyChange = TUN 40, "a change of the tunnel's key cannot begin, or does not end";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";

@@ -272,7 +272,7 @@ pub struct Instance {
     /// The identity it enrolled with.
     #[serde(default)]
     pub identity: Identity,
-    /// WireGuard public keys, base64; the first is in use.
+    /// WireGuard public keys, base64; the first is in use, the second the one it goes over to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub public_keys: Vec<String>,
     /// Its overlay addresses.

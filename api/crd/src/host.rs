@@ -156,7 +156,7 @@ pub struct HostRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostTunnel {
-    /// WireGuard public keys, base64; the first is in use.
+    /// WireGuard public keys, base64; the first is in use, the second the one it goes over to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4), inner(length(max = 44)))]
     pub public_keys: Vec<String>,

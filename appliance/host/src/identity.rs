@@ -125,25 +125,34 @@ impl TunnelKey {
     }
 
     fn at(path: PathBuf) -> Result<Self, KeyError> {
-        match read_private(&path)? {
-            Some(text) => {
-                let mut bytes = Zeroizing::new([0; 32]);
-                match BASE64_STANDARD.decode_slice(text.trim(), bytes.as_mut_slice()) {
-                    Ok(32) => Ok(Self(bytes)),
-                    _ => Err(KeyError::Corrupt {
-                        path,
-                        kind: "WireGuard key (32 bytes, base64)",
-                    }),
-                }
-            }
-            None => {
-                let key = Self::generate()?;
-                let mut text = Zeroizing::new(BASE64_STANDARD.encode(key.expose()));
-                text.push('\n');
-                write_private(&path, &text)?;
-                Ok(key)
-            }
+        if let Some(key) = Self::load(&path)? {
+            return Ok(key);
         }
+        let key = Self::generate()?;
+        key.save(&path)?;
+        Ok(key)
+    }
+
+    /// The key of a file; `None` if there is none.
+    pub(crate) fn load(path: &Path) -> Result<Option<Self>, KeyError> {
+        let Some(text) = read_private(path)? else {
+            return Ok(None);
+        };
+        let mut bytes = Zeroizing::new([0; 32]);
+        match BASE64_STANDARD.decode_slice(text.trim(), bytes.as_mut_slice()) {
+            Ok(32) => Ok(Some(Self(bytes))),
+            _ => Err(KeyError::Corrupt {
+                path: path.to_owned(),
+                kind: "WireGuard key (32 bytes, base64)",
+            }),
+        }
+    }
+
+    /// Writes it to a file that only its owner may read, whole or not at all.
+    pub(crate) fn save(&self, path: &Path) -> Result<(), KeyError> {
+        let mut text = Zeroizing::new(BASE64_STANDARD.encode(self.expose()));
+        text.push('\n');
+        write_private(path, &text)
     }
 
     /// A new key that is written nowhere.

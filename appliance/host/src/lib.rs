@@ -31,6 +31,7 @@ pub mod saver;
 pub mod script;
 pub mod small_file;
 pub mod state;
+pub mod tunnel_keys;
 pub mod unit;
 pub mod units;
 pub mod wall;

@@ -152,7 +152,7 @@ fn accept(
         // The device takes none of the peers when one of them is itself.
         return refuse(Code::TunKey, "it has this gateway's own key".to_owned());
     }
-    if let Some(other) = peers.iter().find(|peer| peer.public_key == key) {
+    if let Some(other) = peers.iter().find(|peer| peer.keys().any(|it| it == key)) {
         return refuse(Code::TunKey, format!("{} has the same key", other.name));
     }
     if peers.iter().any(|peer| peer.name == wish.name) {
@@ -168,6 +168,7 @@ fn accept(
             return refuse(Code::TunOutsideBounds, why);
         }
     }
+    let is_taken = |key: PublicKey| peers.iter().any(|peer| peer.keys().any(|it| it == key));
     let keepalive = Duration::from_secs(u64::from(wish.keepalive_seconds));
     Ok(PeerSpec {
         name: wish.name.clone(),
@@ -180,6 +181,12 @@ fn accept(
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        next_key: wish
+            .next_public_key
+            .as_ref()
+            .and_then(|key| key.parse().ok())
+            .filter(|key| *key != *own && !is_taken(*key))
+            .map(Box::new),
     })
 }
 
@@ -202,6 +209,7 @@ mod tests {
         PeerConfig {
             name: name.to_owned(),
             public_key: key.to_owned(),
+            next_public_key: None,
             endpoint: None,
             tls_endpoint: None,
             allowed_ips: vec![prefix.parse().unwrap()],
@@ -235,6 +243,7 @@ mod tests {
 
     fn config() -> TunnelConfig {
         TunnelConfig {
+            key_rotation: None,
             tls_port: None,
             bench_mbps: 0,
             listen_port: 51820,

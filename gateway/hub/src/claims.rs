@@ -27,8 +27,17 @@ pub(crate) struct Neighbor {
     pub peer: String,
     /// Its key.
     pub key: PublicKey,
+    /// The key it goes over to.
+    pub next_key: Option<PublicKey>,
     /// Its addresses in the tunnel.
     pub addresses: Vec<IpAddr>,
+}
+
+impl Neighbor {
+    /// Whether it is the gateway with this key.
+    pub fn has(&self, key: &PublicKey) -> bool {
+        self.key == *key || self.next_key == Some(*key)
+    }
 }
 
 /// The other gateways of the configuration as peers, beside the hosts of `wish`. A packet that one of
@@ -43,6 +52,7 @@ pub(crate) fn add_neighbors(config: &TunnelConfig, wish: &mut Wish) -> Vec<Neigh
     for (name, neighbor) in &config.gateways {
         let NeighborConfig {
             public_key,
+            next_public_key,
             endpoint,
             addresses,
         } = neighbor;
@@ -61,10 +71,12 @@ pub(crate) fn add_neighbors(config: &TunnelConfig, wish: &mut Wish) -> Vec<Neigh
             always_up: true,
             accepts: accepts.collect(),
             relays: true,
+            next_key: next_public_key.map(Box::new),
         });
         neighbors.push(Neighbor {
             peer,
             key: *public_key,
+            next_key: *next_public_key,
             addresses: addresses.clone(),
         });
     }
@@ -86,7 +98,7 @@ pub(crate) fn place(
         let Some(claim) = claim else {
             continue;
         };
-        let at = neighbors.iter().find(|it| it.key == claim.gateway);
+        let at = neighbors.iter().find(|it| it.has(&claim.gateway));
         let Some(at) = at.filter(|it| alive(&it.peer)) else {
             continue;
         };
@@ -270,6 +282,7 @@ mod tests {
             always_up: false,
             accepts: Vec::new(),
             relays: false,
+            next_key: None,
         }
     }
 
@@ -281,11 +294,13 @@ mod tests {
             interface: "kedge0".to_owned(),
             mtu: None,
             offload: Allowed::ALL,
+            key_rotation: None,
             workers: None,
             gateways: BTreeMap::from([(
                 "b".parse().unwrap(),
                 NeighborConfig {
                     public_key: key(99),
+                    next_public_key: None,
                     endpoint: None,
                     addresses: vec!["198.18.0.2".parse().unwrap()],
                 },

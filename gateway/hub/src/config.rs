@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use ipnet::IpNet;
@@ -13,6 +14,7 @@ use kedge_host::{
     enrol::ManagerUrl,
     layers::{Auto, Origins, RoleFile},
     section,
+    tunnel_keys::KeyRotation,
 };
 use kedge_tunnel_device::offload::{Allowed, Switch};
 use kedge_tunnel_proto::keys::PublicKey;
@@ -66,6 +68,9 @@ section! {
         offload_send: Switch,
         /// The same for what this gateway receives.
         offload_receive: Switch,
+        /// How old the key of this gateway becomes before another one follows it, without a packet lost:
+        /// 1h to 365d, or `off`.
+        key_rotation: KeyRotation,
         /// How many threads move packets, 1 to 4: `auto` is one for each processor. Each has some of the hosts.
         workers: Auto<Number<1, 4>>,
         /// The other gateways that hosts may be at, by name: packets for a host that is at one of them go
@@ -82,6 +87,8 @@ section! {
     NeighborFile {
         /// Its public key, base64.
         public_key: PublicKey,
+        /// The key it goes over to, base64: accepted beside the other one, and tried.
+        next_public_key: PublicKey,
         /// Where it is, `address:port`; left out where it calls this one.
         #[schemars(with = "Option<String>")]
         endpoint: SocketAddr,
@@ -125,6 +132,8 @@ pub struct TunnelConfig {
     pub mtu: Option<u16>,
     /// What may be left to the kernel.
     pub offload: Allowed,
+    /// How old this end's key becomes before another one follows; `None` keeps it.
+    pub key_rotation: Option<Duration>,
     /// How many threads move packets; `None` is one for each processor, up to 4.
     pub workers: Option<u8>,
     /// The other gateways that hosts may be at.
@@ -138,6 +147,8 @@ pub struct TunnelConfig {
 pub struct NeighborConfig {
     /// Its public key.
     pub public_key: PublicKey,
+    /// The key it goes over to.
+    pub next_public_key: Option<PublicKey>,
     /// Where it is; absent where it calls this one.
     pub endpoint: Option<SocketAddr>,
     /// Its addresses in the tunnel.
@@ -156,6 +167,7 @@ impl RoleFile for GatewayFile {
             .interface
             .get_or_insert_with(|| InterfaceName(INTERFACE.to_owned()));
         tunnel.mtu.get_or_insert_default();
+        tunnel.key_rotation.get_or_insert_default();
         tunnel.offload.get_or_insert_default();
         tunnel.offload_send.get_or_insert_default();
         tunnel.offload_receive.get_or_insert_default();
@@ -200,6 +212,7 @@ impl RoleFile for GatewayFile {
                     tunnel.offload_send.unwrap_or_default(),
                     tunnel.offload_receive.unwrap_or_default(),
                 ),
+                key_rotation: tunnel.key_rotation.and_then(KeyRotation::every),
                 workers: tunnel
                     .workers
                     .and_then(Auto::value)
@@ -224,6 +237,7 @@ fn neighbors(
             Some(public_key) if !addresses.is_empty() => {
                 let neighbor = NeighborConfig {
                     public_key,
+                    next_public_key: file.next_public_key,
                     endpoint: file.endpoint,
                     addresses,
                 };

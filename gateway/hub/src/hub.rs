@@ -17,11 +17,12 @@ use kedge_gateway_dataplane::{DataPlane, Limits};
 use kedge_host::{
     Role,
     enrol::{Client, Settings},
-    identity::{IdentityKey, TunnelKey, facts, label},
+    identity::{IdentityKey, facts, label},
     layers::Live,
     link::{Link, Patience, remembered},
     saver::Saver,
     state::Store,
+    tunnel_keys::TunnelKeys,
     wall,
 };
 use kedge_net::clock;
@@ -30,10 +31,7 @@ use kedge_tunnel_device::{
     echo::Responder,
     keeper::{Keeper, clear_leftovers},
 };
-use kedge_tunnel_proto::{
-    keys::{PrivateKey, PublicKey},
-    memory::Memory,
-};
+use kedge_tunnel_proto::memory::Memory;
 use tracing::{debug, info};
 
 use crate::{
@@ -42,6 +40,7 @@ use crate::{
     config::GatewayFile,
     drain::Drain,
     fallback::Fallback,
+    keys::Keys,
     liveness::{Change, Hosts},
     meeting::Meeting,
     places::Places,
@@ -56,7 +55,8 @@ pub(crate) struct Hub {
     pub up_since: Uptime,
     /// What the machine says of itself.
     pub host: enrol::Facts,
-    pub public_key: PublicKey,
+    /// By which keys hosts know it.
+    pub keys: Keys,
     pub keeper: Keeper,
     /// What was learned of the tunnel's peers.
     pub peers: Saver<Memory>,
@@ -102,8 +102,9 @@ impl Hub {
     /// There is no WireGuard key, hence no hub.
     pub fn new(live: Live<GatewayFile>) -> Result<Self, Problem> {
         let root = live.root();
-        let key = TunnelKey::load_or_create(root, Role::Gateway).map_err(|e| e.problem())?;
-        let private = PrivateKey::from_bytes(*key.expose()).map_err(|e| e.problem())?;
+        let keys = TunnelKeys::load_or_create(root, Role::Gateway).map_err(|e| e.problem())?;
+        let keys = Keys::new(keys)?;
+        let (key, next_key) = keys.private()?;
         let store = Store::new(root.state_dir(Role::Gateway));
         let memory = store.load::<Memory>(PEERS);
         let drain = Drain::remembered(&store);
@@ -114,8 +115,8 @@ impl Hub {
             ways: Ways::default(),
             fallback: Fallback::default(),
             meeting: Meeting::new(),
-            public_key: private.public(),
-            keeper: Keeper::new(private, memory.value.unwrap_or_default()),
+            keys,
+            keeper: Keeper::new(key, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
             plane: DataPlane::new(Limits::default()),
             hosts: Hosts::default(),
@@ -133,6 +134,9 @@ impl Hub {
             live,
             store,
         };
+        if let (Ok((key, _)), Some(next)) = (hub.keys.private(), next_key) {
+            hub.keeper.set_keys(key, Some(next));
+        }
         let restored = remembered::<Wished>(&hub.store);
         hub.standing.extend(restored.problems);
         if let Some(wished) = restored.value {
@@ -172,7 +176,7 @@ impl Hub {
             role: identity::Role::Gateway,
             host_ref: None,
             facts: self.host.clone(),
-            tunnel_key: self.public_key.to_string(),
+            tunnel_key: self.keys.current.to_string(),
         };
         let (client, problems) = Client::open(settings, identity, self.store.clone());
         self.link_problems = problems;
@@ -182,7 +186,7 @@ impl Hub {
 
     /// Takes up a desired state.
     pub fn apply(&mut self, wished: Arc<Wished>) {
-        self.plan = plan(&self.live.config().tunnel, &self.public_key, &wished);
+        self.plan = plan(&self.live.config().tunnel, &self.keys.current, &wished);
         let generation = wished.generation;
         self.wished = Some(wished);
         info!(
@@ -211,6 +215,7 @@ impl Hub {
     /// What is due about once a second: whatever failed is tried again.
     pub fn tend(&mut self) {
         self.keeper.tend();
+        self.tend_keys();
         self.tell_gateways();
         self.ways.tend(&self.plan, &mut self.keeper);
         if let Some(memory) = self.keeper.learned() {
@@ -316,6 +321,7 @@ impl Hub {
             .chain(self.fallback.problem())
             .chain(&self.plan.problems)
             .cloned()
+            .chain(self.key_problem())
             .chain(self.plane.problems())
             .chain(self.sessions.problems())
             .collect()
@@ -387,7 +393,7 @@ impl Hub {
         }
     }
 
-    fn report(&self) {
+    pub fn report(&self) {
         let Some(link) = &self.link else { return };
         let facts = &self.host;
         let peer = |(name, host): (&String, &crate::liveness::Host)| ReportedPeer {
@@ -399,7 +405,8 @@ impl Hub {
             boot_id: facts.boot_id.clone(),
             version: facts.version.clone(),
             applied_generation: self.applied(),
-            public_key: self.public_key.to_string(),
+            public_key: self.keys.current.to_string(),
+            next_key: self.keys.reported(),
             listen_port: self
                 .keeper
                 .device()

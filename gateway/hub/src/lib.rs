@@ -16,6 +16,7 @@ mod config;
 mod drain;
 mod fallback;
 mod hub;
+mod keys;
 mod liveness;
 mod meeting;
 mod places;

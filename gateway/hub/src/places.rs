@@ -119,11 +119,11 @@ impl Hub {
     /// Where a host is, for people.
     pub fn place_of(&self, addresses: &[IpNet]) -> Option<GatewayUse> {
         let claim = newest(&self.places.claims, addresses)?;
-        let active = claim.gateway == self.public_key;
+        let active = self.keys.are(&claim.gateway);
         let mut neighbors = self.plan.neighbors.iter();
         let because = if active {
             "the host sends through this gateway".to_owned()
-        } else if let Some(at) = neighbors.find(|it| it.key == claim.gateway) {
+        } else if let Some(at) = neighbors.find(|it| it.has(&claim.gateway)) {
             format!("the host sends through {}", at.peer)
         } else {
             "the host sends through a gateway that is not known here".to_owned()
@@ -137,10 +137,10 @@ impl Hub {
 
     fn log_place(&self, host: &str, claim: &Claim) {
         let mut neighbors = self.plan.neighbors.iter();
-        let at = neighbors.find(|it| it.key == claim.gateway);
+        let at = neighbors.find(|it| it.has(&claim.gateway));
         let at = match at {
             Some(at) => at.peer.as_str(),
-            None if claim.gateway == self.public_key => "this gateway",
+            None if self.keys.are(&claim.gateway) => "this gateway",
             None => "a gateway that is not known here",
         };
         log(host, at);

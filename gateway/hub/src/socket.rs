@@ -6,7 +6,9 @@ use axum::{
     extract::State,
     routing::{get, post},
 };
-use kedge_control::local::{ConfigInForce, GatewayDrain, GatewayStatus, Reloaded, TunnelList};
+use kedge_control::local::{
+    ConfigInForce, GatewayDrain, GatewayStatus, Reloaded, TunnelKey, TunnelList,
+};
 use kedge_core::Problem;
 use kedge_host::{
     Role,
@@ -41,6 +43,7 @@ pub(crate) fn routes(asks: Asks<Hub>) -> Router {
     local::routes()
         .route("/v1/drain", get(draining).post(drain))
         .route("/v1/undrain", post(undrain))
+        .route("/v1/tunnel/key", get(tunnel_key).post(rotate_key))
         .with_state(asks)
 }
 
@@ -48,6 +51,15 @@ type Loop = State<Asks<Hub>>;
 
 async fn draining(State(asks): Loop) -> Result<Answer<GatewayDrain>, Failure> {
     asks.look(Hub::draining).await.map(Answer)
+}
+
+async fn tunnel_key(State(asks): Loop) -> Result<Answer<TunnelKey>, Failure> {
+    asks.look(Hub::tunnel_key).await.map(Answer)
+}
+
+async fn rotate_key(State(asks): Loop, _root: RequireRoot) -> Result<Answer<TunnelKey>, Failure> {
+    let done = asks.change(|hub| hub.rotate_key("ordered")).await?;
+    done.map(Answer).map_err(Failure)
 }
 
 async fn drain(State(asks): Loop, _root: RequireRoot) -> Result<Answer<GatewayDrain>, Failure> {

@@ -44,7 +44,8 @@ impl Hub {
         let device = self.keeper.device();
         let mut list = TunnelList {
             device: self.live.config().tunnel.interface.clone(),
-            public_key: self.public_key.to_string(),
+            public_key: self.keys.current.to_string(),
+            key_change: Some(self.tunnel_key()).filter(|key| key.next_public_key.is_some()),
             listen_port: self.live.config().tunnel.listen_port,
             problems: self.keeper.problem().cloned().into_iter().collect(),
             ..TunnelList::default()

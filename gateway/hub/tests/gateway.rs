@@ -209,6 +209,7 @@ impl Site {
                 peers: vec![PeerConfig {
                     name: "a".to_owned(),
                     public_key: key.public().to_string(),
+                    next_public_key: None,
                     endpoint: None,
                     tls_endpoint: None,
                     allowed_ips: vec![format!("{HOST}/128").parse().unwrap()],
@@ -309,6 +310,7 @@ impl Site {
                 always_up: true,
                 accepts: Vec::new(),
                 relays: false,
+                next_key: None,
             };
             device.apply(vec![peer]).unwrap();
             let runtime = runtime();

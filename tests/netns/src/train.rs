@@ -37,7 +37,12 @@ impl Echo {
     /// Starts it.
     #[must_use]
     pub fn start(host: &Host) -> Self {
-        let socket = host.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap());
+        Self::over(host.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).unwrap()))
+    }
+
+    /// Starts it on a socket.
+    #[must_use]
+    pub fn over(socket: UdpSocket) -> Self {
         socket.set_read_timeout(Some(millis(20))).unwrap();
         let _running = Running::start(move |over| {
             let mut buffer = [0; 8];
@@ -56,8 +61,13 @@ impl Train {
     #[must_use]
     pub fn start(client: &Host, to: Ipv4Addr) -> Self {
         let socket = client.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
+        Self::over(socket, SocketAddr::from((to, PORT)))
+    }
+
+    /// The same over a socket.
+    #[must_use]
+    pub fn over(socket: UdpSocket, to: SocketAddr) -> Self {
         socket.set_read_timeout(Some(millis(20))).unwrap();
-        let to = SocketAddr::from((to, PORT));
         let waits = || {
             _ = socket.send_to(&u64::MAX.to_be_bytes(), to);
             socket.recv_from(&mut [0; 8]).is_ok()

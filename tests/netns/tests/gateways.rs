@@ -128,6 +128,7 @@ impl Hosts {
                     peers: vec![PeerConfig {
                         name: "site/edge".to_owned(),
                         public_key: edge.to_string(),
+                        next_public_key: None,
                         endpoint: None,
                         tls_endpoint: None,
                         allowed_ips: vec!["198.18.0.10/32".parse().unwrap()],

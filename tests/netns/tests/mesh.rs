@@ -141,6 +141,7 @@ impl Site {
             let peers = [0, 1].map(|host| PeerConfig {
                 name: NAMES[host].to_owned(),
                 public_key: keys[host].clone(),
+                next_public_key: None,
                 endpoint: None,
                 tls_endpoint: None,
                 allowed_ips: address(10 + host),
@@ -165,6 +166,7 @@ impl Site {
             let peers = [0, 1].map(|gateway| PeerConfig {
                 name: ["gw-a", "gw-b"][gateway].to_owned(),
                 public_key: of_gateways[gateway].clone(),
+                next_public_key: None,
                 endpoint: Some(format!("203.0.113.{}:51820", 7 + gateway)),
                 tls_endpoint: None,
                 allowed_ips: address(1 + gateway),
@@ -183,6 +185,7 @@ impl Site {
                     peers: vec![MeshPeer {
                         name: NAMES[other].to_owned(),
                         public_key: keys[other].clone(),
+                        next_public_key: None,
                         addresses: address(10 + other),
                     }],
                 }),

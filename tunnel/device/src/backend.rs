@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use kedge_net::{tun::Lead, wireguard::module::Module};
 use kedge_tunnel_proto::{
     directory::{Change, Directory, PeerSpec},
-    keys::PublicKey,
+    keys::{PrivateKey, PublicKey},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,14 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// others are done).
     fn apply(&self, desired: &Desired) -> Result<Diff, ApplyError>;
 
+    /// Is known by exactly these keys, the newest last: peers are answered by each, and sessions go over
+    /// to the newest as peers are found to know it.
+    ///
+    /// # Errors
+    ///
+    /// The data plane has one key for life ([`Capability::SeveralKeys`]), or is gone.
+    fn set_keys(&self, keys: &[PrivateKey]) -> Result<(), ApplyError>;
+
     /// Sends no more to each peer in one piece than the way to it carries: routes of ours get an MTU of
     /// their own. Applied again it changes nothing.
     ///
@@ -168,6 +176,8 @@ pub enum Capability {
     PathMtu,
     /// Datagrams go in a stream where UDP does not pass.
     Streams,
+    /// A key is followed by another one while sessions go on.
+    SeveralKeys,
 }
 
 impl Mode {
@@ -224,6 +234,9 @@ impl Kind {
             }
             (Self::Kernel, Capability::Streams) => {
                 Some("the kernel sends its datagrams over UDP and no other way")
+            }
+            (Self::Kernel, Capability::SeveralKeys) => {
+                Some("the kernel's device has one private key, and another one ends its sessions")
             }
             (Self::Kernel, Capability::PacketCounters) => {
                 Some("the kernel counts bytes by peer and nothing else")

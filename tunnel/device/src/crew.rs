@@ -171,7 +171,17 @@ impl Crew {
         members.try_for_each(|member| member.tell(command()))
     }
 
-    /// Tells the worker that has the peer with this key, unless too much waits for it. Whether it was told.
+    /// Tells each of them something of its own, the first first.
+    ///
+    /// # Errors
+    ///
+    /// One of them has ended.
+    pub(crate) fn tell_each(&self, commands: Vec<Command>) -> Result<(), ApplyError> {
+        let mut members = self.members().zip(commands);
+        members.try_for_each(|(member, command)| member.tell(command))
+    }
+
+    /// Tells the worker that has the peer of this [home](kedge_tunnel_proto::directory::Directory::home), unless too much waits for it. Whether it was told.
     pub(crate) fn try_tell(&self, key: &PublicKey, command: Command) -> bool {
         let mut members = self.members();
         let member = members.nth(usize::from(owner(key, self.count())));

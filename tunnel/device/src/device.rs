@@ -1,5 +1,6 @@
 //! One WireGuard interface: opened, given peers, read, closed.
 
+mod identity;
 mod streams;
 
 use std::{
@@ -7,7 +8,6 @@ use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
-    time::SystemTime,
 };
 
 use ipnet::IpNet;
@@ -18,11 +18,12 @@ use kedge_net::{
     udp::Group,
 };
 use kedge_tunnel_proto::{
-    counters::{Reading, State},
+    counters::State,
     directory::{Directory, Entry, PeerId, PeerSpec},
     fallback::is_lane,
-    keys::PublicKey,
+    keys::{PrivateKey, PublicKey},
     memory::Memory,
+    noise::CoreName,
 };
 use tokio::sync::watch;
 use tracing::info;
@@ -59,12 +60,15 @@ pub(crate) struct Inner {
     running: watch::Receiver<bool>,
     pub(crate) shared: Shared,
     workers: Workers,
-    public_key: PublicKey,
+    noise_core: CoreName,
     port: u16,
 }
 
 pub(crate) struct Control {
     pub(crate) directory: Directory,
+    /// Its own, the newest last, and the first of them.
+    keys: Vec<PublicKey>,
+    public_key: PublicKey,
     interface: Interface,
     addresses: Vec<IpNet>,
     paths: Paths,
@@ -115,6 +119,8 @@ impl Device {
         let directory = Directory::new(public_key);
         let control = Mutex::new(Control {
             directory,
+            keys: vec![public_key],
+            public_key,
             interface,
             addresses: config.addresses,
             paths: Paths::default(),
@@ -127,7 +133,7 @@ impl Device {
             running,
             shared,
             workers: config.workers,
-            public_key,
+            noise_core: config.noise_core,
             port,
         };
         Ok(Self {
@@ -227,6 +233,10 @@ impl Backend for Device {
         })
     }
 
+    fn set_keys(&self, keys: &[PrivateKey]) -> Result<(), ApplyError> {
+        self.inner.set_keys(keys)
+    }
+
     fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError> {
         self.inner.lead(paths)
     }
@@ -289,9 +299,10 @@ impl Inner {
             .directory
             .find(name)
             .ok_or_else(|| RehandshakeError::Unknown(name.escape_debug().take(80).collect()))?;
-        let told = self
-            .crew
-            .try_tell(&entry.spec.public_key, Command::Rehandshake(entry.id));
+        let told = self.crew.try_tell(
+            &control.directory.home(entry),
+            Command::Rehandshake(entry.id),
+        );
         told.then_some(()).ok_or(RehandshakeError::Busy)
     }
 
@@ -307,9 +318,9 @@ impl Inner {
     }
 
     fn command_of(&self, name: &str, command: impl FnOnce(PeerId) -> Command) -> bool {
-        let entry = self.control();
-        let entry = entry.directory.find(name);
-        let peer = entry.map(|entry| (entry.id, entry.spec.public_key));
+        let control = self.control();
+        let entry = control.directory.find(name);
+        let peer = entry.map(|entry| (entry.id, control.directory.home(entry)));
         peer.is_some_and(|(id, key)| self.crew.try_tell(&key, command(id)))
     }
 
@@ -340,10 +351,10 @@ impl Inner {
             .map(|entry| {
                 let reading = entry.counters.read();
                 let at = handshakes.wall(&entry.spec.public_key, reading.last_handshake);
-                stats(entry, &reading, at)
+                PeerStats::of(entry, &reading, at)
             })
             .collect();
-        handshakes.forget_others(stats.iter().map(|peer| peer.public_key));
+        handshakes.forget_others(directory.entries().map(|entry| entry.spec.public_key));
         stats.sort_by(|a, b| a.name.cmp(&b.name));
         stats
     }
@@ -351,7 +362,7 @@ impl Inner {
     /// The device as a whole.
     pub(crate) fn device_stats(&self) -> DeviceStats {
         DeviceStats {
-            public_key: self.public_key,
+            public_key: self.public_key(),
             listen_port: self.port,
             running: *self.running.borrow(),
             offload: Some(self.shared.offload.read()),
@@ -441,25 +452,8 @@ impl Inner {
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Device")
-            .field("public_key", &self.public_key)
             .field("port", &self.port)
             .finish_non_exhaustive()
-    }
-}
-
-fn stats(entry: &Entry, reading: &Reading, last_handshake: Option<SystemTime>) -> PeerStats {
-    PeerStats {
-        name: entry.spec.name.clone(),
-        public_key: entry.spec.public_key,
-        endpoint: reading.endpoint,
-        state: reading.state,
-        last_handshake,
-        last_authenticated_data: reading.last_data,
-        rx_bytes: reading.rx_bytes,
-        tx_bytes: reading.tx_bytes,
-        rx_packets: reading.rx_packets,
-        tx_packets: reading.tx_packets,
-        drops: entry.counters.drops.nonzero(),
     }
 }
 

@@ -51,6 +51,12 @@ pub enum ApplyError {
     /// The kernel's interface could not be removed.
     #[error("the kernel's tunnel device cannot be removed")]
     Link(#[from] LinkError),
+    /// The system gave no randomness.
+    #[error("the tunnel's handshakes have no randomness")]
+    Randomness(#[source] io::Error),
+    /// The data plane cannot do that.
+    #[error("the tunnel's data plane cannot do that: {0}")]
+    Unsupported(&'static str),
 }
 
 /// A handshake could not be started.
@@ -89,6 +95,16 @@ impl Coded for ApplyError {
             Self::Interface(error) => error.problem(),
             Self::Kernel(error) => error.problem(),
             Self::Link(error) => error.problem(),
+            Self::Randomness(_) => Problem::new(Code::SysUnexpected, "no random bytes")
+                .caused_by(self)
+                .consequence("the tunnel keeps the key it has")
+                .fix(Fix::text("look at the kernel's log")),
+            Self::Unsupported(why) => Problem::new(Code::TunKey, self.to_string())
+                .evidence(*why)
+                .consequence("the tunnel keeps the key it has")
+                .fix(Fix::text(
+                    "use the data plane that can: `tunnel.data_plane: userspace`",
+                )),
             Self::Stopped => Problem::new(Code::TunDeviceMissing, "the tunnel's interface is gone")
                 .evidence(self.to_string())
                 .consequence("no packet passes the tunnel")

@@ -12,7 +12,7 @@ use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 use tracing::{info, warn};
 
 use crate::{
-    Device, DeviceConfig, Handle, PeerSpec,
+    ApplyError, Device, DeviceConfig, Handle, PeerSpec,
     backend::{Backend, Desired, Event, Kind, Paths},
     kernel::{self, Kernel, KernelConfig},
     offload::Allowed,
@@ -47,6 +47,8 @@ pub struct Keeper {
     kind: Kind,
     /// No other kind ever uses it: each has stamps of its own.
     key: PrivateKey,
+    /// The key it goes over to.
+    next_key: Option<PrivateKey>,
     /// What is known of peers, for the next device.
     memory: Memory,
     /// Whether somebody has to write it down.
@@ -88,6 +90,7 @@ impl Keeper {
         Self {
             kind,
             key,
+            next_key: None,
             memory,
             learned: false,
             wish: None,
@@ -119,6 +122,23 @@ impl Keeper {
             self.retry_at = Instant::ZERO;
         }
         self.tend();
+    }
+
+    /// Is known by `key` from here on, and goes over to `next`: sessions go on where the data plane can
+    /// do that.
+    pub fn set_keys(&mut self, key: PrivateKey, next: Option<PrivateKey>) {
+        self.key = key;
+        self.next_key = next;
+        if let Some(Err(err)) = self.device.as_deref().map(|device| self.identify(device)) {
+            let error = &err as &dyn std::error::Error;
+            warn!(error, "the tunnel's device keeps its keys");
+        }
+    }
+
+    fn identify(&self, device: &dyn Backend) -> Result<(), ApplyError> {
+        let newer = self.next_key.iter();
+        let keys: Vec<_> = std::iter::once(&self.key).chain(newer).cloned().collect();
+        device.set_keys(&keys)
     }
 
     /// Sends no more to each peer in one piece than this from here on.
@@ -297,7 +317,8 @@ impl Keeper {
             addresses: wish.addresses.clone(),
             peers: wish.peers.clone(),
         };
-        let done = device.apply(&desired);
+        let known = self.identify(&*device);
+        let done = known.and_then(|()| device.apply(&desired));
         let led = device.lead(&self.paths);
         self.led = led.is_ok();
         if std::mem::take(&mut self.strayed)

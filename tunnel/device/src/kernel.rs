@@ -36,12 +36,12 @@ use tracing::{debug, info};
 
 use self::{
     ledger::Ledger,
-    peer::{anew, counted, stats},
+    peer::{anew, counted, newest, stats},
     plan::Wanted,
 };
 use crate::{
     ApplyError, DeviceStats, Handle, OpenError, PeerStats, RehandshakeError,
-    backend::{Backend, Desired, Diff, Event, Kind, Paths},
+    backend::{Backend, Capability, Desired, Diff, Event, Kind, Paths},
 };
 
 /// What the kernel's device is opened with.
@@ -163,6 +163,13 @@ impl Backend for Kernel {
         self.0.apply(desired)
     }
 
+    fn set_keys(&self, keys: &[PrivateKey]) -> Result<(), ApplyError> {
+        let same = keys.iter().all(|key| key.public() == self.0.public_key);
+        let why = Kind::Kernel.lacks(Capability::SeveralKeys);
+        why.filter(|_| !same)
+            .map_or(Ok(()), |why| Err(ApplyError::Unsupported(why)))
+    }
+
     fn lead(&self, paths: &Paths) -> Result<Diff, ApplyError> {
         self.0.lead(paths)
     }
@@ -256,7 +263,8 @@ impl Inner {
 
     fn apply(&self, desired: &Desired) -> Result<Diff, ApplyError> {
         let mut inside = self.state();
-        let change = inside.directory.plan(desired.peers.clone())?;
+        let peers = desired.peers.iter().map(newest).collect();
+        let change = inside.directory.plan(peers)?;
         inside.directory.commit(&change);
         inside.settled = true;
         let raised = inside.raise()?;

@@ -3,7 +3,12 @@
 use std::{net::SocketAddr, time::SystemTime};
 
 use kedge_core::Instant;
-use kedge_tunnel_proto::{counters::State, drops::DropReason, keys::PublicKey};
+use kedge_tunnel_proto::{
+    counters::{Reading, State},
+    directory::Entry,
+    drops::DropReason,
+    keys::{Pair, PublicKey},
+};
 
 use crate::{offload::Offload, workers::Workers};
 
@@ -12,8 +17,10 @@ use crate::{offload::Offload, workers::Workers};
 pub struct PeerStats {
     /// Its name.
     pub name: String,
-    /// Its key.
+    /// Its key: of two that it has, the one in use.
     pub public_key: PublicKey,
+    /// The keys of both ends its packets are sent with, and since when; the kernel does not tell.
+    pub pair: Option<(Pair, Instant)>,
     /// Where datagrams for it go: where it was last heard from, else what was configured.
     pub endpoint: Option<SocketAddr>,
     /// Where its session stands. "Connected" is not "reachable": ask the echo.
@@ -34,6 +41,27 @@ pub struct PeerStats {
     pub tx_packets: u64,
     /// Packets of this peer that were not carried, by reason; only reasons that happened.
     pub drops: Vec<(DropReason, u64)>,
+}
+
+impl PeerStats {
+    pub(crate) fn of(entry: &Entry, reading: &Reading, last_handshake: Option<SystemTime>) -> Self {
+        Self {
+            name: entry.spec.name.clone(),
+            public_key: reading
+                .pair
+                .map_or(entry.spec.public_key, |(pair, _)| pair.remote),
+            pair: reading.pair,
+            endpoint: reading.endpoint,
+            state: reading.state,
+            last_handshake,
+            last_authenticated_data: reading.last_data,
+            rx_bytes: reading.rx_bytes,
+            tx_bytes: reading.tx_bytes,
+            rx_packets: reading.rx_packets,
+            tx_packets: reading.tx_packets,
+            drops: entry.counters.drops.nonzero(),
+        }
+    }
 }
 
 /// The device as a whole.

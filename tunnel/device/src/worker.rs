@@ -39,7 +39,7 @@ use kedge_tunnel_proto::{
 use tokio::sync::watch;
 use tracing::{debug, error, field::display, info, warn};
 
-pub(crate) use self::live::Reconfiguration;
+pub(crate) use self::live::{Identities, Reconfiguration};
 use crate::{
     from_host::FromHost,
     lanes::{Inbound, Lanes},
@@ -413,6 +413,10 @@ impl Worker {
             match change {
                 EventKind::State { from, to } => {
                     info!(peer, ?from, ?to, because = "handshake", "tunnel session");
+                }
+                EventKind::Keys { to } => {
+                    let (ours, its) = (to.local, to.remote);
+                    info!(peer, %ours, %its, because = "a newer session", "tunnel keys");
                 }
                 EventKind::Moved { from, to } => {
                     let (from, to) = (from.map(display), to.map(display));

@@ -3,14 +3,14 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
 use kedge_core::Instant;
 
-use crate::drops::Drops;
+use crate::{drops::Drops, keys::Pair};
 
 /// Where the peer's session stands. Only an answered echo proves that the path works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,9 +38,17 @@ pub struct Counters {
     /// The number of the last question that was answered, and one.
     answered: AtomicU64,
     state: AtomicU8,
-    endpoint: Mutex<Option<SocketAddr>>,
+    place: Mutex<Place>,
     /// Packets of this peer that were not carried.
     pub drops: Drops,
+}
+
+/// What changes rarely.
+#[derive(Debug, Default)]
+struct Place {
+    endpoint: Option<SocketAddr>,
+    /// Boxed, since most peers never have another pair than the one they began with.
+    pair: Option<Box<(Pair, Instant)>>,
 }
 
 /// One reading of the [`Counters`].
@@ -64,12 +72,16 @@ pub struct Reading {
     pub state: State,
     /// Where datagrams for the peer go.
     pub endpoint: Option<SocketAddr>,
+    /// The keys its packets are sent with, and since when; `None` is those it began with: the older
+    /// one of each end.
+    pub pair: Option<(Pair, Instant)>,
 }
 
 impl Counters {
     /// Reads everything.
     #[must_use]
     pub fn read(&self) -> Reading {
+        let place = self.place();
         Reading {
             rx_bytes: self.rx_bytes.load(Ordering::Relaxed),
             tx_bytes: self.tx_bytes.load(Ordering::Relaxed),
@@ -83,7 +95,8 @@ impl Counters {
                 1 => State::Connecting,
                 _ => State::Idle,
             },
-            endpoint: *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner),
+            endpoint: place.endpoint,
+            pair: place.pair.as_deref().copied(),
         }
     }
 
@@ -122,7 +135,15 @@ impl Counters {
     }
 
     pub(crate) fn set_endpoint(&self, endpoint: Option<SocketAddr>) {
-        *self.endpoint.lock().unwrap_or_else(PoisonError::into_inner) = endpoint;
+        self.place().endpoint = endpoint;
+    }
+
+    pub(crate) fn set_pair(&self, now: Instant, pair: Pair) {
+        self.place().pair = Some(Box::new((pair, now)));
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -24,8 +24,11 @@ use crate::{
 pub struct PeerSpec {
     /// The name people see; unique.
     pub name: String,
-    /// The peer's key, which is its identity: another key is another peer.
+    /// The peer's key, which is its identity: a key that was not announced is another peer's.
     pub public_key: PublicKey,
+    /// The key the peer goes over to, which it has already. It is accepted beside the other one and
+    /// tried; who has it alone later on is the same peer still. Boxed, since most have none.
+    pub next_key: Option<Box<PublicKey>>,
     /// The key both ends were given beside their pairs.
     pub preshared_key: Option<PresharedKey>,
     /// Where to reach it; `None` when only the peer can come to us.
@@ -70,6 +73,8 @@ pub struct Change {
     pub update: Vec<Update>,
     /// Peers of other workers that come or are told anew.
     pub others: Vec<Other>,
+    /// Keys of peers whose worker another key of theirs says, for the first worker.
+    pub strays: Vec<(PeerId, PublicKey, u8)>,
     /// The new prefix table, when it differs.
     pub table: Option<Arc<Routes>>,
 }
@@ -79,6 +84,8 @@ pub struct Change {
 pub struct Update {
     /// What is wanted of it.
     pub entry: Entry,
+    /// The key it came with, which says whose of several workers it is.
+    pub home: PublicKey,
     /// Whether the wanted endpoint is another one than before; else the peer keeps the address it
     /// was last heard from.
     pub endpoint_changed: bool,
@@ -132,18 +139,21 @@ pub enum PlanError {
 #[derive(Debug)]
 pub struct Directory {
     /// Whose peers they are; without it the rules between them are somebody else's.
-    own: Option<PublicKey>,
+    own: Option<Vec<PublicKey>>,
     /// Boxed, since nodes of such a tree are only half full.
     peers: BTreeMap<PublicKey, Box<Entry>>,
+    /// The keys that peers came with, where they have others by now.
+    homes: BTreeMap<PeerId, PublicKey>,
 }
 
 impl Directory {
     /// An empty directory for the device with the key `own`.
     #[must_use]
-    pub const fn new(own: PublicKey) -> Self {
+    pub fn new(own: PublicKey) -> Self {
         Self {
-            own: Some(own),
+            own: Some(vec![own]),
             peers: BTreeMap::new(),
+            homes: BTreeMap::new(),
         }
     }
 
@@ -154,7 +164,13 @@ impl Directory {
         Self {
             own: None,
             peers: BTreeMap::new(),
+            homes: BTreeMap::new(),
         }
+    }
+
+    /// They are peers of a device with these keys from here on.
+    pub fn set_own(&mut self, own: Vec<PublicKey>) {
+        self.own = Some(own);
     }
 
     /// What changes when exactly `specs` are wanted.
@@ -167,32 +183,28 @@ impl Directory {
             Some(own) => check(own, &specs)?,
             None => prefixes(&specs),
         };
-        let wanted: BTreeSet<PublicKey> = specs.iter().map(|spec| spec.public_key).collect();
+        let known = self.known(&specs);
         let mut change = Change::default();
-        let mut used = BTreeSet::new();
-        for (key, entry) in &self.peers {
-            if wanted.contains(key) {
-                used.insert(entry.id);
-            } else {
-                change.remove.push(entry.id);
-            }
-        }
+        let used: BTreeSet<PeerId> = known.values().map(|entry| entry.id).collect();
+        let gone = self.entries().filter(|entry| !used.contains(&entry.id));
+        change.remove.extend(gone.map(|entry| entry.id));
         let mut free = (0_u32..).map(PeerId).filter(|id| !used.contains(id));
         let accepted = accepted(&specs);
         let mut owners = BTreeMap::new();
         for spec in specs {
             let key = spec.public_key;
-            let id = match self.peers.get(&key) {
-                Some(old) => {
+            let id = match known.get(&key) {
+                Some(&old) => {
                     if old.spec != spec {
                         let endpoint_changed = old.spec.endpoint != spec.endpoint;
                         let preshared_key_changed = old.spec.preshared_key != spec.preshared_key;
                         let entry = Entry {
                             spec,
-                            ..(**old).clone()
+                            ..old.clone()
                         };
                         change.update.push(Update {
                             entry,
+                            home: self.home(old),
                             endpoint_changed,
                             preshared_key_changed,
                         });
@@ -222,8 +234,18 @@ impl Directory {
 
     /// Takes over what was planned.
     pub fn commit(&mut self, change: &Change) {
+        // Who goes over to another key is found below it from here on.
+        let updated: BTreeSet<PeerId> = change.update.iter().map(|it| it.entry.id).collect();
         self.peers
-            .retain(|_, entry| !change.remove.contains(&entry.id));
+            .retain(|_, entry| !change.remove.contains(&entry.id) && !updated.contains(&entry.id));
+        self.homes.retain(|id, _| !change.remove.contains(id));
+        for Update { entry, home, .. } in &change.update {
+            if entry.spec.public_key == *home {
+                self.homes.remove(&entry.id);
+            } else {
+                self.homes.insert(entry.id, *home);
+            }
+        }
         for update in change
             .update
             .iter()
@@ -253,6 +275,13 @@ impl Directory {
         }
     }
 
+    /// The key a peer came with, which says whose of several workers it is as long as it is here.
+    #[must_use]
+    pub fn home(&self, entry: &Entry) -> PublicKey {
+        let home = self.homes.get(&entry.id).copied();
+        home.unwrap_or(entry.spec.public_key)
+    }
+
     /// The peers, in the order of their keys.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.peers.values().map(Box::as_ref)
@@ -268,6 +297,44 @@ impl Directory {
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Entry> {
         self.entries().find(|entry| entry.spec.name == name)
+    }
+}
+
+impl Directory {
+    /// Who of the wanted is here already: by its key, by the one it announced before, or by the one it
+    /// announces.
+    fn known(&self, specs: &[PeerSpec]) -> BTreeMap<PublicKey, &Entry> {
+        let announced = |entry| Some((Entry::spec(entry).next()?, entry));
+        let announced: BTreeMap<PublicKey, &Entry> = self.entries().filter_map(announced).collect();
+        let wanted: BTreeSet<PublicKey> = specs.iter().map(|spec| spec.public_key).collect();
+        let other = |entry: &&Entry| !wanted.contains(&entry.spec.public_key);
+        let known = |spec: &PeerSpec| {
+            let key = spec.public_key;
+            let before = || announced.get(&key).copied().filter(other);
+            let after = || self.get(&spec.next()?).filter(other);
+            let entry = self.get(&key).or_else(before).or_else(after)?;
+            Some((key, entry))
+        };
+        specs.iter().filter_map(known).collect()
+    }
+}
+
+impl Entry {
+    const fn spec(&self) -> &PeerSpec {
+        &self.spec
+    }
+}
+
+impl PeerSpec {
+    /// The peer's keys, the newest last.
+    pub fn keys(&self) -> impl Iterator<Item = PublicKey> {
+        std::iter::once(self.public_key).chain(self.next())
+    }
+
+    /// The key it goes over to.
+    #[must_use]
+    pub fn next(&self) -> Option<PublicKey> {
+        self.next_key.as_deref().copied()
     }
 }
 
@@ -296,19 +363,21 @@ impl Coded for PlanError {
 }
 
 /// Checks the rules between peers; returns every prefix with its owner's key.
-fn check(own: &PublicKey, specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>, PlanError> {
+fn check(own: &[PublicKey], specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>, PlanError> {
     let mut names = BTreeSet::new();
     let mut keys = BTreeMap::new();
     let mut prefixes: BTreeMap<IpNet, &PeerSpec> = BTreeMap::new();
     for spec in specs {
-        if spec.public_key == *own {
+        if spec.keys().any(|key| own.contains(&key)) {
             return Err(PlanError::OwnKey(spec.name.clone()));
         }
         if !names.insert(&spec.name) {
             return Err(PlanError::DuplicateName(spec.name.clone()));
         }
-        if let Some(first) = keys.insert(spec.public_key, &spec.name) {
-            return Err(PlanError::DuplicateKey(first.clone(), spec.name.clone()));
+        for key in spec.keys() {
+            if let Some(first) = keys.insert(key, &spec.name) {
+                return Err(PlanError::DuplicateKey(first.clone(), spec.name.clone()));
+            }
         }
         for prefix in &spec.allowed_ips {
             let prefix = prefix.trunc();

@@ -1,6 +1,7 @@
 //! WireGuard keys: base64 as text, zeroized when dropped, never printed.
 
 mod hex;
+mod overlap;
 
 use std::{fmt, str::FromStr};
 
@@ -10,6 +11,8 @@ use kedge_core::{Code, Coded, Fix, Problem};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+pub use self::overlap::{Overlap, Using, overlap};
 
 /// Bytes in a key.
 pub const LENGTH: usize = 32;
@@ -27,6 +30,15 @@ pub struct PresharedKey([u8; LENGTH]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey(#[schemars(with = "String", length(equal = 44))] [u8; LENGTH]);
+
+/// A key of ours and one of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Ours.
+    pub local: PublicKey,
+    /// The peer's.
+    pub remote: PublicKey,
+}
 
 /// A text or bytes that are not a WireGuard key. Never holds what was refused: it may be secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

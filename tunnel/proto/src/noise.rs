@@ -5,6 +5,7 @@
 //! both are arguments (docs/adr/0026). Everything around them takes either.
 
 mod boringtun;
+mod doors;
 mod own;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+pub(crate) use self::doors::{DoorId, Doors};
 pub use self::own::{HEAD, Seed, Session, Stamp, Stamps, TAIL, Wall};
 use crate::{
     drops::DropReason,
@@ -63,6 +65,8 @@ pub(crate) enum NoiseCore {
 
 /// Who sent an initiation, and how far it has been read.
 pub(crate) struct Caller {
+    /// By which key it knows us.
+    pub(crate) local: DoorId,
     pub(crate) key: PublicKey,
     call: Option<own::Call>,
 }
@@ -133,14 +137,15 @@ impl FrontDoor {
     }
 
     /// Who sent an initiation that was checked.
-    pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<Caller, DropReason> {
-        match self {
-            Self::Boringtun(door) => {
-                let key = door.initiator(datagram)?;
-                Ok(Caller { key, call: None })
+    pub(crate) fn initiator(&self, local: DoorId, datagram: &[u8]) -> Result<Caller, DropReason> {
+        let (key, call) = match self {
+            Self::Boringtun(door) => (door.initiator(datagram)?, None),
+            Self::Own(door) => {
+                let (key, call) = door.initiator(datagram)?;
+                (key, Some(call))
             }
-            Self::Own(door) => door.initiator(datagram),
-        }
+        };
+        Ok(Caller { local, key, call })
     }
 
     /// Sets the wall clock of the core that does not read it.

@@ -31,9 +31,15 @@ use crate::{
     wire::Kind,
 };
 
+use self::ties::Rare;
+pub(crate) use self::ties::{Ends, Name};
+
 /// One peer.
 pub(crate) struct Peer {
     core: NoiseCore,
+    /// Whose core that is.
+    front: Name,
+    rare: Option<Box<Rare>>,
     counters: Arc<Counters>,
     endpoint: Option<SocketAddr>,
     /// At which of our addresses it called us.
@@ -45,8 +51,6 @@ pub(crate) struct Peer {
     backlog: Backlog,
     /// The highest counter seen in the newest session.
     heard: Option<u64>,
-    /// Where it was called last: whoever answers from one of these places is there.
-    called: Vec<SocketAddr>,
     moved_at: Option<Instant>,
     state: State,
     /// When the newest session began, and whether we asked for it.
@@ -92,6 +96,7 @@ pub(crate) enum Received {
 impl Peer {
     /// A peer that has no core yet.
     pub(crate) fn new(
+        front: Name,
         stamps: Stamps,
         spec: &PeerSpec,
         counters: Arc<Counters>,
@@ -100,6 +105,8 @@ impl Peer {
         counters.set_endpoint(spec.endpoint);
         Self {
             core: NoiseCore::Asleep(stamps),
+            front,
+            rare: None,
             counters,
             endpoint: spec.endpoint,
             here: None,
@@ -108,7 +115,6 @@ impl Peer {
             always_up: spec.always_up,
             backlog: Backlog::default(),
             heard: None,
-            called: Vec::new(),
             moved_at: None,
             state: State::Idle,
             session: None,
@@ -190,6 +196,9 @@ impl Peer {
         dst: &mut [u8],
     ) -> Result<Received, DropReason> {
         self.refresh(now, budget, dst);
+        if let Some(at) = self.beside_of(kind, caller.as_ref()) {
+            return self.receive_beside(now, (at, from), (kind, caller), datagram, dst);
+        }
         let opened = self.core.open(now, (kind, caller), datagram, dst);
         if matches!(kind, Kind::Data { .. })
             && self.state == State::Connected
@@ -223,22 +232,7 @@ impl Peer {
             }
             _ => {}
         }
-        match opened? {
-            Opened::Nothing | Opened::Cookie => Ok(Received::Nothing),
-            Opened::Packet(length) => Ok(Received::Packet(length)),
-            Opened::Reply(length) => {
-                self.counters.sent(length);
-                let Way { there, here } = from;
-                Ok(Received::Reply(match (kind, self.endpoint) {
-                    (Kind::Initiation, _) | (_, None) => Message {
-                        to: there,
-                        from: here,
-                        length,
-                    },
-                    (_, Some(to)) => self.message(to, length),
-                }))
-            }
-        }
+        self.outcome(kind, from, opened?)
     }
 
     /// Does what is due, at most one message at a time.
@@ -249,6 +243,7 @@ impl Peer {
         budget: &mut Budget,
         dst: &mut [u8],
     ) -> Option<Message> {
+        self.tick_beside(now, dst);
         let ticked = self.tick_core(now, budget, dst);
         if let Tick::Send(length) = ticked {
             self.asks();
@@ -351,6 +346,11 @@ impl Peer {
         } else if self.state != State::Connected && self.core.has_session(now) {
             self.set_state(State::Connected);
         }
+        self.place(now, from, (receiver, counter));
+    }
+
+    /// Takes note of where the newest message of the newest session came from.
+    fn place(&mut self, now: Instant, from: Way, (receiver, counter): (u32, u64)) {
         if !self.core.is_newest(now, receiver)
             || self.heard.is_some_and(|highest| counter <= highest)
         {
@@ -462,6 +462,8 @@ const JITTER: Duration = Duration::from_millis(333);
 const STALE: Duration = Duration::from_secs(1);
 /// When a session is replaced (REKEY_AFTER_TIME).
 const REKEY: Duration = Duration::from_secs(120);
+/// Nothing that was sealed longer ago is opened (REJECT_AFTER_TIME).
+pub(crate) const REJECT: Duration = Duration::from_secs(180);
 /// A peer moves at most once in this time.
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
 /// A handshake is forced at most once in this time.
@@ -472,4 +474,5 @@ mod here;
 mod live;
 mod padding;
 mod question;
+mod ties;
 mod whole;

@@ -13,8 +13,14 @@ use std::{
 
 use kedge_core::Instant;
 
-use self::crew::Crew;
-pub use self::crew::{Admitted, Done, Move};
+use self::{
+    crew::Crew,
+    event::{EVENTS, tell},
+};
+pub use self::{
+    crew::{Admitted, Done, Move},
+    event::{Event, EventKind},
+};
 use crate::{
     admission::Admission,
     allowed::{Lookup, addresses},
@@ -23,9 +29,9 @@ use crate::{
     directory::{Other, PeerId},
     drops::{DropReason, Drops},
     jitter::Jitter,
-    keys::{PresharedKey, PrivateKey, PublicKey},
+    keys::{Pair, PresharedKey, PrivateKey, PublicKey},
     memory::Memory,
-    noise::{Caller, FrontDoor, HEAD, Noise, TAIL},
+    noise::{Caller, Doors, HEAD, Noise, TAIL},
     packet::LARGEST,
     peer::{Message, Peer, Received},
     way::Way,
@@ -36,7 +42,7 @@ use crate::{
 pub struct Shard {
     number: u8,
     mtu: usize,
-    door: FrontDoor,
+    door: Doors,
     routes: Lookup,
     /// What is known of peers of other workers.
     others: BTreeMap<PeerId, Other>,
@@ -72,13 +78,9 @@ struct Slot {
     /// What the last event said.
     state: State,
     endpoint: Option<SocketAddr>,
-    key: PublicKey,
     preshared_key: Option<Box<PresharedKey>>,
-    index: u32,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
-    /// That of the core that goes on with the session of before.
-    former: Option<u32>,
     /// Older entries in the heap are void.
     due: Instant,
     is_ready: bool,
@@ -99,34 +101,6 @@ pub struct Transmit {
     pub length: usize,
     /// Whose it is, for the counters.
     pub peer: PeerId,
-}
-
-/// A change that an operator cares about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Whose.
-    pub peer: PeerId,
-    /// What.
-    pub change: EventKind,
-}
-
-/// What changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// Where the session stands.
-    State {
-        /// Before.
-        from: State,
-        /// After.
-        to: State,
-    },
-    /// Where the peer is.
-    Moved {
-        /// Before.
-        from: Option<SocketAddr>,
-        /// After.
-        to: Option<SocketAddr>,
-    },
 }
 
 /// What became of a datagram.
@@ -168,7 +142,7 @@ impl Shard {
         Self {
             number,
             mtu: usize::from(mtu),
-            door: FrontDoor::new(key, noise),
+            door: Doors::new(key, noise),
             routes: Lookup::default(),
             others: BTreeMap::new(),
             crew: Crew::default(),
@@ -273,14 +247,20 @@ impl Shard {
             }
             self.timers.pop();
             self.wake_called(now, id);
+            let tried = self.try_other_keys(now, id, due, dst);
             let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.due == due) else {
                 continue;
             };
-            let message = slot.peer.tick(now, &mut self.jitter, &mut self.budget, dst);
+            let message =
+                tried.or_else(|| slot.peer.tick(now, &mut self.jitter, &mut self.budget, dst));
             if message.is_none() {
                 slot.peer.rest();
             }
-            slot.due = slot.peer.next_tick(now, &mut self.jitter);
+            // What was tried leaves the rest of what is due to the next turn.
+            slot.due = match tried {
+                Some(_) => now,
+                None => slot.peer.next_tick(now, &mut self.jitter),
+            };
             if slot.due < Instant::FAR {
                 self.timers.push(Reverse((slot.due, id)));
             }
@@ -366,8 +346,8 @@ impl Shard {
     ) -> Result<Outcome, (DropReason, Option<PeerId>)> {
         let is_handshake = !matches!(kind.0, Kind::Data { .. });
         let unknown = (DropReason::UnknownSession, None);
-        if kind.0 == Kind::Initiation {
-            self.wake_up(now, id);
+        if let (Kind::Initiation, Some(caller)) = &kind {
+            self.meet(now, id, caller);
         }
         let slot = slot(&mut self.peers, id).ok_or(unknown)?;
         let received = slot
@@ -441,6 +421,14 @@ impl Shard {
             let from = std::mem::replace(&mut slot.state, state);
             tell(&mut self.events, id, EventKind::State { from, to: state });
         }
+        if let Some(at) = slot.peer.take_turned()
+            && let Some(local) = self.door.key(slot.peer.front().pair.local)
+        {
+            let remote = slot.peer.front().pair.remote;
+            let to = Pair { local, remote };
+            slot.peer.counters().set_pair(at, to);
+            tell(&mut self.events, id, EventKind::Keys { to });
+        }
         if endpoint != slot.endpoint {
             let from = std::mem::replace(&mut slot.endpoint, endpoint);
             self.moved(from, endpoint);
@@ -451,14 +439,6 @@ impl Shard {
             );
         }
     }
-}
-
-fn tell(events: &mut VecDeque<Event>, peer: PeerId, change: EventKind) {
-    // Nobody listens: the newest matter most.
-    if events.len() >= EVENTS {
-        events.pop_front();
-    }
-    events.push_back(Event { peer, change });
 }
 
 fn slot(peers: &mut [Option<Box<Slot>>], id: PeerId) -> Option<&mut Slot> {
@@ -481,14 +461,13 @@ const fn transmit(peer: PeerId, Message { to, from, length }: Message) -> Transm
 /// Bytes behind a packet that is sealed in place: up to 15 of padding, and the tag.
 pub const ROOM: usize = 15 + TAIL;
 
-/// Events that may wait for the caller.
-const EVENTS: usize = 64;
-
 mod crew;
+mod event;
 mod handshakes;
 mod live;
 mod members;
 mod outlive;
+mod rotation;
 mod whole;
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ fn end(own: u8, other: u8, endpoint: Option<SocketAddr>, noise: Noise) -> Shard 
         always_up: endpoint.is_some(),
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
     };
     let change = Directory::new(key(own).public()).plan(vec![spec]).unwrap();
     shard.apply(Instant::ZERO, change);
@@ -121,6 +122,7 @@ fn know(core: &str, noise: Noise) {
             always_up: false,
             accepts: Vec::new(),
             relays: false,
+            next_key: None,
         }
     };
     let region = Region::new(ALLOCATOR);

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::RoleArgs;
+use super::{RoleArgs, RotateKeyArgs};
 
 /// Running a gateway, and orders to one that runs.
 #[derive(Clone, Debug, Args)]
@@ -26,6 +26,11 @@ pub enum GatewayOrder {
     Drain(GatewayDrainArgs),
     /// Let hosts come again
     Undrain,
+    /// Give the gateway another key, without a packet lost
+    ///
+    /// As `kedge tunnel rotate-key`. The old key is kept for every host that does not use the new one,
+    /// for 30 days at most.
+    RotateKey(RotateKeyArgs),
 }
 
 /// How a gateway is drained.

@@ -28,6 +28,12 @@ pub enum TunnelCommand {
     /// an answer proves that the tunnel carries packets both ways. It exits with 1 if nothing was
     /// answered.
     Ping(PingArgs),
+    /// Give this end of the tunnel another key, without a packet lost
+    ///
+    /// The new key is made here and is accepted beside the old one. The manager tells the other ends, and
+    /// their sessions go over to it one by one; the old key goes once nobody needs it, after three minutes
+    /// at least. Of the agent, or of the gateway where that is the role that runs here.
+    RotateKey(RotateKeyArgs),
     /// Write the packets inside the tunnel as pcapng, for Wireshark and tshark
     ///
     /// It shows what this host gives to the tunnel and gets out of it, in the clear, with the peer's
@@ -43,6 +49,17 @@ pub enum TunnelCommand {
     /// default), up to that rate, 30 s at a time, one bench at a time, and for half of the time at
     /// most. It loads the line: what else goes through the tunnel has less of it meanwhile.
     Bench(BenchArgs),
+}
+
+/// How a key is rotated.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct RotateKeyArgs {
+    /// Wait until every peer uses the new key, for --timeout at most
+    #[arg(long)]
+    pub wait: bool,
+    /// Only say how far it is
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// What is measured.

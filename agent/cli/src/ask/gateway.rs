@@ -8,7 +8,7 @@ use std::{
 use kedge_control::local::GatewayDrain;
 use kedge_host::Role;
 
-use super::show;
+use super::{key, show};
 use crate::{
     App,
     args::GatewayOrder,
@@ -21,6 +21,7 @@ pub(super) fn order(app: &App, order: &GatewayOrder) -> Result<Exit, Failure> {
     let client = app.client(Role::Gateway);
     let args = match order {
         GatewayOrder::Drain(args) => args,
+        GatewayOrder::RotateKey(args) => return key::rotate(app, Role::Gateway, *args),
         GatewayOrder::Undrain => {
             let answer: Answer<GatewayDrain> = client.post("/v1/undrain", &())?;
             return show(app, &answer, Exit::Ok);

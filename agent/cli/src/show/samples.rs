@@ -189,6 +189,7 @@ pub(super) fn tunnels() -> TunnelList {
     TunnelList {
         device: "kedge0".into(),
         public_key: "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=".into(),
+        key_change: None,
         addresses: vec!["fd6b:6564:6765::a/128".into()],
         listen_port: 51820,
         mtu: 1420,

@@ -1,12 +1,52 @@
 //! Tunnel peers.
 
-use kedge_control::local::{EchoStatus, Tunnel, TunnelList, TunnelState};
+use kedge_control::local::{EchoStatus, Tunnel, TunnelKey, TunnelList, TunnelState};
 
 use super::{Show, View, hook, pairs};
 use crate::{
     style::{Mark, bytes, clean, long, short},
     table::Table,
 };
+
+impl Show for TunnelKey {
+    fn text(&self, view: &View) -> String {
+        let mut text = format!("{}\n", changes(self, view));
+        let key = |name: &str, key: &str, since: &str| {
+            format!("  {name} {}  since {}\n", clean(key), clean(since))
+        };
+        text.push_str(&key("key ", &self.public_key, &self.since));
+        if let Some(next) = &self.next_public_key {
+            let since = self.next_since.as_deref().unwrap_or_default();
+            text.push_str(&key("next", next, since));
+        }
+        if let Some(until) = &self.until {
+            text.push_str(&format!(
+                "  the old key goes by {} at the latest\n",
+                clean(until)
+            ));
+        }
+        for (what, peers) in [("moved", &self.moved), ("waiting", &self.waiting)] {
+            if !peers.is_empty() {
+                text.push_str(&format!("  {what}: {}\n", clean(&peers.join(", "))));
+            }
+        }
+        text + &view.next(&["kedge tunnel list".to_owned()])
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.waiting.clone()
+    }
+}
+
+/// How far a change of keys is, in a line.
+fn changes(key: &TunnelKey, view: &View) -> String {
+    let mark = if key.waiting.is_empty() {
+        Mark::Good
+    } else {
+        Mark::Warning
+    };
+    format!("{} {}", view.style.mark(mark), clean(&key.because))
+}
 
 impl Show for TunnelList {
     fn text(&self, view: &View) -> String {
@@ -39,6 +79,10 @@ impl Show for TunnelList {
             };
             let hook = view.style.hook();
             let line = format!("  {hook} data plane {mode} because {because}{repairs}\n");
+            text.push_str(&line);
+        }
+        if let Some(key) = &self.key_change {
+            let line = format!("  {} {}\n", view.style.hook(), changes(key, view));
             text.push_str(&line);
         }
         if let Some(workers) = self.workers.as_ref().filter(|all| all.count > 1) {

@@ -1,10 +1,7 @@
 //! The agent's tunnel, as it is planned, and the names that are asked about through it.
 
-use kedge_core::{Coded as _, Problem};
 use kedge_host::link::Link;
-use kedge_host::{Role, identity::TunnelKey};
-use kedge_tunnel_device::backend::Kind;
-use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory};
+use kedge_tunnel_proto::memory::Memory;
 use tracing::info;
 
 use super::{Agent, EPOCH, TUNNEL_PEERS, goes_on_without};
@@ -23,12 +20,13 @@ impl Agent {
             }
         }
         if self.tunnel.is_none() && self.desired.tunnel.is_some() {
-            match self.tunnel_key() {
-                Ok(key) => {
+            match self.tunnel_keys() {
+                Ok((key, next)) => {
                     let memory = self.store.load::<Memory>(TUNNEL_PEERS);
                     self.standing.extend(memory.problems);
                     let memory = memory.value.unwrap_or_default();
-                    let mut tunnel = Tunnel::new(kind, key, memory);
+                    let mut tunnel = Tunnel::new(kind, key.clone(), memory);
+                    tunnel.set_keys(key, next);
                     tunnel.resume(self.store.load(EPOCH).value.unwrap_or_default());
                     self.tunnel = Some(tunnel);
                 }
@@ -55,15 +53,5 @@ impl Agent {
         });
         self.dns
             .want(link.map(|link| link.index), tunnel.dns.as_ref());
-    }
-
-    pub(super) fn tunnel_key(&self) -> Result<PrivateKey, Problem> {
-        let root = self.live.root();
-        let key = match self.live.config().tunnel.data_plane.kind() {
-            Kind::Userspace => TunnelKey::load_or_create(root, Role::Agent),
-            Kind::Kernel => TunnelKey::load_or_create_for_kernel(root, Role::Agent),
-        };
-        let key = key.map_err(|error| error.problem())?;
-        PrivateKey::from_bytes(*key.expose()).map_err(|error| error.problem())
     }
 }

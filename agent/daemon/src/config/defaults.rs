@@ -28,6 +28,7 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
     tunnel.mtu.get_or_insert_default();
     tunnel.noise_core.get_or_insert_default();
     tunnel.data_plane.get_or_insert_default();
+    tunnel.key_rotation.get_or_insert_default();
     tunnel.wg_socket.get_or_insert_default();
     tunnel.bench_mbps.get_or_insert_default();
     tunnel.offload.get_or_insert_default();

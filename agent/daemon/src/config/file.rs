@@ -15,7 +15,7 @@ use kedge_core::{
     Name,
     vip::{AdvertInterval, Priority, Vrid},
 };
-use kedge_host::{enrol::ManagerUrl, layers::Auto, section};
+use kedge_host::{enrol::ManagerUrl, layers::Auto, section, tunnel_keys::KeyRotation};
 use kedge_tunnel_device::{backend::Mode, offload::Switch};
 use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
 use schemars::JsonSchema;
@@ -283,6 +283,9 @@ section! {
         /// Who moves the packets: `userspace`, Kedge's own engine; `kernel`, the kernel's WireGuard, with a
         /// key of its own; or `auto`, which is `userspace`.
         data_plane: Mode,
+        /// How old the key of this end becomes before another one follows it, without a packet lost: 1h to
+        /// 365d, or `off`.
+        key_rotation: KeyRotation,
         /// Whether `wg show` and other tools may read the device, without its keys, at
         /// /var/run/wireguard/INTERFACE.sock. What it is they cannot change.
         wg_socket: bool,
@@ -359,6 +362,8 @@ section! {
     PeerFile {
         /// Its public key, base64.
         public_key: PublicKey,
+        /// The key it goes over to, base64: accepted beside the other one, and tried.
+        next_public_key: PublicKey,
         /// Where it is, `host:port`; left out where it calls us.
         endpoint: Endpoint,
         /// Where it is over TLS, `host:port`, for when UDP does not reach it. Only a gateway that is asked

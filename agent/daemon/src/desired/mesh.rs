@@ -8,7 +8,7 @@ use kedge_core::{Code, Fix, Problem};
 use kedge_tunnel_device::backend::Kind;
 use kedge_tunnel_proto::{direct::Refusal, keys::PublicKey};
 
-use super::tunnel::{TunnelWish, echo, is_allowed, outside};
+use super::tunnel::{TunnelWish, echo, is_allowed, next_key, outside};
 use crate::{
     config::TunnelConfig,
     facts::Facts,
@@ -35,6 +35,8 @@ pub(crate) struct Neighbor {
     pub name: String,
     /// Its key.
     pub public_key: PublicKey,
+    /// The key it goes over to.
+    pub next_key: Option<PublicKey>,
     /// Its overlay addresses.
     pub addresses: Vec<IpNet>,
     /// From where to where it is asked.
@@ -135,6 +137,7 @@ fn accept(
     Ok(Neighbor {
         name: wish.name.clone(),
         public_key: key,
+        next_key: next_key(wish.next_public_key.as_deref()),
         addresses: wish.addresses.clone(),
         ends,
     })

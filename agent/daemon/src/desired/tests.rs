@@ -235,6 +235,7 @@ fn gateway(name: &str, key: &str, prefixes: &[&str]) -> agent::PeerConfig {
     agent::PeerConfig {
         name: name.to_owned(),
         public_key: key.to_owned(),
+        next_public_key: None,
         endpoint: Some("203.0.113.7:51820".to_owned()),
         tls_endpoint: None,
         allowed_ips: nets(prefixes),
@@ -411,6 +412,7 @@ fn other(name: &str, key: &str, address: &str) -> agent::MeshPeer {
     agent::MeshPeer {
         name: name.to_owned(),
         public_key: key.to_owned(),
+        next_public_key: None,
         addresses: nets(&[address]),
     }
 }

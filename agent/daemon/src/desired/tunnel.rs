@@ -72,6 +72,8 @@ pub(crate) struct Peer {
     pub source: Source,
     /// Its key.
     pub public_key: PublicKey,
+    /// The key it goes over to.
+    pub next_key: Option<PublicKey>,
     /// Where it is.
     pub endpoint: Option<Endpoint>,
     /// Where it is over TLS, for when UDP does not reach it.
@@ -82,6 +84,13 @@ pub(crate) struct Peer {
     pub keepalive: Option<Duration>,
     /// From where to where it is asked whether it lives: gateways answer, static peers need not.
     pub echo: Option<(IpAddr, IpAddr)>,
+}
+
+impl Peer {
+    /// The key it has, and the one it goes over to.
+    pub fn keys(&self) -> [Option<PublicKey>; 2] {
+        [Some(self.public_key), self.next_key]
+    }
 }
 
 impl TunnelWish {
@@ -116,6 +125,7 @@ pub(super) fn plan(
             name: name.to_string(),
             source: Source::Local,
             public_key: peer.public_key,
+            next_key: peer.next_public_key,
             endpoint: peer.endpoint.clone(),
             tls_endpoint: peer.tls_endpoint.clone(),
             allowed_ips: peer.allowed_ips.clone(),
@@ -290,12 +300,18 @@ fn accept(
         name: wish.name.clone(),
         source: Source::Manager,
         public_key,
+        next_key: next_key(wish.next_public_key.as_deref()),
         endpoint,
         tls_endpoint,
         keepalive: (!keepalive.is_zero()).then_some(keepalive),
         echo: echo(addresses, &allowed_ips),
         allowed_ips,
     })
+}
+
+/// The key that a peer goes over to, if it can be used: without it the peer is what it was.
+pub(super) fn next_key(text: Option<&str>) -> Option<PublicKey> {
+    text.and_then(|text| text.parse().ok())
 }
 
 /// Where a peer is by the manager's word, if that can be used.

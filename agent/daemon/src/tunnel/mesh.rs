@@ -99,6 +99,7 @@ impl Mesh {
                 always_up: false,
                 accepts,
                 relays: false,
+                next_key: neighbor.next_key.map(Box::new),
             }
         };
         self.wish.peers.iter().take(PEERS).map(spec).collect()
@@ -237,6 +238,7 @@ mod tests {
         let neighbor = |number: u8| Neighbor {
             name: format!("site/{number}"),
             public_key: key(number),
+            next_key: None,
             addresses: vec![net(number)],
             ends: (net(10).addr(), net(number).addr()),
         };
@@ -259,6 +261,7 @@ mod tests {
             always_up: true,
             accepts: Vec::new(),
             relays: false,
+            next_key: None,
         }
     }
 

@@ -20,6 +20,7 @@ fn peer(asked: bool, keepalive: Option<u64>) -> Peer {
         name: "gw-0".to_owned(),
         source: Source::Manager,
         public_key: key(),
+        next_key: None,
         endpoint: None,
         tls_endpoint: None,
         allowed_ips: Vec::new(),
@@ -32,6 +33,7 @@ fn stats(last: Option<u64>) -> PeerStats {
     PeerStats {
         name: "gw-0".to_owned(),
         public_key: key(),
+        pair: None,
         endpoint: Some("203.0.113.7:51820".parse().unwrap()),
         state: State::Connected,
         last_handshake: None,

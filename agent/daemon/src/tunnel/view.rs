@@ -44,7 +44,9 @@ pub(super) fn list(
                 .map(|life| wall::rfc3339(life.since))
                 .unwrap_or_default(),
             path: if fallback.is_some() { "tls" } else { "udp" }.to_owned(),
-            public_key: peer.public_key.to_string(),
+            public_key: stats
+                .map_or(peer.public_key, |stats| stats.public_key)
+                .to_string(),
             endpoint: stream.or_else(|| {
                 let at = stats.and_then(|stats| stats.endpoint);
                 at.map(|at| at.to_string()).or_else(configured)

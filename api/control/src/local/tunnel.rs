@@ -14,6 +14,9 @@ pub struct TunnelList {
     pub device: String,
     /// This end's public key, base64.
     pub public_key: String,
+    /// How far this end is with another key, while it goes over to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_change: Option<TunnelKey>,
     /// This end's overlay addresses.
     pub addresses: Vec<String>,
     /// The UDP port.
@@ -34,6 +37,33 @@ pub struct TunnelList {
     /// What is wrong with the device itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
+}
+
+/// The key of this end, and the one it goes over to while both are accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TunnelKey {
+    /// The public key, base64.
+    pub public_key: String,
+    /// Since when it is there, RFC 3339.
+    pub since: String,
+    /// The one that follows it, base64; absent where no change is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_public_key: Option<String>,
+    /// Since when that is there, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_since: Option<String>,
+    /// Until when the one of before is accepted at most, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// The peers whose packets go by the next key.
+    #[serde(default)]
+    pub moved: Vec<String>,
+    /// The peers that the key of before is kept for.
+    #[serde(default)]
+    pub waiting: Vec<String>,
+    /// How far it is, as a sentence.
+    pub because: String,
 }
 
 /// How many threads move the tunnel's packets.

@@ -7,8 +7,8 @@ use kedge_control::{
     },
     balance::{Listener, Member},
     report::{
-        AddressType, GatewayReport, HostReport, ReportAnswer, ReportedAddress, ReportedPeer,
-        ReportedTunnel, ReportedUnit, ReportedVip,
+        AddressType, GatewayReport, HostReport, NextKey, ReportAnswer, ReportedAddress,
+        ReportedPeer, ReportedTunnel, ReportedUnit, ReportedVip,
     },
 };
 use kedge_core::{
@@ -43,6 +43,7 @@ fn desired_states() {
                 vec![PeerConfig {
                     name: text("gw-0"),
                     public_key: text("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
+                    next_public_key: None,
                     endpoint: Some(text("203.0.113.7:51820")),
                     tls_endpoint: None,
                     allowed_ips: vec!["fd6b:6564:6765::1/128".parse().unwrap()],
@@ -54,6 +55,7 @@ fn desired_states() {
                 peers: vec![MeshPeer {
                     name: text("store-014/edge-b"),
                     public_key: text("AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM="),
+                    next_public_key: None,
                     addresses: vec!["fd6b:6564:6765::b/128".parse().unwrap()],
                 }],
             }),
@@ -70,6 +72,7 @@ fn desired_states() {
                 vec![PeerConfig {
                     name: text("store-014/edge-a"),
                     public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),
+                    next_public_key: Some(text("AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=")),
                     endpoint: None,
                     tls_endpoint: None,
                     allowed_ips: vec!["fd6b:6564:6765::a/128".parse().unwrap()],
@@ -141,6 +144,7 @@ fn reports() {
             }],
             tunnel: Some(ReportedTunnel {
                 public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),
+                next_public_key: Some(text("AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=")),
                 gateway: Some(text("gw-0")),
                 last_transition: text("2026-01-01T00:00:00Z"),
             }),
@@ -162,6 +166,11 @@ fn reports() {
             version: text("0.1.0"),
             applied_generation: 3,
             public_key: text("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="),
+            next_key: Some(NextKey {
+                public_key: text("AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM="),
+                since: text("2026-01-31T00:00:00Z"),
+                until: text("2026-03-02T00:00:00Z"),
+            }),
             listen_port: 51820,
             peers: vec![ReportedPeer {
                 name: text("store-014/edge-a"),

@@ -10,8 +10,8 @@ use kedge_control::{
         HistoryItem, Inhibitor, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order,
         OrderOutcome, OrderRequest, Origin, PathMtu, PeerLink, RejectedInterface, Reloaded,
         Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem,
-        TrackStatus, Transition, Tunnel, TunnelList, TunnelState, Vip, VipExplanation, VipList,
-        VipOrder, VridScan, VridUse, Workers,
+        TrackStatus, Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Vip, VipExplanation,
+        VipList, VipOrder, VridScan, VridUse, Workers,
     },
 };
 use kedge_core::{
@@ -20,6 +20,19 @@ use kedge_core::{
 };
 
 use crate::{golden, text};
+
+fn key_change() -> TunnelKey {
+    TunnelKey {
+        public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),
+        since: text("2026-01-01T00:00:00Z"),
+        next_public_key: Some(text("AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=")),
+        next_since: Some(text("2026-01-31T00:00:00Z")),
+        until: Some(text("2026-02-07T00:00:00Z")),
+        moved: vec![text("gw-0")],
+        waiting: vec![text("gw-1")],
+        because: text("one peer does not use the new key yet"),
+    }
+}
 
 fn bfd() -> BfdSession {
     BfdSession {
@@ -121,6 +134,7 @@ fn the_agent() {
     let list = TunnelList {
         device: text("kedge0"),
         public_key: text("AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="),
+        key_change: Some(key_change()),
         addresses: vec![text("fd6b:6564:6765::a/128")],
         listen_port: 51820,
         mtu: 1420,
@@ -138,6 +152,7 @@ fn the_agent() {
         problems: Vec::new(),
     };
     golden("tunnel-list", &Document::new(list));
+    golden("tunnel-key", &Document::new(key_change()));
     let asked = Tunnel {
         offload: offload(),
         ..tunnel()

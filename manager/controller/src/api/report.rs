@@ -14,7 +14,7 @@ use tracing::info;
 use super::{access::Caller, body::Bounded, error::ApiError, record, turn::in_turn};
 use crate::{
     store::Name,
-    world::{Member, Party, World},
+    world::{Party, World},
 };
 
 /// `PATCH <own path>`.
@@ -59,16 +59,8 @@ async fn host(
         .as_ref()
         .filter(|tunnel| !tunnel.public_key.is_empty())
     {
-        let key = tunnel.public_key.clone();
-        if record::tunnel_key(&key).is_none() {
-            return Err(ApiError::malformed(
-                "`tunnel.publicKey` is no WireGuard public key",
-            ));
-        }
-        let is_known = |member: &Member| member.tunnel_keys.first() == Some(&key);
-        if !is_known(&caller.member(&*world.state().await)?) {
-            take_tunnel_key(world, caller, key).await?;
-        }
+        let keys = (&tunnel.public_key, tunnel.next_public_key.as_ref());
+        have_tunnel_keys(world, caller, keys).await?;
     }
     let mut state = world.state().await;
     caller.member(&state)?;
@@ -89,15 +81,8 @@ async fn instance(
         return Err(ApiError::too_large(&format!("{MAX_ITEMS} problems")));
     }
     if !report.public_key.is_empty() {
-        if record::tunnel_key(&report.public_key).is_none() {
-            return Err(ApiError::malformed(
-                "`publicKey` is no WireGuard public key",
-            ));
-        }
-        let is_known = |member: &Member| member.tunnel_keys.first() == Some(&report.public_key);
-        if !is_known(&caller.member(&*world.state().await)?) {
-            take_tunnel_key(world, caller, report.public_key.clone()).await?;
-        }
+        let next = report.next_key.as_ref().map(|next| &next.public_key);
+        have_tunnel_keys(world, caller, (&report.public_key, next)).await?;
     }
     let mut state = world.state().await;
     caller.member(&state)?;
@@ -121,27 +106,51 @@ async fn instance(
     Ok(Json(ReportAnswer { generation }))
 }
 
-/// Writes down that the caller has another WireGuard key from now on.
-async fn take_tunnel_key(world: &Arc<World>, caller: &Caller, key: String) -> Result<(), ApiError> {
+/// Has the caller known by these WireGuard keys: the one in use, and the one it goes over to.
+async fn have_tunnel_keys(
+    world: &Arc<World>,
+    caller: &Caller,
+    (key, next): (&String, Option<&String>),
+) -> Result<(), ApiError> {
+    let keys: Vec<String> = std::iter::once(key).chain(next).cloned().collect();
+    if keys.iter().any(|key| record::tunnel_key(key).is_none()) {
+        return Err(ApiError::malformed(
+            "the key of the tunnel is no WireGuard public key",
+        ));
+    }
+    if caller.member(&*world.state().await)?.tunnel_keys == keys {
+        return Ok(());
+    }
+    take_tunnel_keys(world, caller, keys).await
+}
+
+/// Writes down that the caller has other WireGuard keys from now on.
+async fn take_tunnel_keys(
+    world: &Arc<World>,
+    caller: &Caller,
+    keys: Vec<String>,
+) -> Result<(), ApiError> {
     let caller = caller.clone();
     in_turn(Arc::clone(world), |world| async move {
         let mut member = {
             let state = world.state().await;
             let member = caller.member(&state)?;
-            record::free_tunnel_key(&state, &key, &member.party)?;
-            let hash = record::tunnel_key(&key).map(|key| crate::pki::hash(&key));
-            if record::is_banned(&state, &member.tenant, hash.as_slice()) {
-                return Err(ApiError::forbidden("the host's key was banned"));
+            for key in &keys {
+                record::free_tunnel_key(&state, key, &member.party)?;
+                let hash = record::tunnel_key(key).map(|key| crate::pki::hash(&key));
+                if record::is_banned(&state, &member.tenant, hash.as_slice()) {
+                    return Err(ApiError::forbidden("the host's key was banned"));
+                }
             }
             member
         };
         let uid = caller.peer.identity.uid.as_str();
-        let keys = vec![key];
+        let many = keys.len();
         match &member.party {
             Party::Host(name) => {
                 let keep = |host: &mut EdgeHost| host.spec.tunnel.public_keys.clone_from(&keys);
                 record::alter_host(&world, name, uid, keep).await?;
-                info!(host = %name, "a host has another tunnel key");
+                info!(host = %name, keys = many, "a host has another tunnel key");
             }
             Party::Instance(gateway, instance) => {
                 let keep = |instance: &mut Instance| {
@@ -149,7 +158,7 @@ async fn take_tunnel_key(world: &Arc<World>, caller: &Caller, key: String) -> Re
                     true
                 };
                 record::alter_instance(&world, gateway, uid, keep).await?;
-                info!(%gateway, instance, "a gateway instance has another tunnel key");
+                info!(%gateway, instance, keys = many, "a gateway instance has another tunnel key");
             }
         }
         member.tunnel_keys = keys;

@@ -93,6 +93,7 @@ pub fn peer(name: &Name, host: &EdgeHost) -> Option<PeerConfig> {
     Some(PeerConfig {
         name: peer_name(name),
         public_key: host.spec.tunnel.public_keys.first()?.clone(),
+        next_public_key: host.spec.tunnel.public_keys.get(1).cloned(),
         endpoint: None,
         tls_endpoint: None,
         allowed_ips: host.spec.tunnel.addresses.clone(),
@@ -167,6 +168,7 @@ fn host_tunnel(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<Tunn
         Some(PeerConfig {
             name: instance.name.clone(),
             public_key: instance.public_keys.first()?.clone(),
+            next_public_key: instance.public_keys.get(1).cloned(),
             endpoint: public_endpoint(gateway, instance),
             tls_endpoint: tls_endpoint(gateway, instance),
             allowed_ips: instance.addresses.clone(),
@@ -199,12 +201,14 @@ fn mesh(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<MeshConfig>
         let PeerConfig {
             name,
             public_key,
+            next_public_key,
             allowed_ips,
             ..
         } = peer(other, it)?;
         Some(MeshPeer {
             name,
             public_key,
+            next_public_key,
             addresses: allowed_ips,
         })
     });

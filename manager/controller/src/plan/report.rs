@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kedge_control::report::{AddressType, GatewayReport, HostReport};
 use kedge_crd::{
     EdgeHostStatus,
-    gateway::InstanceStatus,
+    gateway::{InstanceKey, InstanceStatus},
     host::{AddressKind, AgentInfo, Family, HostAddress, HostVip, TunnelInfo},
 };
 
@@ -110,8 +110,28 @@ fn instance_status(name: &str, report: &GatewayReport) -> InstanceStatus {
         listen_port: report.listen_port,
         config_generation: report.applied_generation,
         peers_alive,
+        public_keys: keys(report),
         ..InstanceStatus::default()
     }
+}
+
+/// The WireGuard keys of an instance: one, or the one of before and the one that follows.
+fn keys(report: &GatewayReport) -> Vec<InstanceKey> {
+    if report.public_key.is_empty() {
+        return Vec::new();
+    }
+    let next = report.next_key.as_ref();
+    let current = InstanceKey {
+        key: clean(&report.public_key),
+        not_after: next.map(|next| clean(&next.until)).unwrap_or_default(),
+        ..InstanceKey::default()
+    };
+    let next = next.map(|next| InstanceKey {
+        key: clean(&next.public_key),
+        not_before: clean(&next.since),
+        ..InstanceKey::default()
+    });
+    std::iter::once(current).chain(next).collect()
 }
 
 /// A text from elsewhere, fit for a terminal, a condition and a log: no control characters, and

@@ -56,6 +56,27 @@ async fn nobody_takes_the_tunnel_key_of_another() {
         let answer = wire.send(Method::PATCH, own, report(theirs)).await;
         assert_eq!(code(&answer), (409, "KEDGE-API-0005"), "{theirs}");
     }
+    let goes_over = |key: &str, next: &str| {
+        let report = json!({"bootID": "b", "machineID": "m", "version": "v",
+            "appliedGeneration": 0, "tunnel": {"publicKey": wireguard_key(key),
+            "nextPublicKey": wireguard_key(next)}});
+        report.to_string().into_bytes()
+    };
+    let answer = wire
+        .send(Method::PATCH, own, goes_over("attacker", "gw-0"))
+        .await;
+    assert_eq!(code(&answer), (409, "KEDGE-API-0005"), "as the next one");
+    let answer = wire
+        .send(Method::PATCH, own, goes_over("attacker", "rotated"))
+        .await;
+    assert_eq!(answer.0, StatusCode::OK);
+    let record = site.objects().join("owned/kedge.dev/EdgeHost/store-014");
+    let record = std::fs::read_dir(record.join("attacker")).unwrap();
+    let record: String = record
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    let at = |key: &str| record.find(&wireguard_key(key)).unwrap();
+    assert!(at("attacker") < at("rotated"), "{record}");
     for mine in ["attacker", "rotated", "attacker"] {
         let answer = wire.send(Method::PATCH, own, report(mine)).await;
         assert_eq!(answer.0, StatusCode::OK, "{mine}");

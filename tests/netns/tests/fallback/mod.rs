@@ -128,6 +128,7 @@ impl Site {
                     peers: vec![PeerConfig {
                         name: "site/edge".to_owned(),
                         public_key: edge.clone(),
+                        next_public_key: None,
                         endpoint: None,
                         tls_endpoint: None,
                         allowed_ips: own("198.18.0.10/32"),
@@ -140,6 +141,7 @@ impl Site {
             peers.push(PeerConfig {
                 name: ["gw-a", "gw-b"][index].to_owned(),
                 public_key: gateway.key().to_string(),
+                next_public_key: None,
                 endpoint: Some(format!("{at}:51820")),
                 tls_endpoint: Some(format!("{at}:443")),
                 allowed_ips: own(&address),

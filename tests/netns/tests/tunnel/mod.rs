@@ -254,6 +254,7 @@ pub fn gateway_peer() -> PeerSpec {
         always_up: true,
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
     }
 }
 
@@ -271,6 +272,7 @@ pub fn host_peer() -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
     }
 }
 

@@ -42,6 +42,16 @@ pub(super) fn counted(peer: &ObservedPeer) -> Bytes {
     }
 }
 
+/// A peer with the newest of its keys, of which the kernel takes one: whoever announces a key has it
+/// already.
+pub(super) fn newest(spec: &PeerSpec) -> PeerSpec {
+    PeerSpec {
+        public_key: spec.next().unwrap_or(spec.public_key),
+        next_key: None,
+        ..spec.clone()
+    }
+}
+
 pub(super) fn stats(spec: &PeerSpec, peer: &ObservedPeer, ledger: Ledger) -> PeerStats {
     let age = peer
         .last_handshake
@@ -55,6 +65,7 @@ pub(super) fn stats(spec: &PeerSpec, peer: &ObservedPeer, ledger: Ledger) -> Pee
     PeerStats {
         name: spec.name.clone(),
         public_key: spec.public_key,
+        pair: None,
         endpoint: peer.endpoint.or(spec.endpoint),
         state,
         last_handshake: peer.last_handshake,

@@ -30,6 +30,7 @@ fn shard() -> (Shard, PeerId, Arc<Counters>) {
         preshared_key: None,
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
     };
     let change = Directory::new(key(1).public()).plan(vec![spec]).unwrap();
     let (id, counters) = (change.add[0].id, Arc::clone(&change.add[0].counters));

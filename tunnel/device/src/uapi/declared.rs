@@ -77,11 +77,13 @@ impl Tool for Inner {
                 prefix: prefix.trunc(),
                 remove: false,
             });
+            let reading = entry.counters.read();
+            let in_use = reading.pair.map(|(pair, _)| pair.remote);
             PeerSet {
-                endpoint: entry.counters.read().endpoint,
+                endpoint: reading.endpoint,
                 keepalive: u16::try_from(seconds).ok(),
                 allowed_ips: allowed.collect(),
-                ..PeerSet::new(spec.public_key)
+                ..PeerSet::new(in_use.unwrap_or(spec.public_key))
             }
         });
         let mut configuration = Configuration::default();

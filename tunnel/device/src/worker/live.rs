@@ -8,7 +8,7 @@ use kedge_net::{
 };
 use kedge_tunnel_proto::{
     directory::{Change, PeerId},
-    keys::PrivateKey,
+    keys::{PrivateKey, PublicKey},
     noise::Noise,
     wire,
 };
@@ -22,12 +22,21 @@ use crate::network::{At, Network};
 pub(crate) struct Reconfiguration {
     /// Another private key, with what its handshakes need.
     pub(crate) private_key: Option<(PrivateKey, Noise)>,
+    /// Keys that come and go while sessions go on.
+    pub(crate) identities: Identities,
     /// Other sockets, which may be none.
     pub(crate) sockets: Option<Arc<Sockets>>,
     /// Another MTU.
     pub(crate) mtu: Option<u16>,
     /// Other peers.
     pub(crate) change: Change,
+}
+
+/// Keys that come, with what their handshakes need, and keys that go.
+#[derive(Debug, Default)]
+pub(crate) struct Identities {
+    pub(crate) add: Vec<(PrivateKey, Noise)>,
+    pub(crate) drop: Vec<PublicKey>,
 }
 
 impl Worker {
@@ -50,6 +59,7 @@ impl Worker {
     pub(super) fn reconfigure(&mut self, reconfiguration: Reconfiguration) {
         let Reconfiguration {
             private_key,
+            identities,
             sockets,
             mtu,
             change,
@@ -62,6 +72,12 @@ impl Worker {
         }
         if let Some((key, noise)) = private_key {
             self.shard.set_private_key(clock::now(), &key, noise);
+        }
+        for (key, noise) in identities.add {
+            self.shard.add_key(clock::now(), &key, noise);
+        }
+        for key in identities.drop {
+            self.shard.drop_key(clock::now(), &key);
         }
         self.rename(&change);
         self.shard.apply(clock::now(), change);

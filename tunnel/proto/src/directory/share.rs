@@ -38,29 +38,38 @@ impl Change {
                 ..Self::default()
             })
             .collect();
-        let others = |shares: &mut Vec<Self>, entry: &Entry| {
-            let worker = owner(&entry.spec.public_key, workers);
+        let others = |shares: &mut Vec<Self>, entry: &Entry, home: &PublicKey| {
+            let worker = owner(home, workers);
             let other = Other {
                 id: entry.id,
                 worker,
                 relays: entry.spec.relays,
             };
-            for (number, share) in (0..).zip(shares) {
+            for (number, share) in (0..).zip(shares.iter_mut()) {
                 if number != worker {
                     share.others.push(other);
                 }
             }
+            // The first worker hears whoever wants a session, and knows them by their keys.
+            let strays = entry
+                .spec
+                .keys()
+                .filter(|key| owner(key, workers) != worker);
+            let strays = strays.map(|key| (entry.id, key, worker));
+            if let Some(first) = shares.first_mut() {
+                first.strays.extend(strays);
+            }
             usize::from(worker)
         };
         for entry in self.add {
-            let worker = others(&mut shares, &entry);
+            let worker = others(&mut shares, &entry, &entry.spec.public_key);
             shares
                 .get_mut(worker)
                 .into_iter()
                 .for_each(|share| share.add.push(entry.clone()));
         }
         for update in self.update {
-            let worker = others(&mut shares, &update.entry);
+            let worker = others(&mut shares, &update.entry, &update.home);
             shares
                 .get_mut(worker)
                 .into_iter()
@@ -96,6 +105,7 @@ mod tests {
         PeerSpec {
             name: format!("peer-{number}"),
             public_key: PrivateKey::from_random([number; 32]).public(),
+            next_key: None,
             preshared_key: None,
             endpoint: None,
             allowed_ips: vec![format!("10.0.0.{number}/32").parse().unwrap()],

@@ -17,6 +17,7 @@ fn peer(number: u8) -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
     }
 }
 
@@ -50,6 +51,52 @@ fn a_new_endpoint_keeps_the_peer_and_says_so() {
     };
     let change = directory.plan(vec![quiet, peer(2)]).unwrap();
     assert!(!change.update[0].endpoint_changed);
+}
+
+#[test]
+fn who_announced_a_key_is_the_same_peer_with_that_key_alone() {
+    let next = |number: u8, next: Option<u8>| PeerSpec {
+        next_key: next.map(|next| Box::new(key(next))),
+        ..peer(number)
+    };
+    let mut directory = directory(vec![peer(1), peer(2)]);
+    let before = directory.find("peer-1").unwrap().clone();
+    let renewed = PeerSpec {
+        public_key: key(11),
+        ..peer(1)
+    };
+    for step in [next(1, Some(11)), renewed.clone()] {
+        let change = directory.plan(vec![step, peer(2)]).unwrap();
+        assert!(
+            change.add.is_empty() && change.remove.is_empty(),
+            "{change:?}"
+        );
+        assert_eq!(change.update.len(), 1);
+        directory.commit(&change);
+        let now = directory.find("peer-1").unwrap();
+        assert_eq!(now.id, before.id);
+        assert!(Arc::ptr_eq(&now.counters, &before.counters));
+    }
+    assert!(directory.get(&key(1)).is_none());
+    assert_eq!(directory.entries().count(), 2);
+    // The state of before, from a disk.
+    let change = directory.plan(vec![next(1, Some(11)), peer(2)]).unwrap();
+    assert!(
+        change.add.is_empty() && change.remove.is_empty(),
+        "{change:?}"
+    );
+    // A key that nobody announced is another peer's.
+    let other = PeerSpec {
+        public_key: key(12),
+        ..peer(1)
+    };
+    let change = directory.plan(vec![other, peer(2)]).unwrap();
+    assert_eq!((change.add.len(), change.remove.len()), (1, 1));
+    // And nobody announces somebody else's.
+    let both = directory.plan(vec![renewed, next(2, Some(11))]);
+    assert!(matches!(both, Err(PlanError::DuplicateKey(..))));
+    let own = directory.plan(vec![next(2, Some(255))]);
+    assert!(matches!(own, Err(PlanError::OwnKey(_))));
 }
 
 #[test]

@@ -45,6 +45,8 @@ struct Core {
     last_index: u32,
     /// The index of the newest session both ends have.
     confirmed: Option<u32>,
+    /// That of the last one that answered an initiation of ours, which packets are sent with.
+    answered: Option<u32>,
 }
 
 impl FrontDoor {
@@ -127,6 +129,7 @@ impl Core {
             index,
             last_index: index << 8,
             confirmed: None,
+            answered: None,
         }
     }
 
@@ -169,6 +172,15 @@ impl Core {
 
     /// Starts a handshake; `None` when one is under way and `force` does not ask for another.
     fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<usize> {
+        let length = self.try_initiate(force, dst)?;
+        if self.is_in_use(self.last_index) {
+            // Its answer would take the place of a session that packets are on their way with.
+            return self.try_initiate(true, dst);
+        }
+        Some(length)
+    }
+
+    fn try_initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<usize> {
         let length = match self.tunn.format_handshake_initiation(dst, force) {
             TunnResult::WriteToNetwork(message) => message.len(),
             _ => return None,
@@ -183,18 +195,25 @@ impl Core {
     /// next, unconfirmed session overwrite the one in use; its index is spent on an initiation
     /// that is thrown away instead.
     fn keep_confirmed(&mut self, dst: &mut [u8]) {
-        let next = self.last_index.wrapping_add(1);
-        if self
-            .confirmed
-            .is_some_and(|confirmed| confirmed % SLOTS == next % SLOTS)
-        {
-            let _ = self.initiate(true, dst);
+        for _ in 0..2 {
+            if self.is_in_use(self.last_index.wrapping_add(1)) {
+                let _ = self.try_initiate(true, dst);
+            }
         }
+    }
+
+    /// Whether a session of this index would take the place of one that packets pass with.
+    fn is_in_use(&self, index: u32) -> bool {
+        let both = [self.confirmed, self.answered];
+        both.into_iter()
+            .flatten()
+            .any(|used| used != index && used % SLOTS == index % SLOTS)
     }
 
     /// Notes that the session `index` answers an initiation of ours.
     fn answered(&mut self, index: u32) {
         self.confirmed = Some(index);
+        self.answered = Some(index);
     }
 
     /// Notes that the peer uses the session `index`; true when it is a newer one than before.
@@ -212,6 +231,7 @@ impl Core {
     /// Forgets which session both ends had: there is none.
     fn forget_confirmed(&mut self) {
         self.confirmed = None;
+        self.answered = None;
     }
 
     /// Whether `index` is the newest session both ends have.

@@ -310,7 +310,8 @@ impl Core {
         let keys = pending.finish(&self.identity.pair, &self.remote, response)?;
         self.slots
             .establish(Session::new(receiver, &keys, now, true));
-        self.pending = None;
+        // An answer to the newer one, if this was to the older, is on its way.
+        self.pending.take_if(|pending| pending.index == receiver);
         self.overtaken = None;
         self.timers.answered();
         // The peer may not send before it has heard from us.

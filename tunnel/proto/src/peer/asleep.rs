@@ -27,7 +27,8 @@ impl Peer {
 
     /// Goes without a core if nothing is lost by it.
     pub(crate) fn rest(&mut self) {
-        if self.state == State::Idle && !self.wants_session() && self.owed == Owed::Nothing {
+        let idle = self.state == State::Idle && self.owed == Owed::Nothing;
+        if idle && !self.wants_session() && !self.has_ties() {
             self.core.rest();
         }
     }

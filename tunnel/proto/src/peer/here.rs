@@ -2,10 +2,35 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Message, Peer};
-use crate::way::Way;
+use super::{Message, Peer, Received};
+use crate::{drops::DropReason, noise::Opened, way::Way, wire::Kind};
 
 impl Peer {
+    /// What a datagram that came this way leads to.
+    pub(super) fn outcome(
+        &self,
+        kind: Kind,
+        from: Way,
+        opened: Opened,
+    ) -> Result<Received, DropReason> {
+        Ok(match opened {
+            Opened::Nothing | Opened::Cookie => Received::Nothing,
+            Opened::Packet(length) => Received::Packet(length),
+            Opened::Reply(length) => {
+                self.counters.sent(length);
+                let Way { there, here } = from;
+                Received::Reply(match (kind, self.endpoint) {
+                    (Kind::Initiation, _) | (_, None) => Message {
+                        to: there,
+                        from: here,
+                        length,
+                    },
+                    (_, Some(to)) => self.message(to, length),
+                })
+            }
+        })
+    }
+
     /// The message at the start of the buffer, on its way to `to`.
     pub(super) fn message(&self, to: SocketAddr, length: usize) -> Message {
         Message {

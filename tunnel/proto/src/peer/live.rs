@@ -20,7 +20,7 @@ impl Peer {
         dst: &mut [u8],
     ) -> Option<usize> {
         let length = self.core.initiate(now, true, dst)?;
-        self.called = places.to_vec();
+        self.rare_mut().called = places.to_vec();
         for _ in places {
             self.counters.sent(length);
         }
@@ -33,7 +33,12 @@ impl Peer {
     /// Takes the place that answered a call, if it is one that was called: else nobody would know where
     /// the first packet goes. What authenticated data says later, holds.
     pub(super) fn meet(&mut self, now: Instant, from: SocketAddr) {
-        if self.endpoint != Some(from) && self.called.contains(&from) {
+        if self.endpoint != Some(from)
+            && self
+                .rare
+                .as_ref()
+                .is_some_and(|it| it.called.contains(&from))
+        {
             self.moved_at = self.endpoint.map(|_| now);
             self.set_endpoint(from);
         }
@@ -82,7 +87,7 @@ impl Peer {
         self.begin_anew();
     }
 
-    fn begin_anew(&mut self) {
+    pub(super) fn begin_anew(&mut self) {
         let in_use = self.state != State::Idle;
         self.heard = None;
         self.session = None;

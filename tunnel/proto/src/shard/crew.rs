@@ -1,7 +1,11 @@
 //! Several workers on one port: whose a datagram or a packet is, and what the one that hears everybody who
 //! wants a session, the first, hands to the others.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use kedge_core::Instant;
 
@@ -9,7 +13,8 @@ use super::{Outcome, Shard};
 use crate::{
     admission::Waiting,
     allowed::addresses,
-    directory::owner,
+    directory::{Change, PeerId, owner},
+    keys::PublicKey,
     noise::Caller,
     wire::{self, Kind},
 };
@@ -38,6 +43,8 @@ pub(super) struct Crew {
     pub(super) workers: u8,
     admitted: Option<(u8, Admitted)>,
     pub(super) moves: Vec<Move>,
+    /// Keys of peers whose worker another key says.
+    pub(super) strays: BTreeMap<PublicKey, (PeerId, u8)>,
 }
 
 impl Shard {
@@ -121,13 +128,31 @@ impl Shard {
         self.keep_homes(from, to);
     }
 
+    /// Takes account of which keys do not say whose their peer is.
+    pub(super) fn note_strays(&mut self, change: &Change) {
+        let strays = &mut self.crew.strays;
+        if !strays.is_empty() {
+            let updated = change.update.iter().map(|update| update.entry.id);
+            let others = change.others.iter().map(|other| other.id);
+            let touched: BTreeSet<PeerId> = updated
+                .chain(others)
+                .chain(change.remove.iter().copied())
+                .collect();
+            strays.retain(|_, (id, _)| !touched.contains(id));
+        }
+        let all = change.strays.iter();
+        strays.extend(all.map(|(id, key, worker)| (*key, (*id, *worker))));
+    }
+
     /// Keeps an initiation for the worker whose peer sent it; gives it back where that is this one.
     pub(super) fn hand_on(
         &mut self,
         waiting: Waiting,
         caller: Caller,
     ) -> Option<(Waiting, Caller)> {
-        let worker = owner(&caller.key, self.crew.workers);
+        let stray = self.crew.strays.get(&caller.key);
+        let usual = || owner(&caller.key, self.crew.workers);
+        let worker = stray.map_or_else(usual, |(_, worker)| *worker);
         if self.crew.workers <= 1 || worker == self.number {
             return Some((waiting, caller));
         }

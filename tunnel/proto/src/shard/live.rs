@@ -12,20 +12,16 @@ use super::{Shard, position, slot};
 use crate::{
     directory::PeerId,
     keys::{PresharedKey, PrivateKey},
-    noise::{FrontDoor, Noise, NoiseCore},
-    peer::Peer,
+    noise::{Doors, Noise, NoiseCore},
+    peer::{Ends, Name, Peer},
 };
 
 impl Shard {
     /// Has another private key. No session outlives it: peers know us by the key that belongs to it.
     pub fn set_private_key(&mut self, now: Instant, key: &PrivateKey, noise: Noise) {
-        self.door = FrontDoor::new(key, noise);
-        let ids: Vec<PeerId> = (0_u32..)
-            .zip(&self.peers)
-            .filter(|(_, slot)| slot.is_some())
-            .map(|(number, _)| PeerId(number))
-            .collect();
-        for id in ids {
+        self.door = Doors::new(key, noise);
+        for id in self.ids() {
+            self.untie_all(now, id);
             self.change_core(now, id, |peer, core| {
                 peer.replace_core(core);
                 None
@@ -95,6 +91,8 @@ impl Shard {
         };
         let changed = slot.peer.set_preshared_key(key.as_ref());
         slot.preshared_key = key.map(Box::new);
+        // Those beside it are made anew when they are called for: nobody changes both keys at once.
+        self.untie_all(now, id);
         if !changed {
             self.change_core(now, id, |peer, core| peer.succeed(core));
         }
@@ -116,21 +114,32 @@ impl Shard {
         else {
             return;
         };
+        let before = slot.peer.front();
+        let local = Some(before.pair.local).filter(|id| self.door.has(*id));
+        let pair = Ends {
+            local: local.unwrap_or_else(|| self.door.oldest()),
+            ..before.pair
+        };
         if slot.peer.is_asleep() {
             // Whatever core it is given is of the new key.
+            slot.peer.set_front(now, Name { pair, ..before });
             return;
         }
         let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
-        let mut core = self.door.core(&slot.key, psk, index);
+        let mut core = self.door.core(pair.local, &pair.remote, psk, index);
         if let Some(stamps) = slot.peer.stamps() {
             core.raise_stamps(stamps);
         }
         let former = change(&mut slot.peer, core);
         slot.due = now;
-        let old = [Some(slot.index), slot.former];
-        (slot.index, slot.former) = (index, former);
+        let name = Name {
+            pair,
+            index,
+            former,
+        };
+        slot.peer.set_front(now, name);
         self.by_index.insert(index, id);
-        for old in old.into_iter().flatten().filter(|old| Some(*old) != former) {
+        for old in before.indices().filter(|old| Some(*old) != former) {
             self.retire(now, old);
         }
         self.timers.push(Reverse((now, id)));

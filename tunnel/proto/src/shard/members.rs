@@ -9,13 +9,14 @@ use crate::{
     directory::{Change, Entry, PeerId},
     keys::PresharedKey,
     memory::Remembered,
-    peer::Peer,
+    peer::{Ends, Name, Peer},
 };
 
 impl Shard {
     /// Takes over a change of peers. Sessions of peers that stay are kept; the prefix table is
     /// replaced as a whole.
     pub fn apply(&mut self, now: Instant, change: Change) {
+        self.note_strays(&change);
         for id in change.remove {
             self.others.remove(&id);
             self.remove(now, id);
@@ -32,6 +33,7 @@ impl Shard {
                 let spec = update.entry.spec;
                 slot.peer.update(now, &spec, update.endpoint_changed);
                 slot.relays = spec.relays;
+                self.know_by(now, id, (spec.public_key, spec.next()));
                 if update.preshared_key_changed {
                     self.share(now, id, spec.preshared_key);
                 }
@@ -48,16 +50,30 @@ impl Shard {
     }
 
     fn add(&mut self, now: Instant, entry: Entry) {
-        let Entry { id, spec, counters } = entry;
+        let Entry {
+            id, spec, counters, ..
+        } = entry;
         let index = self.free_index(now);
         let key = spec.public_key;
         let remembered = self.absent.0.remove(&key).unwrap_or_default();
-        let mut peer = Peer::new(remembered.stamps, &spec, counters, now);
+        let pair = Ends {
+            local: self.door.oldest(),
+            remote: key,
+        };
+        let front = Name {
+            pair,
+            index,
+            former: None,
+        };
+        let mut peer = Peer::new(front, remembered.stamps, &spec, counters, now);
+        peer.set_keys((key, spec.next()));
         if let (None, Some(endpoint)) = (spec.endpoint, remembered.endpoint) {
             peer.set_endpoint(endpoint);
         }
         let endpoint = peer.endpoint();
-        self.by_key.insert(key, id);
+        for key in spec.keys() {
+            self.by_key.insert(key, id);
+        }
         self.by_index.insert(index, id);
         let at = position(id);
         if at >= self.peers.len() {
@@ -69,11 +85,8 @@ impl Shard {
                 peer,
                 state,
                 endpoint,
-                key,
                 preshared_key: spec.preshared_key.map(Box::new),
-                index,
                 called_at: None,
-                former: None,
                 due: now,
                 is_ready: false,
                 relays: spec.relays,
@@ -90,17 +103,16 @@ impl Shard {
             slot.peer.discard(&mut self.budget);
             self.moved(slot.endpoint, None);
             // Who is added again is somebody whose place is not known; its old initiations stay old.
-            let stamps = slot.peer.stamps().unwrap_or_default();
-            self.keep(
-                slot.key,
-                Remembered {
-                    stamps,
-                    endpoint: None,
-                },
-            );
-            self.by_key.remove(&slot.key);
-            for index in [Some(slot.index), slot.former].into_iter().flatten() {
-                self.retire(now, index);
+            for (key, stamps) in slot.peer.all_stamps() {
+                let endpoint = None;
+                self.keep(key, Remembered { stamps, endpoint });
+            }
+            let keys = slot.peer.keys();
+            for key in [Some(keys.0), keys.1].into_iter().flatten() {
+                self.by_key.remove(&key);
+            }
+            for name in slot.peer.names() {
+                self.retire_all(now, name);
             }
         }
     }
@@ -111,8 +123,9 @@ impl Shard {
             return;
         };
         let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
-        slot.peer
-            .wake(now, self.door.core(&slot.key, psk, slot.index));
+        let Name { pair, index, .. } = slot.peer.front();
+        let core = self.door.core(pair.local, &pair.remote, psk, index);
+        slot.peer.wake(now, core);
         slot.due = now;
         self.timers.push(Reverse((now, id)));
     }
@@ -128,6 +141,12 @@ impl Shard {
     pub(super) fn retire(&mut self, now: Instant, index: u32) {
         self.by_index.remove(&index);
         self.retired.push_back((now, index));
+    }
+
+    pub(super) fn retire_all(&mut self, now: Instant, name: Name) {
+        for index in name.indices() {
+            self.retire(now, index);
+        }
     }
 
     /// An index that no peer has, or had a short while ago: the shard's number below 16 random

@@ -26,10 +26,13 @@ impl Shard {
     pub fn memory(&self) -> Memory {
         let mut all = self.absent.clone();
         for slot in self.peers.iter().flatten() {
-            let stamps = slot.peer.stamps().unwrap_or_default();
             // A stream does not outlive the process.
             let endpoint = slot.endpoint.filter(|place| !is_lane(*place));
-            all.0.insert(slot.key, Remembered { stamps, endpoint });
+            for (key, stamps) in slot.peer.all_stamps() {
+                let known = all.0.entry(key).or_default();
+                known.stamps.raise(stamps);
+                known.endpoint = endpoint;
+            }
         }
         all
     }
@@ -45,8 +48,8 @@ impl Shard {
         for (key, remembered) in memory.0 {
             let id = self.by_key.get(&key).copied();
             match id.and_then(|id| slot(&mut self.peers, id)) {
-                Some(slot) => slot.peer.raise_stamps(remembered.stamps),
-                None => self.keep(key, remembered),
+                Some(slot) if slot.peer.knows(key) => slot.peer.inherit(key, remembered.stamps),
+                _ => self.keep(key, remembered),
             }
         }
     }

@@ -123,6 +123,7 @@ impl Configuration {
             always_up: false,
             accepts: Vec::new(),
             relays: false,
+            next_key: None,
         };
         self.peers.iter().map(spec).collect()
     }

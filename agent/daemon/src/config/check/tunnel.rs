@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use kedge_core::{Fix, Name, Problem};
-use kedge_host::layers::Auto;
+use kedge_host::{layers::Auto, tunnel_keys::KeyRotation};
 use kedge_tunnel_device::{
     backend::{Capability, Kind},
     offload::{Allowed, Switch},
@@ -90,6 +90,7 @@ pub(super) fn check(file: &TunnelFile) -> Result<TunnelConfig, Vec<Problem>> {
         mtu: file.mtu.and_then(Auto::value).map(Mtu::get),
         noise_core: file.noise_core.unwrap_or_default(),
         data_plane: file.data_plane.unwrap_or_default(),
+        key_rotation: file.key_rotation.and_then(KeyRotation::every),
         wg_socket: file.wg_socket.unwrap_or_default(),
         proxy: file.proxy.clone(),
         proxy_auth_file: file.proxy_auth_file.clone(),
@@ -208,6 +209,7 @@ fn check_peer(key: &str, file: &PeerFile) -> Result<PeerConfig, Vec<Problem>> {
     }
     Ok(PeerConfig {
         public_key,
+        next_public_key: file.next_public_key,
         endpoint: file.endpoint.clone(),
         tls_endpoint: file.tls_endpoint.clone(),
         allowed_ips,

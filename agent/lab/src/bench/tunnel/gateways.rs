@@ -181,6 +181,7 @@ impl<'a> Gateways<'a> {
                 peers: vec![PeerConfig {
                     name: "site/edge".to_owned(),
                     public_key: edge.to_string(),
+                    next_public_key: None,
                     endpoint: None,
                     tls_endpoint: None,
                     allowed_ips: vec![network("198.18.0.10/32".to_owned())?],

@@ -192,6 +192,7 @@ fn caller(gateway: PublicKey) -> Result<(PublicKey, Shard), Box<dyn std::error::
         allowed_ips: Vec::new(),
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
         keepalive: None,
         always_up: true,
     }])?;

@@ -189,6 +189,7 @@ impl World {
                     }],
                     tunnel: Some(ReportedTunnel {
                         public_key: format!("key-{name}"),
+                        next_public_key: None,
                         gateway: Some("gw-0".to_owned()),
                         last_transition: String::new(),
                     }),

@@ -16,7 +16,6 @@ use super::{
 use crate::{
     drops::DropReason,
     keys::{PrivateKey, PublicKey},
-    noise::Caller,
 };
 
 /// Where initiations come in.
@@ -59,13 +58,10 @@ impl FrontDoor {
 
     /// Who sent an initiation that was checked. Costs one Diffie-Hellman, and what was worked out
     /// is used for the answer.
-    pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<Caller, DropReason> {
+    pub(crate) fn initiator(&self, datagram: &[u8]) -> Result<(PublicKey, Call), DropReason> {
         let call = Call::read(&self.identity.pair, datagram)?;
         let key = PublicKey::from_bytes(call.public).map_err(|_| DropReason::UnknownPeer)?;
-        Ok(Caller {
-            key,
-            call: Some(call),
-        })
+        Ok((key, call))
     }
 
     /// Whether a cookie in a handshake message proves that the sender receives what is sent to

@@ -1,30 +1,29 @@
 //! Which sessions there are.
 //!
 //! ```text
-//!  our initiation answered:     it ─► current ─► previous ─► oldest
-//!  their initiation answered:   it ─► next, which only receives
-//!  a packet opened by next:     next ─► current ─► previous ─► oldest
+//!  our initiation answered:     it ─► current ─► retired
+//!  their initiation answered:   it ─► offers, which only receive
+//!  a packet opened by an offer: it ─► current ─► retired
 //! ```
 //!
-//! What is not confirmed has a slot of its own, so no number of handshakes that come to nothing
-//! touches the session in use. There is an oldest one because the peer sends with what it has had
-//! confirmed: after two handshakes of ours whose first packets got lost that is the one before.
+//! What is not confirmed has a place of its own, so no number of handshakes that come to nothing
+//! touches the session in use. There are several of each: the peer sends with what it has had
+//! confirmed, which after two handshakes of ours whose first packets got lost is the one before, and
+//! a peer that asks again and again uses the first answer before the next ones reach it.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use kedge_core::Instant;
 
 use super::session::Session;
 
-/// The sessions of a peer.
 #[derive(Default)]
 pub(super) struct Slots {
     current: Option<Arc<Session>>,
-    /// Still receives what was under way when it was replaced.
-    previous: Option<Arc<Session>>,
-    oldest: Option<Arc<Session>>,
-    /// Ours to send with as soon as the peer has shown that it has it too.
-    next: Option<Arc<Session>>,
+    /// Ended, but what was sent before may still arrive; the newest first.
+    retired: VecDeque<Arc<Session>>,
+    /// The newest first.
+    offers: VecDeque<Arc<Session>>,
 }
 
 impl Slots {
@@ -35,70 +34,69 @@ impl Slots {
             .filter(|session| !session.is_over(now))
     }
 
-    /// Whether there is no session of any kind.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.current.is_none()
-            && self.previous.is_none()
-            && self.oldest.is_none()
-            && self.next.is_none()
+    pub(super) fn is_empty(&self) -> bool {
+        self.current.is_none() && self.retired.is_empty() && self.offers.is_empty()
     }
 
-    /// The session of one of our indices.
+    /// The session with this index of ours.
     pub(super) fn find(&self, local: u32) -> Option<&Arc<Session>> {
-        [&self.current, &self.next, &self.previous, &self.oldest]
-            .into_iter()
-            .flatten()
-            .find(|session| session.local() == local)
+        let mut all = self.current.iter().chain(&self.offers).chain(&self.retired);
+        all.find(|session| session.local() == local)
     }
 
-    /// Takes over a session that the peer has, too.
+    /// Takes the session of a handshake that we started and the peer answered.
     pub(super) fn establish(&mut self, session: Session) {
         let replaced = self.current.replace(Arc::new(session));
         self.retire(replaced);
     }
 
-    /// Takes a session that the peer may never learn of.
+    /// Takes the session of a handshake that we answered. It is not known yet whether the answer
+    /// arrives.
     pub(super) fn offer(&mut self, session: Session) {
-        self.next = Some(Arc::new(session));
+        self.offers.push_front(Arc::new(session));
+        self.offers.truncate(OFFERS);
     }
 
-    /// Notes that a packet of the session was authentic; true when it is the current one since
-    /// then.
+    /// The peer used the session: true if that makes it the one to send with.
     pub(super) fn confirm(&mut self, local: u32) -> bool {
-        let Some(next) = self.next.take_if(|next| next.local() == local) else {
+        let mut offers = self.offers.iter();
+        let Some(at) = offers.position(|offer| offer.local() == local) else {
+            return false;
+        };
+        let Some(confirmed) = self.offers.remove(at) else {
             return false;
         };
         // Of two handshakes that crossed the newer one is used; the other one receives.
         if let Some(current) = &self.current
-            && current.since() > next.since()
+            && current.since() > confirmed.since()
         {
-            self.retire(Some(next));
+            self.retire(Some(confirmed));
             return false;
         }
-        let replaced = self.current.replace(next);
+        let replaced = self.current.replace(confirmed);
         self.retire(replaced);
         true
     }
 
-    /// Drops what is too old.
+    /// Drops sessions that are over.
     pub(super) fn expire(&mut self, now: Instant) {
-        let Self {
-            current,
-            previous,
-            oldest,
-            next,
-        } = self;
-        for slot in [current, previous, oldest, next] {
-            slot.take_if(|session| session.is_over(now));
-        }
+        self.current.take_if(|session| session.is_over(now));
+        self.retired.retain(|session| !session.is_over(now));
+        self.offers.retain(|session| !session.is_over(now));
     }
 
     fn retire(&mut self, session: Option<Arc<Session>>) {
-        if let Some(session) = session {
-            self.oldest = self.previous.replace(session);
-        }
+        self.retired.extend(session);
+        self.retired.rotate_right(1.min(self.retired.len()));
+        self.retired.truncate(RETIRED);
     }
 }
+
+/// Answers that the peer may use still. One that asks five times within a round trip is not answered
+/// each time.
+const OFFERS: usize = 4;
+/// Sessions that packets may still come for.
+const RETIRED: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -135,11 +133,16 @@ mod tests {
             assert_eq!(current(&slots, 2), Some(2));
             assert!(slots.find(1).is_some());
         }
-        assert!(!slots.confirm(998), "an offer that was replaced");
+        assert!(
+            !slots.confirm(995),
+            "an offer of which there are newer ones"
+        );
         assert!(slots.confirm(999));
         assert_eq!(current(&slots, 2), Some(999));
         assert!(slots.find(2).is_some() && slots.find(1).is_some());
-        slots.establish(session(1_000, 3));
+        for local in 1_000..1_003 {
+            slots.establish(session(local, 3));
+        }
         assert!(slots.find(2).is_some() && slots.find(1).is_none());
         assert!(!slots.confirm(999), "once");
     }

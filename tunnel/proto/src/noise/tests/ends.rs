@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::{
     drops::DropReason,
     keys::{PrivateKey, PublicKey},
-    noise::{CoreName, FrontDoor, Noise, NoiseCore, Opened, Seed, Wall},
+    noise::{CoreName, DoorId, FrontDoor, Noise, NoiseCore, Opened, Seed, Wall},
     wire::{self, Kind},
 };
 
@@ -87,7 +87,7 @@ impl End {
             Kind::Initiation => {
                 self.look_at_the_clock();
                 self.door.check(datagram)?;
-                let caller = self.door.initiator(datagram)?;
+                let caller = self.door.initiator(DoorId::default(), datagram)?;
                 if caller.key != self.peer {
                     return Err(DropReason::UnknownPeer);
                 }

@@ -12,6 +12,8 @@ mod here;
 mod live;
 #[path = "roaming.rs"]
 mod roaming;
+#[path = "rotation.rs"]
+mod rotation;
 #[path = "sessions.rs"]
 mod sessions;
 #[cfg(feature = "mock-clock")]

@@ -10,6 +10,8 @@ mod harness;
 mod live;
 #[path = "roaming.rs"]
 mod roaming;
+#[path = "rotation.rs"]
+mod rotation;
 #[path = "sessions.rs"]
 mod sessions;
 #[cfg(feature = "mock-clock")]

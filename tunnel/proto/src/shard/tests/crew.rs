@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::harness::*;
 use crate::{
-    directory::{Directory, owner},
+    directory::{Directory, PeerSpec, owner},
     drops::{DropReason, Drops},
     noise::Noise,
     shard::{Outcome, Shard},
@@ -69,6 +69,56 @@ fn to(peer: u8) -> Vec<u8> {
 
 fn from(peer: u8) -> Vec<u8> {
     packet(&format!("10.0.0.{peer}"), "10.0.0.2", 100, 1)
+}
+
+#[test]
+fn a_peer_that_goes_over_to_another_key_stays_with_its_worker() {
+    let (mut net, mut crew) = Crew::new();
+    let (now, mut dst) = (net.now, [0; 2_048]);
+    // Each announces a key that is the other worker's by its bytes, and then has it alone.
+    let of = |worker| (100..).find(|number| owner(&public(*number), 2) == worker);
+    let next = [of(1).unwrap(), of(0).unwrap()];
+    let mut directory = Directory::new(public(2));
+    let known = |keys: fn(u8, u8) -> (u8, Option<u8>)| {
+        let peers = [0, 1].map(|at| {
+            let (key, next) = keys(crew.peers[at], next[at]);
+            PeerSpec {
+                public_key: public(key),
+                next_key: next.map(|next| Box::new(public(next))),
+                ..spec(crew.peers[at], None)
+            }
+        });
+        peers.to_vec()
+    };
+    let steps = [
+        known(|key, _| (key, None)),
+        known(|key, next| (key, Some(next))),
+        known(|_, next| (next, None)),
+    ];
+    for (step, peers) in steps.into_iter().enumerate() {
+        let change = directory.plan(peers).unwrap();
+        directory.commit(&change);
+        if step > 0 {
+            for (shard, share) in crew.shards.iter_mut().zip(change.share(2)) {
+                shard.apply(now, share);
+            }
+        }
+    }
+    for worker in [0, 1] {
+        let mut end = End::new(next[worker], "198.51.100.200:1000");
+        end.apply(now, vec![spec(2, Some(PORT))]);
+        let initiation = end.seal(now, &from(next[worker])).unwrap();
+        crew.shards[0].receive(now, end.at, &initiation.bytes, &mut dst);
+        let mut answer = crew.shards[0].poll_handshake(now, &mut dst);
+        let handed = crew.shards[0].handed(Duration::ZERO);
+        assert_eq!(handed.is_some(), worker == 1);
+        if let Some((to, admitted)) = handed {
+            assert_eq!(to, 1);
+            answer = Some(crew.shards[1].shake_hands(now, admitted, &mut dst).0);
+        }
+        assert!(matches!(answer, Some(Outcome::Send(_))), "{answer:?}");
+        net.pass(100);
+    }
 }
 
 #[test]

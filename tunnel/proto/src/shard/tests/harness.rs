@@ -91,6 +91,22 @@ pub(super) fn spec(number: u8, endpoint: Option<&str>) -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        next_key: None,
+    }
+}
+
+/// The core of a device with this number for a key with that number.
+fn noise(number: u8, key: u8, seed: u64, wall: u64) -> Noise {
+    match super::core(number) {
+        CoreName::Boringtun => Noise::Boringtun,
+        CoreName::Own => {
+            let mut bytes = [key; 32];
+            bytes[..8].copy_from_slice(&seed.to_le_bytes());
+            Noise::Own {
+                seed: Seed::new(bytes.into()),
+                wall: Wall::new(Instant::ZERO, Duration::from_secs(wall)),
+            }
+        }
     }
 }
 
@@ -106,17 +122,7 @@ impl End {
     /// The device with this number; its wall clock stood at `wall` when the other one began.
     pub(super) fn restarted(number: u8, at: &str, seed: u64, wall: u64) -> Self {
         let drops = Arc::new(Drops::default());
-        let noise = match super::core(number) {
-            CoreName::Boringtun => Noise::Boringtun,
-            CoreName::Own => {
-                let mut bytes = [number; 32];
-                bytes[..8].copy_from_slice(&seed.to_le_bytes());
-                Noise::Own {
-                    seed: Seed::new(bytes.into()),
-                    wall: Wall::new(Instant::ZERO, Duration::from_secs(wall)),
-                }
-            }
-        };
+        let noise = noise(number, number, seed, wall);
         let shard = Shard::new(&key(number), 0, MTU, seed, Arc::clone(&drops), noise);
         let directory = Directory::new(key(number).public());
         Self {
@@ -127,6 +133,18 @@ impl End {
             here: None,
             delivered: Vec::new(),
         }
+    }
+
+    /// The device with this number has the key of another number as well.
+    pub(super) fn add_key(&mut self, now: Instant, number: u8, other: u8) {
+        let noise = noise(number, other, u64::from(other), WALL);
+        self.shard.add_key(now, &key(other), noise);
+        self.directory.set_own(self.shard.keys().collect());
+    }
+
+    pub(super) fn drop_key(&mut self, now: Instant, number: u8) {
+        self.shard.drop_key(now, &public(number));
+        self.directory.set_own(self.shard.keys().collect());
     }
 
     pub(super) fn apply(&mut self, now: Instant, specs: Vec<PeerSpec>) {

@@ -18,6 +18,8 @@ mod here;
 mod live;
 #[path = "roaming.rs"]
 mod roaming;
+#[path = "rotation.rs"]
+mod rotation;
 #[path = "sessions.rs"]
 mod sessions;
 #[path = "time.rs"]
