@@ -34,10 +34,14 @@ impl Speaking {
     /// The only VIP, as soon as it is there.
     #[must_use]
     pub fn vip(&self) -> VipSnapshot {
-        // Counters are as old as the last look.
+        self.snapshot().first().cloned().expect("one VIP")
+    }
+
+    /// Every VIP as it is: counters are as old as the last look.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Vec<VipSnapshot>> {
         let _ = self.0.refresh().blocking_recv();
-        let snapshot = self.0.snapshot();
-        snapshot.first().cloned().expect("one VIP")
+        self.0.snapshot()
     }
 
     /// The state of the only VIP.
