@@ -108,10 +108,12 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
             .unwrap_or_default();
         println!("  {name}: {}", size(content.len()));
         writeln!(sums, "{:x}  {name}", Sha256::digest(&content))?;
-        ensure!(
-            content.len() <= PACKAGE_AT_MOST,
-            "{name} is larger than it may be"
-        );
+        // An image is read where it lies: it is packed less, so that it is read faster.
+        let at_most = match form {
+            Form::Sysext => IMAGE_AT_MOST,
+            Form::Deb | Form::Rpm | Form::Tarball => PACKAGE_AT_MOST,
+        };
+        ensure!(content.len() <= at_most, "{name} is larger than it may be");
         written.push(path);
     }
     fs::write(out.join("SHA256SUMS"), &sums)?;
@@ -262,6 +264,7 @@ fn size(bytes: usize) -> String {
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }
 
-// What it takes today, so that it grows by decision: the goal is half of it (docs/adr/0042).
-const EXECUTABLE_AT_MOST: usize = 28 * 1024 * 1024;
+// What it takes today, so that it grows by decision: the goal is 15 MiB (docs/adr/0042).
+const EXECUTABLE_AT_MOST: usize = 22 * 1024 * 1024;
 const PACKAGE_AT_MOST: usize = 10 * 1024 * 1024;
+const IMAGE_AT_MOST: usize = 12 * 1024 * 1024;
