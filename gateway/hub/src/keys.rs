@@ -10,7 +10,7 @@ use kedge_host::{
     wall,
 };
 use kedge_net::clock;
-use kedge_tunnel_proto::keys::{Overlap, PrivateKey, PublicKey, Using, overlap};
+use kedge_tunnel_proto::keys::{Overlap, PrivateKey, PublicKey};
 use tracing::{info, warn};
 
 use crate::hub::Hub;
@@ -129,23 +129,15 @@ impl Hub {
         let Some((next, since)) = &self.keys.next else {
             return Standing::default();
         };
-        let stats = self.keeper.device().map(|device| device.stats());
-        let stats = stats.unwrap_or_default();
-        let using = stats.iter().map(|peer| Using {
-            name: &peer.name,
-            pair: peer.pair,
-            counts: true,
-        });
         let Overlap {
             moved,
             waiting,
             over,
-        } = overlap(clock::now(), next, *since, using);
+        } = self.keeper.overlap(next, *since, |_| true);
         Standing {
             moved,
             waiting,
-            // Without a device nobody was asked.
-            over: over && self.keeper.device().is_some(),
+            over,
         }
     }
 

@@ -8,11 +8,15 @@ use kedge_net::{
     clamp::{self, Clamp},
     clock, tun,
 };
-use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
+use kedge_tunnel_proto::{
+    keys::{Overlap, PrivateKey, PublicKey, Using, overlap},
+    memory::Memory,
+    noise::CoreName,
+};
 use tracing::{info, warn};
 
 use crate::{
-    ApplyError, Device, DeviceConfig, Handle, PeerSpec,
+    ApplyError, Device, DeviceConfig, Handle, PeerSpec, PeerStats,
     backend::{Backend, Desired, Event, Kind, Paths},
     kernel::{self, Kernel, KernelConfig},
     offload::Allowed,
@@ -133,6 +137,28 @@ impl Keeper {
             let error = &err as &dyn std::error::Error;
             warn!(error, "the tunnel's device keeps its keys");
         }
+    }
+
+    /// How far the peers are with the key `next`, which they may use since `since`; `counts` says for whom
+    /// the one of before is kept.
+    #[must_use]
+    pub fn overlap(
+        &self,
+        next: &PublicKey,
+        since: Instant,
+        counts: impl Fn(&PeerStats) -> bool,
+    ) -> Overlap {
+        // Without a device nobody was asked, and the old key goes for nobody.
+        let Some(device) = self.device() else {
+            return Overlap::default();
+        };
+        let stats = device.stats();
+        let using = stats.iter().map(|peer| Using {
+            name: &peer.name,
+            pair: peer.pair,
+            counts: counts(peer),
+        });
+        overlap(clock::now(), next, since, using)
     }
 
     fn identify(&self, device: &dyn Backend) -> Result<(), ApplyError> {

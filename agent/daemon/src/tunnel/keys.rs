@@ -3,9 +3,10 @@
 use kedge_core::Instant;
 use kedge_host::tunnel_keys::Standing;
 use kedge_net::clock;
+use kedge_tunnel_device::PeerStats;
 use kedge_tunnel_proto::{
     counters::State,
-    keys::{Overlap, PrivateKey, PublicKey, Using, overlap},
+    keys::{Overlap, PrivateKey, PublicKey},
 };
 
 use super::Tunnel;
@@ -51,25 +52,18 @@ impl Tunnel {
         let Some((next, since)) = &self.keys.next else {
             return Standing::default();
         };
-        let stats = self.keeper.device().map(|device| device.stats());
-        let stats = stats.unwrap_or_default();
         let peers = self.wish.as_ref().map_or(&[][..], |wish| &wish.peers);
         let gateway = |name: &str| peers.iter().any(|it| it.name == name && it.echo.is_some());
-        let using = stats.iter().map(|peer| Using {
-            name: &peer.name,
-            pair: peer.pair,
-            counts: peer.state == State::Connected || gateway(&peer.name),
-        });
+        let counts = |peer: &PeerStats| peer.state == State::Connected || gateway(&peer.name);
         let Overlap {
             moved,
             waiting,
             over,
-        } = overlap(clock::now(), next, *since, using);
+        } = self.keeper.overlap(next, *since, counts);
         Standing {
             moved,
             waiting,
-            // Without a device nobody was asked.
-            over: over && self.keeper.device().is_some(),
+            over,
         }
     }
 }
