@@ -37,17 +37,23 @@ impl Speaking {
         self.snapshot().first().cloned().expect("one VIP")
     }
 
-    /// Every VIP as it is: counters are as old as the last look.
+    /// Every VIP as it is: the speaker is asked to write everything down first.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Vec<VipSnapshot>> {
         let _ = self.0.refresh().blocking_recv();
+        self.written_down()
+    }
+
+    /// Every VIP as the speaker wrote it down last, without a word to it if that is recent.
+    #[must_use]
+    pub fn written_down(&self) -> Arc<Vec<VipSnapshot>> {
         self.0.snapshot()
     }
 
     /// The state of the only VIP.
     #[must_use]
     pub fn state(&self) -> RouterState {
-        let all: Arc<Vec<VipSnapshot>> = self.0.snapshot();
+        let all = self.written_down();
         all.first().map_or(RouterState::Initialize, |vip| vip.state)
     }
 
