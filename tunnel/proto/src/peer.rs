@@ -58,6 +58,8 @@ pub(crate) struct Peer {
     sent_at: Instant,
     ticked_at: Instant,
     forced_at: Option<Instant>,
+    /// A handshake is wanted that may not be forced yet.
+    wished: bool,
     rearm_at: Option<Instant>,
     owed: Owed,
 }
@@ -121,6 +123,7 @@ impl Peer {
             sent_at: now,
             ticked_at: now,
             forced_at: None,
+            wished: false,
             rearm_at: None,
             owed: Owed::Nothing,
         }
@@ -244,6 +247,7 @@ impl Peer {
         dst: &mut [u8],
     ) -> Option<Message> {
         self.tick_beside(now, dst);
+        self.grant(now);
         let ticked = self.tick_core(now, budget, dst);
         if let Tick::Send(length) = ticked {
             self.asks();
@@ -321,13 +325,14 @@ impl Peer {
 
     /// When to tick next: soon while something goes on, rarely else, and never without a core.
     pub(crate) fn next_tick(&self, now: Instant, jitter: &mut Jitter) -> Instant {
+        let granted = self.put_off_until().unwrap_or(Instant::FAR);
         if self.core.is_asleep() {
-            return Instant::FAR;
+            return granted;
         }
         let busy = self.state != State::Idle || self.wants_session();
         let usual = now + if busy { ACTIVE } else { DORMANT } + jitter.up_to(JITTER);
         let retry = self.core.retry_at().filter(|at| *at > now);
-        retry.map_or(usual, |at| at.min(usual))
+        retry.map_or(usual, |at| at.min(usual)).min(granted)
     }
 
     /// Whether [`flush`](Self::flush) may have something.
@@ -373,6 +378,8 @@ impl Peer {
         });
         self.rearm_at = None;
         self.unanswered = false;
+        // What was wanted is there.
+        self.wished = false;
         self.counters.handshake_completed(now);
         self.set_state(State::Connected);
     }
@@ -466,7 +473,7 @@ const REKEY: Duration = Duration::from_secs(120);
 pub(crate) const REJECT: Duration = Duration::from_secs(180);
 /// A peer moves at most once in this time.
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
-/// A handshake is forced at most once in this time.
+/// A handshake is forced at most once in this time; a wish for another one waits for its end.
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;

@@ -293,6 +293,10 @@ impl Shard {
     pub fn force_handshake(&mut self, now: Instant, id: PeerId) {
         if let Some(slot) = slot(&mut self.peers, id) {
             slot.peer.force_handshake(now);
+            if let Some(at) = slot.peer.put_off_until().filter(|at| *at < slot.due) {
+                slot.due = at;
+                self.timers.push(Reverse((at, id)));
+            }
             self.settle(id);
         }
     }

@@ -98,12 +98,30 @@ impl Peer {
         }
     }
 
-    /// Asks for a handshake whatever the state, not more often than a peer may be asked.
+    /// Asks for a handshake whatever the state, not more often than a peer may be asked. A wish that
+    /// comes too early is put off: the peer may have forgotten the session that the last one led to.
     pub(crate) fn force_handshake(&mut self, now: Instant) {
-        if self.forced_at.is_none_or(|at| now.since(at) >= FORCE_PAUSE) {
+        self.wished = true;
+        self.grant(now);
+    }
+
+    /// Asks for the handshake that was put off, once its time has come.
+    pub(super) fn grant(&mut self, now: Instant) {
+        if self.wished && self.granted_at() <= now {
+            self.wished = false;
             self.forced_at = Some(now);
             self.owe(Owed::Initiation);
         }
+    }
+
+    /// When a handshake may be forced again.
+    pub(super) fn granted_at(&self) -> Instant {
+        self.forced_at.map_or(Instant::ZERO, |at| at + FORCE_PAUSE)
+    }
+
+    /// When a wish that was put off is granted, if there is one.
+    pub(crate) fn put_off_until(&self) -> Option<Instant> {
+        self.wished.then(|| self.granted_at())
     }
 
     /// Tells the peer where we are, if there is a session or one is kept alive.
