@@ -51,16 +51,11 @@ pub(crate) struct Peer {
     backlog: Backlog,
     /// The highest counter seen in the newest session.
     heard: Option<u64>,
-    moved_at: Option<Instant>,
     state: State,
     /// When the newest session began, and whether we asked for it.
     session: Option<Session>,
     sent_at: Instant,
     ticked_at: Instant,
-    forced_at: Option<Instant>,
-    /// A handshake is wanted that may not be forced yet.
-    wished: bool,
-    rearm_at: Option<Instant>,
     owed: Owed,
 }
 
@@ -117,14 +112,10 @@ impl Peer {
             always_up: spec.always_up,
             backlog: Backlog::default(),
             heard: None,
-            moved_at: None,
             state: State::Idle,
             session: None,
             sent_at: now,
             ticked_at: now,
-            forced_at: None,
-            wished: false,
-            rearm_at: None,
             owed: Owed::Nothing,
         }
     }
@@ -261,13 +252,12 @@ impl Peer {
                 return self.initiate(now, false, dst);
             }
             // Peers that gave up together must not come back together.
-            let at = *self
-                .rearm_at
-                .get_or_insert_with(|| now + jitter.up_to(JITTER));
+            let rearm_at = &mut self.rare_mut().rearm_at;
+            let at = *rearm_at.get_or_insert_with(|| now + jitter.up_to(JITTER));
             if now < at {
                 return None;
             }
-            self.rearm_at = None;
+            *rearm_at = None;
             return self.initiate(now, false, dst);
         }
         let session = self.session.filter(|_| self.state == State::Connected)?;
@@ -362,11 +352,10 @@ impl Peer {
             return;
         }
         self.heard = Some(counter);
-        let settled = self.moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
+        let moved_at = self.rare.as_ref().and_then(|it| it.moved_at);
+        let settled = moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
         if self.endpoint != Some(from.there) && settled {
-            // The first place is no move.
-            self.moved_at = self.endpoint.map(|_| now);
-            self.set_endpoint(from.there);
+            self.move_to(now, from.there);
         }
         self.called_at(from);
     }
@@ -376,10 +365,12 @@ impl Peer {
             since: now,
             initiator,
         });
-        self.rearm_at = None;
         self.unanswered = false;
-        // What was wanted is there.
-        self.wished = false;
+        if let Some(rare) = &mut self.rare {
+            rare.rearm_at = None;
+            // What was wanted is there.
+            rare.wished = false;
+        }
         self.counters.handshake_completed(now);
         self.set_state(State::Connected);
     }

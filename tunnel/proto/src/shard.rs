@@ -78,7 +78,7 @@ struct Slot {
     /// What the last event said.
     state: State,
     endpoint: Option<SocketAddr>,
-    preshared_key: Option<Box<PresharedKey>>,
+    preshared_key: Option<PresharedKey>,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
     /// Older entries in the heap are void.
@@ -287,6 +287,13 @@ impl Shard {
     /// What happened that an operator cares about, until `None`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// The key a peer is known by.
+    #[must_use]
+    pub fn public_key(&self, id: PeerId) -> Option<PublicKey> {
+        let slot = self.peers.get(position(id))?.as_ref()?;
+        Some(slot.peer.keys().0)
     }
 
     /// Starts a handshake with a peer whatever its session's state.
