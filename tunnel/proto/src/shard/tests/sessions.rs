@@ -113,7 +113,10 @@ fn a_peer_that_forgets_its_session_twice_in_a_moment_is_reached_both_times() {
             let at = net.ends[0].shard.poll_timeout().unwrap();
             let wait = at.since(net.now).as_millis();
             net.pass(u64::try_from(wait).unwrap());
-            assert!(net.now.since(now).as_millis() <= 300, "put off, not forgotten");
+            assert!(
+                net.now.since(now).as_millis() <= 300,
+                "put off, not forgotten"
+            );
             net.tick();
         }
     }
