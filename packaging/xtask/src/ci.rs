@@ -2,20 +2,20 @@
 
 use std::process::Command;
 
-use crate::{arch, crds, docs, run};
+use crate::{arch, crds, docs, run, tiers};
 
 /// The tiers a run goes without.
 #[derive(clap::Args)]
 pub struct LeftOut {
     /// Leaves out the tests that need root and network namespaces
     #[arg(long)]
-    no_netns: bool,
+    pub no_netns: bool,
     /// Leaves out the tests against a real API server, whose programs take minutes to build
     #[arg(long)]
-    no_kube: bool,
+    pub no_kube: bool,
     /// Leaves out the tests on booted systems, which need root and systemd-nspawn
     #[arg(long)]
-    no_boot: bool,
+    pub no_boot: bool,
 }
 
 /// Every check.
@@ -76,41 +76,7 @@ pub fn tests(left_out: &LeftOut) -> anyhow::Result<()> {
         "--lib",
     ];
     run::step("tests on a clock that tests set", &mut run::cargo(&clock)?)?;
-    if left_out.no_netns {
-        println!("── tests in network namespaces: left out (--no-netns)");
-    } else {
-        one_by_one("tests in network namespaces", "kedge-tests-netns")?;
-    }
-    if left_out.no_boot {
-        println!("── tests on booted systems: left out (--no-boot)");
-    } else {
-        one_by_one("tests on booted systems", "kedge-tests-boot")?;
-    }
-    if left_out.no_kube {
-        println!("── tests against an API server: left out (--no-kube)");
-        return Ok(());
-    }
-    kube()
-}
-
-/// Tests that measure how long things take.
-fn one_by_one(name: &str, package: &str) -> anyhow::Result<()> {
-    let tests = ["test", "--package", package];
-    let mut tests = run::cargo(&tests)?;
-    tests.args(["--", "--test-threads=1", "--nocapture"]);
-    run::step(name, &mut tests)
-}
-
-/// Tests against a real API server.
-fn kube() -> anyhow::Result<()> {
-    let package = ["--package", "kedge-tests-kube"];
-    // Before the tests, so that none of them is told to wait for a compiler.
-    let mut programs = run::cargo(&["run", "--quiet"])?;
-    programs.args(package).args(["--bin", "kube-programs"]);
-    run::step("programs of an API server", &mut programs)?;
-    let mut tests = run::cargo(&["test"])?;
-    tests.args(package).args(["--", "--nocapture"]);
-    run::step("tests against an API server", &mut tests)
+    tiers::run(left_out)
 }
 
 /// Licences, bans and sources of the dependencies. The advisory database is not consulted here:

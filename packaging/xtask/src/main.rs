@@ -11,6 +11,7 @@ mod crds;
 mod docs;
 mod generated;
 mod run;
+mod tiers;
 
 use std::process::ExitCode;
 

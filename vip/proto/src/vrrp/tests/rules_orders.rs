@@ -2,8 +2,11 @@
 
 use kedge_core::vip::RouterState::*;
 
-use super::bench::{Bench, HIGH, LOW, assert_words, claim, link_down, mac, plain, priority};
+use super::bench::{
+    Bench, HIGH, LOW, advert, assert_words, claim, link_down, mac, plain, priority,
+};
 use crate::vrrp::{Command, Config, Input, Members, Reject, Verdict};
+use crate::wire::Addresses;
 
 fn gated() -> Config {
     Config {
@@ -264,6 +267,29 @@ fn nobody_relieves_a_drained_active_who_is_drained_frozen_or_of_a_mixed_group() 
         }
         assert_eq!(bench.state(), Backup);
     }
+}
+
+#[test]
+fn nobody_relieves_a_drained_active_of_other_addresses() {
+    let mut bench = Bench::started(plain());
+    let mut other = advert(LOW, 1);
+    other.advert.addresses = Addresses::new(&[HIGH]).unwrap();
+    for millis in (0..2_000).step_by(100) {
+        bench.run(millis);
+        bench.input(millis, Input::Advert(other.clone()));
+    }
+    assert_eq!(bench.state(), Backup);
+}
+
+#[test]
+fn a_follower_leaves_relieving_to_its_leader() {
+    let mut bench = Bench::started(Config {
+        follows: true,
+        ..plain()
+    });
+    bench.lead(0, Backup, 220);
+    bench.advert(10, LOW, 1);
+    assert_eq!(bench.deadline(), None);
 }
 
 #[test]

@@ -83,6 +83,24 @@ fn whoever_goes_on_is_active_at_once_and_asks_nobody() {
 }
 
 #[test]
+fn whoever_goes_on_and_is_overruled_waits_before_it_preempts() {
+    let mut config = plain();
+    config.preempt = true;
+    config.preempt_delay = Duration::from_secs(10);
+    let mut bench = Bench::new(config);
+    bench.input(0, link_up());
+    bench.command(0, Command::Resume);
+    bench.owned();
+    bench.advert(10, HIGH, 230);
+    assert_eq!(bench.state(), Backup);
+    for millis in (100..5_000).step_by(100) {
+        bench.run(millis);
+        bench.advert(millis, HIGH, 100);
+    }
+    assert_eq!(bench.state(), Backup);
+}
+
+#[test]
 fn what_speaks_against_it_makes_it_begin_as_any_other() {
     let mut barred = Bench::new(plain());
     barred.input(0, link_up());
