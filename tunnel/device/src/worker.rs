@@ -165,6 +165,7 @@ struct Worker {
     waiter: Waiter,
     commands: Receiver<Command>,
     under_load: bool,
+    /// Of peers that are not called by their key.
     names: BTreeMap<PeerId, String>,
 }
 
@@ -438,12 +439,19 @@ impl Worker {
         }
         let updated = change.update.iter().map(|update| &update.entry);
         for entry in change.add.iter().chain(updated) {
-            self.names.insert(entry.id, entry.spec.name.clone());
+            let name = &entry.spec.name;
+            if *name != entry.spec.public_key.to_string() {
+                self.names.insert(entry.id, name.clone());
+            } else {
+                self.names.remove(&entry.id);
+            }
         }
     }
 
-    fn name(&self, peer: PeerId) -> &str {
-        self.names.get(&peer).map_or("?", String::as_str)
+    fn name(&self, peer: PeerId) -> String {
+        let named = self.names.get(&peer).cloned();
+        let key = || Some(self.shard.public_key(peer)?.to_string());
+        named.or_else(key).unwrap_or_else(|| "?".to_owned())
     }
 }
 

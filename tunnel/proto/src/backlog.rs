@@ -6,7 +6,11 @@ use crate::drops::DropReason;
 
 /// Packets of one peer that wait, oldest first. Few, because what waits long is useless.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog(VecDeque<Vec<u8>>);
+pub(crate) struct Backlog(Option<Box<Waiting>>);
+
+/// Made for the first packet that waits: for most peers there is none.
+#[derive(Debug, Default)]
+struct Waiting(VecDeque<Vec<u8>>);
 
 /// Bytes that may wait for all peers of a worker together.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ impl Budget {
 impl Backlog {
     /// Adds a packet; the oldest goes when there are too many.
     pub(crate) fn push(&mut self, budget: &mut Budget, packet: &[u8]) -> Result<(), DropReason> {
-        let evicted = if self.0.len() >= PACKETS {
+        let evicted = if self.len() >= PACKETS {
             self.pop(budget)
         } else {
             None
@@ -30,7 +34,8 @@ impl Backlog {
             return Err(DropReason::BacklogFull);
         };
         budget.0 = left;
-        self.0.push_back(packet.to_vec());
+        let waiting = self.0.get_or_insert_default();
+        waiting.0.push_back(packet.to_vec());
         if evicted.is_some() {
             Err(DropReason::BacklogFull)
         } else {
@@ -40,7 +45,7 @@ impl Backlog {
 
     /// Takes the oldest.
     pub(crate) fn pop(&mut self, budget: &mut Budget) -> Option<Vec<u8>> {
-        let packet = self.0.pop_front()?;
+        let packet = self.0.as_mut()?.0.pop_front()?;
         budget.0 += packet.len();
         Some(packet)
     }
@@ -55,7 +60,11 @@ impl Backlog {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |waiting| waiting.0.len())
     }
 }
 

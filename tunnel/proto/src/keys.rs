@@ -22,9 +22,9 @@ pub const LENGTH: usize = 32;
 pub struct PrivateKey([u8; LENGTH]);
 
 /// A key that both ends of a tunnel were given beside their pairs, mixed into each handshake. It prints
-/// as `***` and is wiped from memory when dropped.
+/// as `***` and is wiped from memory when dropped. Boxed, since most peers have none.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct PresharedKey([u8; LENGTH]);
+pub struct PresharedKey(Box<[u8; LENGTH]>);
 
 /// A WireGuard public key; text is base64, as `wg` prints it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -136,7 +136,7 @@ impl PresharedKey {
     /// A key from its bytes. Zeros are `None`: no key.
     #[must_use]
     pub fn from_bytes(bytes: [u8; LENGTH]) -> Option<Self> {
-        (bytes != [0; LENGTH]).then_some(Self(bytes))
+        (bytes != [0; LENGTH]).then(|| Self(Box::new(bytes)))
     }
 
     /// The key of 64 hexadecimal digits. Zeros are `None`: no key.
@@ -156,13 +156,13 @@ impl PresharedKey {
 
     /// The key, for whoever hands it to the kernel; do not log it.
     #[must_use]
-    pub const fn expose(&self) -> &[u8; LENGTH] {
+    pub fn expose(&self) -> &[u8; LENGTH] {
         &self.0
     }
 
     /// The bytes of the key.
     pub(crate) fn bytes(&self) -> Zeroizing<[u8; LENGTH]> {
-        Zeroizing::new(self.0)
+        Zeroizing::new(*self.0)
     }
 }
 

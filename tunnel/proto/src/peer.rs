@@ -51,14 +51,11 @@ pub(crate) struct Peer {
     backlog: Backlog,
     /// The highest counter seen in the newest session.
     heard: Option<u64>,
-    moved_at: Option<Instant>,
     state: State,
     /// When the newest session began, and whether we asked for it.
     session: Option<Session>,
     sent_at: Instant,
     ticked_at: Instant,
-    forced_at: Option<Instant>,
-    rearm_at: Option<Instant>,
     owed: Owed,
 }
 
@@ -115,13 +112,10 @@ impl Peer {
             always_up: spec.always_up,
             backlog: Backlog::default(),
             heard: None,
-            moved_at: None,
             state: State::Idle,
             session: None,
             sent_at: now,
             ticked_at: now,
-            forced_at: None,
-            rearm_at: None,
             owed: Owed::Nothing,
         }
     }
@@ -244,6 +238,7 @@ impl Peer {
         dst: &mut [u8],
     ) -> Option<Message> {
         self.tick_beside(now, dst);
+        self.grant(now);
         let ticked = self.tick_core(now, budget, dst);
         if let Tick::Send(length) = ticked {
             self.asks();
@@ -257,13 +252,12 @@ impl Peer {
                 return self.initiate(now, false, dst);
             }
             // Peers that gave up together must not come back together.
-            let at = *self
-                .rearm_at
-                .get_or_insert_with(|| now + jitter.up_to(JITTER));
+            let rearm_at = &mut self.rare_mut().rearm_at;
+            let at = *rearm_at.get_or_insert_with(|| now + jitter.up_to(JITTER));
             if now < at {
                 return None;
             }
-            self.rearm_at = None;
+            *rearm_at = None;
             return self.initiate(now, false, dst);
         }
         let session = self.session.filter(|_| self.state == State::Connected)?;
@@ -321,13 +315,14 @@ impl Peer {
 
     /// When to tick next: soon while something goes on, rarely else, and never without a core.
     pub(crate) fn next_tick(&self, now: Instant, jitter: &mut Jitter) -> Instant {
+        let granted = self.put_off_until().unwrap_or(Instant::FAR);
         if self.core.is_asleep() {
-            return Instant::FAR;
+            return granted;
         }
         let busy = self.state != State::Idle || self.wants_session();
         let usual = now + if busy { ACTIVE } else { DORMANT } + jitter.up_to(JITTER);
         let retry = self.core.retry_at().filter(|at| *at > now);
-        retry.map_or(usual, |at| at.min(usual))
+        retry.map_or(usual, |at| at.min(usual)).min(granted)
     }
 
     /// Whether [`flush`](Self::flush) may have something.
@@ -357,11 +352,10 @@ impl Peer {
             return;
         }
         self.heard = Some(counter);
-        let settled = self.moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
+        let moved_at = self.rare.as_ref().and_then(|it| it.moved_at);
+        let settled = moved_at.is_none_or(|at| now.since(at) >= MOVE_PAUSE);
         if self.endpoint != Some(from.there) && settled {
-            // The first place is no move.
-            self.moved_at = self.endpoint.map(|_| now);
-            self.set_endpoint(from.there);
+            self.move_to(now, from.there);
         }
         self.called_at(from);
     }
@@ -371,8 +365,12 @@ impl Peer {
             since: now,
             initiator,
         });
-        self.rearm_at = None;
         self.unanswered = false;
+        if let Some(rare) = &mut self.rare {
+            rare.rearm_at = None;
+            // What was wanted is there.
+            rare.wished = false;
+        }
         self.counters.handshake_completed(now);
         self.set_state(State::Connected);
     }
@@ -466,7 +464,7 @@ const REKEY: Duration = Duration::from_secs(120);
 pub(crate) const REJECT: Duration = Duration::from_secs(180);
 /// A peer moves at most once in this time.
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
-/// A handshake is forced at most once in this time.
+/// A handshake is forced at most once in this time; a wish for another one waits for its end.
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;

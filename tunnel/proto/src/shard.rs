@@ -78,7 +78,7 @@ struct Slot {
     /// What the last event said.
     state: State,
     endpoint: Option<SocketAddr>,
-    preshared_key: Option<Box<PresharedKey>>,
+    preshared_key: Option<PresharedKey>,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
     /// Older entries in the heap are void.
@@ -289,10 +289,21 @@ impl Shard {
         self.events.pop_front()
     }
 
+    /// The key a peer is known by.
+    #[must_use]
+    pub fn public_key(&self, id: PeerId) -> Option<PublicKey> {
+        let slot = self.peers.get(position(id))?.as_ref()?;
+        Some(slot.peer.keys().0)
+    }
+
     /// Starts a handshake with a peer whatever its session's state.
     pub fn force_handshake(&mut self, now: Instant, id: PeerId) {
         if let Some(slot) = slot(&mut self.peers, id) {
             slot.peer.force_handshake(now);
+            if let Some(at) = slot.peer.put_off_until().filter(|at| *at < slot.due) {
+                slot.due = at;
+                self.timers.push(Reverse((at, id)));
+            }
             self.settle(id);
         }
     }

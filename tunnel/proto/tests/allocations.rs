@@ -23,6 +23,7 @@ use kedge_tunnel_proto::{
     keys::{PrivateKey, PublicKey},
     noise::{HEAD, Noise, Seed, Wall},
     shard::{Outcome, Shard},
+    uapi::{AllowedIp, Configuration, PeerSet, Set},
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -108,27 +109,29 @@ fn a_hundred_thousand_packets_allocate_nothing_and_dormant_peers_are_small() {
 /// What ten thousand peers take that are known and have never been heard.
 fn know(core: &str, noise: Noise) {
     let key = PrivateKey::from_random([1; 32]);
-    let spec = |number: u32| {
+    let told = |number: u32| {
         let mut bytes = [0xee; 32];
         bytes[..4].copy_from_slice(&number.to_le_bytes());
-        let public_key = PublicKey::from_bytes(bytes).unwrap();
-        PeerSpec {
-            name: public_key.to_string(),
-            public_key,
-            preshared_key: None,
-            endpoint: None,
-            allowed_ips: vec![Ipv4Net::from(Ipv4Addr::from_bits(0x6440_0000 + number)).into()],
-            keepalive: None,
-            always_up: false,
-            accepts: Vec::new(),
-            relays: false,
-            next_key: None,
+        let prefix = Ipv4Net::from(Ipv4Addr::from_bits(0x6440_0000 + number)).into();
+        PeerSet {
+            allowed_ips: vec![AllowedIp {
+                prefix,
+                remove: false,
+            }],
+            ..PeerSet::new(PublicKey::from_bytes(bytes).unwrap())
         }
     };
     let region = Region::new(ALLOCATOR);
     let mut shard = Shard::new(&key, 0, MTU, 1, Arc::default(), noise);
-    let mut directory = Directory::new(key.public());
-    let change = directory.plan((1..=PEERS).map(spec).collect()).unwrap();
+    let mut directory = Directory::unruled();
+    // What `wg` was told of them stands beside.
+    let mut configuration = Configuration::default();
+    configuration.apply(Set {
+        private_key: Some(Some(key)),
+        peers: (1..=PEERS).map(told).collect(),
+        ..Set::default()
+    });
+    let change = directory.plan(configuration.specs()).unwrap();
     directory.commit(&change);
     shard.apply(Instant::ZERO, change);
     assert!(shard.poll_transmit(Instant::ZERO, &mut [0; 200]).is_none());
@@ -138,7 +141,7 @@ fn know(core: &str, noise: Noise) {
     let each = kept / usize::try_from(PEERS).unwrap();
     println!("{core}: {each} bytes for each dormant peer");
     assert!(each < 1_024, "{each}");
-    drop((shard, directory));
+    drop((shard, directory, configuration));
 }
 
 const PEERS: u32 = 10_000;

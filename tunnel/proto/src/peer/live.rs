@@ -39,9 +39,16 @@ impl Peer {
                 .as_ref()
                 .is_some_and(|it| it.called.contains(&from))
         {
-            self.moved_at = self.endpoint.map(|_| now);
-            self.set_endpoint(from);
+            self.move_to(now, from);
         }
+    }
+
+    /// Has another place from here on. The first one is no move.
+    pub(super) fn move_to(&mut self, now: Instant, to: SocketAddr) {
+        if self.endpoint.is_some() {
+            self.rare_mut().moved_at = Some(now);
+        }
+        self.set_endpoint(to);
     }
 
     /// Takes over new wishes; the session stays.
@@ -57,7 +64,7 @@ impl Peer {
                 // What is still on its way from the place before does not lead back there. Between
                 // two addresses it does: a peer that answers from elsewhere may be deaf where one
                 // believes it, as behind a NAT that knows only its other address.
-                self.moved_at = Some(now);
+                self.rare_mut().moved_at = Some(now);
             }
             self.set_endpoint(endpoint);
             // The peer learns where we are from the first authenticated data.
@@ -91,19 +98,36 @@ impl Peer {
         let in_use = self.state != State::Idle;
         self.heard = None;
         self.session = None;
-        self.rearm_at = None;
+        if let Some(rare) = &mut self.rare {
+            rare.rearm_at = None;
+        }
         self.set_state(State::Idle);
         if in_use {
             self.owe(Owed::Initiation);
         }
     }
 
-    /// Asks for a handshake whatever the state, not more often than a peer may be asked.
+    /// Asks for a handshake whatever the state, not more often than a peer may be asked. A wish that
+    /// comes too early is put off: the peer may have forgotten the session that the last one led to.
     pub(crate) fn force_handshake(&mut self, now: Instant) {
-        if self.forced_at.is_none_or(|at| now.since(at) >= FORCE_PAUSE) {
-            self.forced_at = Some(now);
+        self.rare_mut().wished = true;
+        self.grant(now);
+    }
+
+    /// Asks for the handshake that was put off, once its time has come.
+    pub(super) fn grant(&mut self, now: Instant) {
+        if self.put_off_until().is_some_and(|at| at <= now) {
+            let rare = self.rare_mut();
+            (rare.wished, rare.forced_at) = (false, Some(now));
             self.owe(Owed::Initiation);
         }
+    }
+
+    /// When a wish that was put off is granted, if there is one.
+    pub(crate) fn put_off_until(&self) -> Option<Instant> {
+        let rare = self.rare.as_ref().filter(|it| it.wished)?;
+        let granted = |at: Instant| at + FORCE_PAUSE;
+        Some(rare.forced_at.map_or(Instant::ZERO, granted))
     }
 
     /// Tells the peer where we are, if there is a session or one is kept alive.

@@ -34,11 +34,17 @@ pub(crate) struct Ends {
 /// The peer's keys as they are wanted: the one it has, and the one it goes over to.
 pub(crate) type Keys = (PublicKey, Option<PublicKey>);
 
-/// What hardly any peer has: more than one pair of keys, and places it was called at.
+/// What hardly any peer has: more than one pair of keys, places it was called at, handshakes that were
+/// forced, another place than its first.
 #[derive(Default)]
 pub(crate) struct Rare {
     /// Where it was called last: whoever answers from one of these places is there.
     pub(super) called: Vec<SocketAddr>,
+    pub(super) moved_at: Option<Instant>,
+    pub(super) forced_at: Option<Instant>,
+    /// A handshake is wanted that may not be forced yet.
+    pub(super) wished: bool,
+    pub(super) rearm_at: Option<Instant>,
     beside: Vec<Tie>,
     /// Since when another tie is in front, until somebody asks.
     turned: Option<Instant>,

@@ -90,7 +90,7 @@ impl Shard {
             return;
         };
         let changed = slot.peer.set_preshared_key(key.as_ref());
-        slot.preshared_key = key.map(Box::new);
+        slot.preshared_key = key;
         // Those beside it are made anew when they are called for: nobody changes both keys at once.
         self.untie_all(now, id);
         if !changed {
@@ -125,7 +125,7 @@ impl Shard {
             slot.peer.set_front(now, Name { pair, ..before });
             return;
         }
-        let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
+        let psk = slot.preshared_key.as_ref().map(PresharedKey::bytes);
         let mut core = self.door.core(pair.local, &pair.remote, psk, index);
         if let Some(stamps) = slot.peer.stamps() {
             core.raise_stamps(stamps);

@@ -6,7 +6,7 @@ use kedge_core::Instant;
 
 use super::{Shard, Slot, position, slot};
 use crate::{
-    directory::{Change, Entry, PeerId},
+    directory::{Change, Entry, PeerId, pack},
     keys::PresharedKey,
     memory::Remembered,
     peer::{Ends, Name, Peer},
@@ -24,9 +24,12 @@ impl Shard {
         for other in change.others {
             self.others.insert(other.id, other);
         }
+        let before = self.by_key.len();
         for entry in change.add {
             self.add(now, entry);
         }
+        pack(&mut self.by_key, before);
+        pack(&mut self.by_index, before);
         for update in change.update {
             let id = update.entry.id;
             if let Some(slot) = slot(&mut self.peers, id) {
@@ -71,6 +74,8 @@ impl Shard {
             peer.set_endpoint(endpoint);
         }
         let endpoint = peer.endpoint();
+        // Whom nobody wants to talk to is not looked at, and takes no place among the timers.
+        let due = if peer.is_in_use() { now } else { Instant::FAR };
         for key in spec.keys() {
             self.by_key.insert(key, id);
         }
@@ -85,15 +90,17 @@ impl Shard {
                 peer,
                 state,
                 endpoint,
-                preshared_key: spec.preshared_key.map(Box::new),
+                preshared_key: spec.preshared_key,
                 called_at: None,
-                due: now,
+                due,
                 is_ready: false,
                 relays: spec.relays,
                 mtu: None,
             }));
         }
-        self.timers.push(Reverse((now, id)));
+        if due < Instant::FAR {
+            self.timers.push(Reverse((due, id)));
+        }
         self.moved(None, endpoint);
     }
 
@@ -122,7 +129,7 @@ impl Shard {
         let Some(slot) = slot(&mut self.peers, id).filter(|slot| slot.peer.is_asleep()) else {
             return;
         };
-        let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
+        let psk = slot.preshared_key.as_ref().map(PresharedKey::bytes);
         let Name { pair, index, .. } = slot.peer.front();
         let core = self.door.core(pair.local, &pair.remote, psk, index);
         slot.peer.wake(now, core);

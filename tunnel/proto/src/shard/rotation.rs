@@ -221,7 +221,7 @@ impl Shard {
         let Some(slot) = slot(&mut self.peers, id) else {
             return;
         };
-        let psk = slot.preshared_key.as_deref().map(PresharedKey::bytes);
+        let psk = slot.preshared_key.as_ref().map(PresharedKey::bytes);
         let mut core = self.door.core(pair.local, &pair.remote, psk, index);
         core.raise_stamps(known.stamps);
         let name = Name {

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::{PeerSet, Set};
 use crate::{
-    directory::PeerSpec,
+    directory::{PeerSpec, pack},
     keys::{PresharedKey, PrivateKey, PublicKey},
 };
 
@@ -18,9 +18,10 @@ pub struct Configuration {
     listen_port: u16,
     fwmark: u32,
     peers: BTreeMap<PublicKey, PeerConfiguration>,
-    /// Each prefix has one owner; whoever is given it takes it over.
-    owners: BTreeMap<IpNet, PublicKey>,
 }
+
+/// Each prefix has one owner; whoever is given it takes it over.
+type Owners = BTreeMap<IpNet, PublicKey>;
 
 /// What a peer is told to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,18 +57,30 @@ impl Configuration {
             self.public_key = key.as_ref().map(PrivateKey::public);
             self.private_key = key;
             if let Some(own) = self.public_key {
-                self.remove(&own);
+                self.peers.remove(&own);
             }
         }
         self.listen_port = set.listen_port.unwrap_or(self.listen_port);
         self.fwmark = set.fwmark.unwrap_or(self.fwmark);
         if set.replace_peers {
             self.peers.clear();
-            self.owners.clear();
         }
+        let before = self.peers.len();
+        // Who owns what is looked up for as long as prefixes are given, and not kept beside the lists.
+        let mut owners = self.owners();
         for peer in set.peers {
-            self.apply_to_peer(peer);
+            self.apply_to_peer(peer, &mut owners);
         }
+        pack(&mut self.peers, before);
+    }
+
+    fn owners(&self) -> Owners {
+        let of = |(key, peer): (&PublicKey, &PeerConfiguration)| {
+            let key = *key;
+            let prefixes = peer.allowed_ips.clone();
+            prefixes.into_iter().map(move |prefix| (prefix, key))
+        };
+        self.peers.iter().flat_map(of).collect()
     }
 
     /// The device's key.
@@ -128,14 +141,14 @@ impl Configuration {
         self.peers.iter().map(spec).collect()
     }
 
-    fn apply_to_peer(&mut self, set: PeerSet) {
+    fn apply_to_peer(&mut self, set: PeerSet, owners: &mut Owners) {
         let key = set.public_key;
         // A configuration that is shared by all hosts lists us among our peers.
         if self.public_key == Some(key) {
             return;
         }
         if set.remove {
-            self.remove(&key);
+            self.remove(&key, owners);
             return;
         }
         if set.update_only && !self.peers.contains_key(&key) {
@@ -149,20 +162,23 @@ impl Configuration {
         peer.keepalive = set.keepalive.unwrap_or(peer.keepalive);
         if set.replace_allowed_ips {
             for prefix in std::mem::take(&mut peer.allowed_ips) {
-                self.owners.remove(&prefix);
+                owners.remove(&prefix);
             }
         }
         for allowed in set.allowed_ips {
             if allowed.remove {
-                self.take_away(&key, allowed.prefix);
+                self.take_away(&key, allowed.prefix, owners);
             } else {
-                self.give(key, allowed.prefix);
+                self.give(key, allowed.prefix, owners);
             }
+        }
+        if let Some(peer) = self.peers.get_mut(&key) {
+            peer.allowed_ips.shrink_to_fit();
         }
     }
 
-    fn give(&mut self, key: PublicKey, prefix: IpNet) {
-        if let Some(before) = self.owners.insert(prefix, key)
+    fn give(&mut self, key: PublicKey, prefix: IpNet, owners: &mut Owners) {
+        if let Some(before) = owners.insert(prefix, key)
             && let Some(peer) = self.peers.get_mut(&before)
         {
             peer.take(&prefix);
@@ -172,18 +188,18 @@ impl Configuration {
         }
     }
 
-    fn take_away(&mut self, key: &PublicKey, prefix: IpNet) {
+    fn take_away(&mut self, key: &PublicKey, prefix: IpNet, owners: &mut Owners) {
         if let Some(peer) = self.peers.get_mut(key)
             && peer.take(&prefix)
         {
-            self.owners.remove(&prefix);
+            owners.remove(&prefix);
         }
     }
 
-    fn remove(&mut self, key: &PublicKey) {
+    fn remove(&mut self, key: &PublicKey, owners: &mut Owners) {
         if let Some(peer) = self.peers.remove(key) {
             for prefix in peer.allowed_ips {
-                self.owners.remove(&prefix);
+                owners.remove(&prefix);
             }
         }
     }

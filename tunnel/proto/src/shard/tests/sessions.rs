@@ -100,6 +100,44 @@ fn a_restarted_peer_is_reached_again_by_a_forced_handshake() {
 }
 
 #[test]
+fn a_peer_that_forgets_its_session_twice_in_a_moment_is_reached_both_times() {
+    let mut net = Net::connected();
+    for seed in [77, 78] {
+        net.pass(210);
+        let mut restarted = End::seeded(2, "192.0.2.2:2000", seed);
+        restarted.apply(net.now, vec![spec(1, None)]);
+        net.ends[1] = restarted;
+        let now = net.now;
+        net.ends[0].force(now, 2);
+        while !net.works(0) {
+            let at = net.ends[0].shard.poll_timeout().unwrap();
+            let wait = at.since(net.now).as_millis();
+            net.pass(u64::try_from(wait).unwrap());
+            assert!(
+                net.now.since(now).as_millis() <= 300,
+                "put off, not forgotten"
+            );
+            net.tick();
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_was_put_off_is_not_needed_once_there_is_one() {
+    let mut net = Net::connected();
+    let initiation = net.initiation(0, 2);
+    net.pass(100);
+    let now = net.now;
+    net.ends[0].force(now, 2);
+    net.carry([initiation], |_| true);
+    for _ in 0..50 {
+        net.pass(10);
+        let due = net.ends[0].due(net.now);
+        assert!(due.iter().all(|datagram| datagram.kind() != 1));
+    }
+}
+
+#[test]
 fn many_unanswered_handshakes_leave_the_session_in_use_alone() {
     for lost in 0..20 {
         let mut net = Net::connected();
