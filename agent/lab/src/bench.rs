@@ -82,8 +82,10 @@ pub enum Part {
     Changes,
     /// Packets and newcomers during a flood of initiations
     Flood,
-    /// Thousands of hosts that call a gateway at once, and what it remembers of them
+    /// Two thousand hosts that call a gateway at once, and what it remembers of them
     Storm,
+    /// Ten thousand of them
+    LargeStorm,
     /// A host with two gateways, which are killed and drained
     Gateways,
     /// Minutes without a path
@@ -100,6 +102,7 @@ impl Part {
             | Self::Changes
             | Self::Flood
             | Self::Storm
+            | Self::LargeStorm
             | Self::Gateways
             | Self::Outage => BenchName::Tunnel,
         }

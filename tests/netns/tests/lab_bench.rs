@@ -76,11 +76,9 @@ fn bench_tunnel_puts_both_cores_beside_wireguard_go() {
 fn bench_tunnel_calls_gateways_and_kills_them() {
     on_a_steady_machine(|| {
         let result = bench(&["tunnel", "--runs", "1", "--part", "storm,gateways"]);
-        for metric in ["storm_2000", "storm_10000"] {
-            let row = row(&result, metric);
-            // Hosts that get no session are said to have waited a minute.
-            assert!(row["max"].as_f64().unwrap() < 60.0, "{row}");
-        }
+        let storm = row(&result, "storm_2000");
+        // Hosts that get no session are said to have waited a minute.
+        assert!(storm["max"].as_f64().unwrap() < 60.0, "{storm}");
         for metric in ["peer_memory.dormant", "peer_memory.active"] {
             assert!(row(&result, metric)["p50"].as_f64().unwrap() > 0.0);
         }

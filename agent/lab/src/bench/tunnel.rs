@@ -133,9 +133,9 @@ impl Bench<'_> {
         }
         if self.args.wants(Part::Storm) {
             self.storm(engine, at, STORM)?;
-            if run == 0 && at < Engine::OURS {
-                self.storm(engine, at, LARGE_STORM)?;
-            }
+        }
+        if self.args.wants(Part::LargeStorm) && run == 0 && at < Engine::OURS {
+            self.storm(engine, at, LARGE_STORM)?;
         }
         Ok(())
     }
@@ -183,8 +183,8 @@ impl Bench<'_> {
         } else {
             measured.large_storm.push(last);
         }
-        // A page more or less is nothing among so many.
-        if many == LARGE_STORM || at >= Engine::OURS {
+        // A page more or less is nothing among so many: the larger storm counts where there are both.
+        if many == LARGE_STORM || at >= Engine::OURS || !self.args.wants(Part::LargeStorm) {
             measured.dormant.push(each(known));
             measured.active.push(each(active));
         }
