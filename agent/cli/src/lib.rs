@@ -39,6 +39,7 @@ pub mod show;
 mod start;
 pub mod style;
 pub mod table;
+mod upgrade;
 mod usage;
 mod wg;
 
@@ -168,6 +169,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Drain(args) => ask::drain(app, &args)?,
         Command::Undrain(args) => ask::undrain(app, &args)?,
         Command::Restart(args) => ask::restart(app, &args)?,
+        Command::Upgrade(args) => upgrade::run(app, &args)?,
         Command::Bfd(command) => ask::bfd(app, command)?,
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
         Command::Net(command) => ask::net::run(app, &command)?,
