@@ -1,5 +1,6 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
+mod console;
 mod gateway;
 mod net;
 mod start;
@@ -17,6 +18,7 @@ use kedge_agent_lab::{LabCommand, roles::LabRole};
 use kedge_core::Span;
 use kedge_host::layers::Override;
 
+pub use self::console::ConsoleArgs;
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::net::{NetCheckArgs, NetCommand};
 pub use self::start::{Emit, Flavour, InitArgs, SiteArgs, UpArgs};
@@ -152,6 +154,10 @@ pub enum Command {
     ///
     /// Ends with 4 when there are warnings and with 5 when there are errors.
     Status(StatusArgs),
+    /// Show what this host does on a console that nobody logs in at, anew each second
+    ///
+    /// One word says whether somebody is to be called: OK, CHECK or CALL. The unit kedge-console@tty1 runs it.
+    Console(ConsoleArgs),
     /// Look at this host: who configures its links, whether its clock is right, who waits for its VIPs
     ///
     /// Asks the host's own services over D-Bus, and works with the agent dead.

@@ -18,6 +18,7 @@ pub mod configuration;
     allow(dead_code, reason = "a build without a manager")
 )]
 mod confirm;
+mod console;
 mod doctor;
 #[cfg(not(feature = "manager"))]
 mod edge;
@@ -163,6 +164,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         },
         Command::Up(args) => start::up(app, &args)?,
         Command::Init(args) => start::init(app, &args)?,
+        Command::Console(args) => console::run(app, &args)?,
         Command::Doctor => doctor::run(app)?,
         Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
         Command::Vip(command) => ask::vip(app, &command)?,
