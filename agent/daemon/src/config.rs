@@ -60,6 +60,8 @@ pub struct AgentConfig {
     pub drain_stops: Vec<UnitName>,
     /// What is reported of the host's addresses.
     pub report: ReportConfig,
+    /// Where metrics are told beside the control socket.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Links to the other hosts of the VIPs.

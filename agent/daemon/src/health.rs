@@ -31,7 +31,7 @@ use crate::{boot, config::ProbeConfig};
 /// What a gate tells the rest of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GateEvent {
-    /// The verdict for a VIP changed, or is told for the first time.
+    /// The verdict for a VIP, or what is wrong with its service, changed, or is told for the first time.
     Verdict {
         vip: Name,
         verdict: Verdict,
@@ -295,6 +295,7 @@ async fn ask_for_ever(
     tell: mpsc::Sender<(ProbeConfig, Told)>,
 ) {
     let mut next = Instant::now();
+    let mut told = publish.borrow().because.clone();
     loop {
         let fresh = tokio::select! {
             biased;
@@ -315,13 +316,19 @@ async fn ask_for_ever(
                 probe = %probe.url, from = word(from), to = word(verdict), because, "health"
             );
         }
+        // What is wrong may change while the verdict stays: people look for the cause of today.
+        let ill = gate.verdict() != Verdict::Healthy && !answer.healthy;
+        let is_news = changed.is_some() || (ill && because != told);
+        if is_news {
+            told.clone_from(&because);
+        }
         publish.send_replace(GateView {
             verdict: gate.verdict(),
             because,
             latency_seconds: answer.healthy.then_some(answer.latency.as_secs_f64()),
         });
         let news = [
-            changed.map(|_| Told::Verdict),
+            is_news.then_some(Told::Verdict),
             fresh.then_some(Told::Fresh(answer.healthy)),
         ];
         for told in news.into_iter().flatten() {
@@ -356,11 +363,14 @@ fn unproven(probe: &ProbeConfig, what: Option<&str>) -> String {
     let place = uri
         .authority()
         .map_or_else(String::new, ToString::to_string);
-    let tail = what.map_or_else(String::new, |what| format!(": {what}"));
-    if probe.auto {
-        format!("no API server has answered on {place} since boot (health: auto){tail}")
-    } else {
-        format!("{} has not answered since boot{tail}", probe.url)
+    // What it answers with may be the very fault: a certificate, a status.
+    match (probe.auto, what) {
+        (true, None) => format!("no API server has answered on {place} since boot (health: auto)"),
+        (true, Some(what)) => {
+            format!("no API server was healthy on {place} since boot (health: auto): {what}")
+        }
+        (false, None) => format!("{} has not answered since boot", probe.url),
+        (false, Some(what)) => format!("{} was not healthy since boot: {what}", probe.url),
     }
 }
 

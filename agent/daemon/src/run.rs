@@ -7,7 +7,7 @@ use kedge_host::{
     Role,
     layers::Live,
     link::Following,
-    local::{Socket, questions},
+    local::{Exposed, Socket, questions},
     notify::Notifier,
     orders::{Order, until_told},
 };
@@ -68,6 +68,8 @@ pub async fn serve(
     let mut desired = Following::link(agent.link.as_ref());
     let mut levels = agent.bfd.levels();
     let (asks, mut asked) = questions();
+    let mut metrics = Exposed::new(asks.clone());
+    metrics.follow(agent.live.config().metrics).await;
     let mut serving = socket.serve(routes(asks));
     info!(
         vips = agent.desired.vips.len(),
@@ -100,6 +102,7 @@ pub async fn serve(
                     // Told in the status and logged; there is nobody to answer here.
                     let _ = agent.reload();
                     desired = Following::link(agent.link.as_ref());
+                    metrics.follow(agent.live.config().metrics).await;
                     notifier.ready(&agent.line());
                 }
                 Some(Order::Leave(because)) => break Ok(because),
@@ -147,6 +150,7 @@ pub async fn serve(
                 look(&agent.speaker).await;
                 if ask.answer(&mut agent) {
                     desired = Following::link(agent.link.as_ref());
+                    metrics.follow(agent.live.config().metrics).await;
                 }
                 if agent.replaced_by.is_some() {
                     break Ok("another takes its place");

@@ -116,6 +116,7 @@ codes! {
     VipUnproven = VIP 24, "nothing that is sent to a VIP arrives at its host";
     VipVirtualMac = VIP 26, "a VIP's virtual hardware address cannot be used";
     VipPeerLink = VIP 27, "this host has no links to the other hosts of its VIPs";
+    VipCannotCarry = VIP 28, "the interface on the VIP's network cannot carry it";
     ArpSocket = ARP 1, "ARP cannot be watched on an interface";
     VrrpMalformed = VRRP 1, "malformed VRRP advertisements arrive";
     VrrpSocket = VRRP 2, "VRRP cannot be spoken on an interface";

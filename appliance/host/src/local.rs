@@ -3,6 +3,7 @@
 
 mod bounded;
 mod call;
+mod metrics;
 mod question;
 mod routes;
 mod serving;
@@ -33,6 +34,7 @@ use tokio::net::UnixListener;
 use self::bounded::Bounded;
 pub use self::{
     call::{CallError, Reply, call},
+    metrics::{Exposed, MetricsFile},
     question::{Answers, Ask, Asks, questions, unknown},
     routes::routes,
     serving::Serving,

@@ -5,19 +5,20 @@
 //! renewed, so that a process that hangs or dies stops answering for it. A tunnel's own address is
 //! *permanent*. Each [`Owned`] manages one of the two kinds and never sees the other's.
 
+mod error;
 mod message;
 
 use std::{collections::BTreeMap, io, time::Duration};
 
 use ipnet::IpNet;
-use kedge_core::{Code, Coded, Fix, Instant, Problem};
+use kedge_core::Instant;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::{RouteNetlinkMessage, address::AddressMessage};
 
+pub use self::error::AddressError;
 use crate::{
     PROTOCOL,
     monitor::{Address, Monitor},
-    privilege,
     rtnl::{Prepared, Requests},
 };
 
@@ -32,8 +33,14 @@ pub enum Lifetime {
 
 /// How long a leased address outlives its last renewal.
 pub const LEASE: Duration = Duration::from_secs(2);
-/// How often a leased address is renewed.
+/// How often a leased address is renewed, by one who may stand still for a second; see
+/// [`Owned::stands_still_for`].
 pub const RENEWAL: Duration = Duration::from_millis(800);
+/// How often it is renewed at the least.
+const SELDOM: Duration = Duration::from_millis(1_300);
+/// How much sooner than [`LEASE`] says an address may be gone (`ADDRCONF_TIMER_FUZZ`), and what a renewal
+/// may take.
+const ROUNDED: Duration = Duration::from_millis(400);
 /// How much earlier one who is awake may renew it, so that nobody wakes up for it alone.
 const EARLY: Duration = Duration::from_millis(100);
 
@@ -45,6 +52,8 @@ pub type Place = (u32, IpNet);
 pub struct Owned {
     requests: Requests,
     lifetime: Lifetime,
+    /// How often leased addresses are renewed.
+    renewal: Duration,
     held: BTreeMap<Place, Held>,
 }
 
@@ -67,47 +76,6 @@ pub enum Report {
     },
 }
 
-/// An address could not be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum AddressError {
-    /// No socket for requests.
-    #[error("cannot open a netlink socket")]
-    Open(#[source] io::Error),
-    /// The kernel did not tell which addresses there are.
-    #[error("cannot read the addresses of the host")]
-    Read(#[source] io::Error),
-    /// The kernel refused to add or renew it.
-    #[error("the kernel refused the address {net} on interface {ifindex}")]
-    Add {
-        /// The interface.
-        ifindex: u32,
-        /// The address.
-        net: IpNet,
-        /// Its answer.
-        #[source]
-        source: io::Error,
-    },
-    /// The kernel refused to remove it.
-    #[error("the kernel refused to remove {net} from interface {ifindex}")]
-    Remove {
-        /// The interface.
-        ifindex: u32,
-        /// The address.
-        net: IpNet,
-        /// Its answer.
-        #[source]
-        source: io::Error,
-    },
-    /// The address is there and is not ours.
-    #[error("{net} is already on interface {ifindex}, and Kedge did not put it there")]
-    Foreign {
-        /// The interface.
-        ifindex: u32,
-        /// The address.
-        net: IpNet,
-    },
-}
-
 #[derive(Debug)]
 struct Held {
     /// When it is renewed, or put back when it is missing.
@@ -124,8 +92,13 @@ struct Held {
 impl Held {
     /// A renewal may come early, and what is missing not: it may have to wait.
     fn is_due(&self, now: Instant) -> bool {
+        self.welcome_at() <= now
+    }
+
+    /// From when on somebody who is awake may do it.
+    fn welcome_at(&self) -> Instant {
         let early = if self.missing { Duration::ZERO } else { EARLY };
-        self.due <= now + early
+        self.due - early
     }
 }
 
@@ -140,8 +113,21 @@ impl Owned {
         Ok(Self {
             requests,
             lifetime,
+            renewal: RENEWAL,
             held: BTreeMap::new(),
         })
+    }
+
+    /// Renews no more often than is needed by one who keeps its addresses through a stand-still of at most
+    /// `longest`: after a longer one it lets them go itself. What is renewed less often stands no longer.
+    pub fn stands_still_for(&mut self, now: Instant, longest: Duration) {
+        let left = LEASE.saturating_sub(ROUNDED + longest);
+        let renewal = left.clamp(RENEWAL, SELDOM);
+        if std::mem::replace(&mut self.renewal, renewal) > renewal {
+            for held in self.held.values_mut().filter(|held| !held.missing) {
+                held.due = held.due.min(now + renewal);
+            }
+        }
     }
 
     /// Adds an address, or takes over one of ours that is there already. One round trip to the
@@ -279,6 +265,13 @@ impl Owned {
             .filter(|due| *due < Instant::FAR)
     }
 
+    /// From when on [`is_due`](Self::is_due).
+    #[must_use]
+    pub fn welcome_at(&self) -> Option<Instant> {
+        let all = self.held.values().map(Held::welcome_at);
+        all.min().filter(|at| *at < Instant::FAR)
+    }
+
     /// Whether there is something to do now, for one who is awake anyway: a renewal may come a little
     /// early.
     #[must_use]
@@ -332,7 +325,7 @@ impl Owned {
 
     fn next_renewal(&self, now: Instant) -> Instant {
         match self.lifetime {
-            Lifetime::Leased => now + RENEWAL,
+            Lifetime::Leased => now + self.renewal,
             Lifetime::Permanent => Instant::FAR,
         }
     }
@@ -411,40 +404,6 @@ impl Owned {
                 }
             })
             .map_err(AddressError::Read)
-    }
-}
-
-impl Coded for AddressError {
-    fn problem(&self) -> Problem {
-        match self {
-            Self::Open(error) | Self::Read(error) => {
-                privilege::problem(Code::NetKernel, self.to_string(), error)
-            }
-            // A missing privilege is EPERM; this is how the kernel says that the interface has no IPv6.
-            Self::Add { net, source, .. }
-                if net.addr().is_ipv6() && source.raw_os_error() == Some(libc::EACCES) =>
-            {
-                Problem::new(Code::VipAddressRefused, self.to_string())
-                    .evidence(format!("{source}: IPv6 is switched off on the interface"))
-                    .consequence("the address cannot be held here")
-                    .fix(
-                        Fix::text("switch IPv6 on, or take the address from this host's VIPs")
-                            .command("sysctl -a --pattern disable_ipv6"),
-                    )
-            }
-            Self::Add { source, .. } => {
-                privilege::problem(Code::VipAddressRefused, self.to_string(), source)
-            }
-            Self::Remove { source, .. } => {
-                privilege::problem(Code::NetKernel, self.to_string(), source)
-            }
-            Self::Foreign { net, .. } => Problem::new(Code::VipAddressRefused, self.to_string())
-                .consequence("Kedge leaves it alone, so it cannot move the address either")
-                .fix(
-                    Fix::text("remove the address from the host's own network configuration")
-                        .command(format!("ip address show to {net}")),
-                ),
-        }
     }
 }
 

@@ -38,6 +38,17 @@ pub fn real_time(priority: i32) -> Class {
     }
 }
 
+/// Has the kernel no longer write down for the calling thread, each time that is woken, on which processor it
+/// is: the C library wants to know, and a thread that sleeps for a tenth of a second between two packets
+/// pays for that with memory that has to be fetched. Nothing else changes: who asks is told by the kernel.
+///
+/// # Errors
+///
+/// Nothing is written down, or it cannot be changed.
+pub fn without_restartable_sequences() -> io::Result<()> {
+    sys::sched::end_restartable_sequences()
+}
+
 /// Keeps the process's pages in memory once they were touched, so that a deadline does not wait for
 /// a disk.
 ///
@@ -99,6 +110,25 @@ impl fmt::Display for Class {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_without_restartable_sequences_still_knows_its_processor() {
+        let first = std::thread::spawn(|| {
+            let first = without_restartable_sequences();
+            if first.is_ok() {
+                let again = without_restartable_sequences().unwrap_err();
+                assert_eq!(again.raw_os_error(), Some(libc::EINVAL), "it is done");
+            }
+            let here = rustix::thread::sched_getcpu();
+            let all = std::thread::available_parallelism().unwrap().get();
+            assert!(here < all.max(1024), "{here}");
+            first
+        });
+        // The C library of this system writes down since 2.35.
+        if cfg!(target_env = "gnu") {
+            first.join().unwrap().unwrap();
+        }
+    }
 
     #[test]
     fn memory_is_locked_where_no_limit_can_be_reached_later() {

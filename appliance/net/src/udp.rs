@@ -26,7 +26,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 pub use self::{
     group::Group,
     inbox::{Arrived, Inbox, Received},
-    run::{LARGEST_RUN, LONGEST_RUN, refuses_segments, refuses_source},
+    run::{Form, LARGEST_RUN, LONGEST_RUN, refuses_segments, refuses_source},
 };
 use crate::{privilege, sys};
 
@@ -224,7 +224,7 @@ fn open(family: Family, port: u16, shared: bool) -> io::Result<UdpSocket> {
             sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?;
         }
     }
-    sys::udp::tell_addresses(socket.as_fd(), family == Family::V6)?;
+    sys::udp::tell_headers(socket.as_fd(), family == Family::V6)?;
     // The default of 212 KB loses handshakes when everybody comes back at once. Past the limits
     // of the system only with privilege, else as far as they go.
     if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {

@@ -13,6 +13,7 @@ use kedge_host::{
     Role,
     enrol::ManagerUrl,
     layers::{Auto, Origins, RoleFile},
+    local::MetricsFile,
     section,
     tunnel_keys::KeyRotation,
 };
@@ -32,6 +33,8 @@ section! {
         manager: ManagerFile,
         /// The WireGuard hub.
         tunnel: TunnelFile,
+        /// Metrics, for scrapers.
+        metrics: MetricsFile,
     }
 }
 
@@ -106,6 +109,8 @@ pub struct GatewayConfig {
     pub manager: Option<ManagerConfig>,
     /// The WireGuard hub.
     pub tunnel: TunnelConfig,
+    /// Where metrics are told beside the control socket.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The way to the manager.
@@ -199,6 +204,7 @@ impl RoleFile for GatewayFile {
         Ok(GatewayConfig {
             name: self.name,
             manager,
+            metrics: self.metrics.and_then(|metrics| metrics.listen),
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
                 tls_port: tunnel.tls_port.map(|port| port.0),

@@ -7,7 +7,7 @@ use kedge_host::{
     Role,
     layers::Live,
     link::Following,
-    local::{Socket, questions},
+    local::{Exposed, Socket, questions},
     notify::Notifier,
     orders::{Order, until_told},
 };
@@ -47,6 +47,8 @@ pub async fn serve(
     let socket = Socket::bind(&socket).map_err(|error| error.problem())?;
     let mut hub = Hub::new(live)?;
     let (asks, mut asked) = questions();
+    let mut metrics = Exposed::new(asks.clone());
+    metrics.follow(hub.live.config().metrics).await;
     let mut serving = socket.serve(routes(asks));
     let mut desired = Following::link(hub.link.as_ref());
     notifier.ready(&hub.line());
@@ -65,6 +67,7 @@ pub async fn serve(
                     // Told in the status and logged; there is nobody to answer here.
                     let _ = hub.reload();
                     desired = Following::link(hub.link.as_ref());
+                    metrics.follow(hub.live.config().metrics).await;
                     notifier.ready(&hub.line());
                 }
                 Some(Order::Leave(because)) => break because,
@@ -74,6 +77,7 @@ pub async fn serve(
             Some(ask) = asked.recv() => {
                 if ask.answer(&mut hub) {
                     desired = Following::link(hub.link.as_ref());
+                    metrics.follow(hub.live.config().metrics).await;
                 }
             }
             wished = desired.next() => {

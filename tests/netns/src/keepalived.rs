@@ -45,6 +45,28 @@ impl Keepalived {
         Self::start_binary(host, "keepalived", settings)
     }
 
+    /// One that is as new as `least`: that of `KEDGE_KEEPALIVED`, or the system's. Without one it says
+    /// what a test would need, and there is none: no package of this system is newer than its own.
+    #[must_use]
+    pub fn since(least: [u32; 3], what: &str) -> Option<String> {
+        let binary = std::env::var("KEDGE_KEEPALIVED").unwrap_or("keepalived".to_owned());
+        let [major, minor, patch] = least;
+        match version(&binary) {
+            Some((text, version)) if version >= least => {
+                println!("keepalived {text}");
+                Some(binary)
+            }
+            older => {
+                let there = older.map_or("unknown".to_owned(), |(text, _)| text);
+                println!(
+                    "SKIPPED: keepalived {there} has no {what}; set KEDGE_KEEPALIVED to one of \
+                     {major}.{minor}.{patch} or later, built from its source"
+                );
+                None
+            }
+        }
+    }
+
     /// Starts another one than the system's.
     #[must_use]
     pub fn start_binary(host: &Host, binary: &str, settings: Settings<'_>) -> Self {
@@ -155,6 +177,18 @@ impl Keepalived {
     pub fn kill_all(namespace: &Namespace) {
         namespace.kill_all().unwrap();
     }
+}
+
+/// The version of a keepalived.
+fn version(binary: &str) -> Option<(String, [u32; 3])> {
+    let output = Command::new(binary).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = text.split("Keepalived v").nth(1)?;
+    let text = text.split_whitespace().next()?.to_owned();
+    let mut parts = text.split('.').map(|part| part.parse().unwrap_or(0));
+    let mut part = || parts.next().unwrap_or(0);
+    let version = [part(), part(), part()];
+    Some((text, version))
 }
 
 impl Drop for Keepalived {

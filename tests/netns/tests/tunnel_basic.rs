@@ -309,3 +309,38 @@ fn run_here(program: &str, arguments: &[&str]) {
         std::process::Command::new(program).args(arguments).output(),
     );
 }
+
+#[test]
+fn what_a_router_says_of_congestion_is_told_inside() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let _devices = site.open();
+    let _echo = site.echo();
+    let (v6, v4) = (socket(&site.host, HOST), socket(&site.host, HOST_V4));
+    let all = || answered(&v6, GATEWAY) && answered(&v4, GATEWAY_V4);
+    eventually("first answers", LIMIT, all);
+    // A router that is full marks whatever may be marked.
+    let router = "add table ip full; \
+        add chain ip full forward { type filter hook forward priority 0; }; \
+        add rule ip full forward udp dport 51820 ip ecn ect0 ip ecn set ce";
+    run(&site.router, "nft", &[router]);
+    let gateway = "add table inet told; \
+        add chain inet told input { type filter hook input priority 0; }; \
+        add rule inet told input iifname kedge0 ip ecn ce counter; \
+        add rule inet told input iifname kedge0 ip6 ecn ce counter";
+    run(&site.gateway, "nft", &[gateway]);
+    let told = || {
+        let rules = run(&site.gateway, "nft", &["list", "table", "inet", "told"]);
+        let counted = rules.lines().filter(|line| line.contains("counter"));
+        let marked = counted.filter(|line| !line.contains("packets 0 "));
+        marked.count()
+    };
+    eventually("who does not know of it is answered", LIMIT, all);
+    assert_eq!(told(), 0, "and nothing is marked");
+    socket2::SockRef::from(&v4).set_tos_v4(2).unwrap();
+    socket2::SockRef::from(&v6).set_tclass_v6(2).unwrap();
+    eventually("who knows of it is answered", LIMIT, all);
+    assert_eq!(told(), 2, "and marked in both families");
+}

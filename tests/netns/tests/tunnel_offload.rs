@@ -21,7 +21,7 @@ use std::{
 use kedge_net::{
     netns::Namespace,
     tun::Rung,
-    udp::{Family, Inbox, Sockets},
+    udp::{Family, Form, Inbox, Sockets},
 };
 use kedge_tunnel_device::{
     Device, DropReason,
@@ -343,7 +343,9 @@ fn udp(from: &Namespace, to: &Namespace, address: &str) {
         // A machine that stands still may lose one of them: then the run is sent again.
         eventually("a run arrives", LIMIT, || {
             while inbox.fill(&receiver, Family::of(address)).is_ok() {}
-            sender.send(at, None, &parts, segment).unwrap();
+            sender
+                .send(at, None, &parts, Form::segments(segment))
+                .unwrap();
             arrives(&mut inbox, &receiver, Family::of(address), &run)
         });
     }

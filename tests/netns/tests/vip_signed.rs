@@ -7,7 +7,7 @@
     reason = "test code"
 )]
 
-use std::{collections::BTreeMap, process::Command, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use kedge_core::vip::RouterState;
 use kedge_tests_netns::{
@@ -157,12 +157,9 @@ fn a_group_gets_keys_and_others_while_the_vip_stays() {
 
 #[test]
 fn a_keepalived_that_signs_is_a_member() {
-    let binary = std::env::var("KEDGE_KEEPALIVED").unwrap_or("keepalived".to_owned());
-    let Some(version) = signs(&binary) else {
-        println!("skipped: {binary} signs nothing, which 2.4.2 was the first to do");
+    let Some(binary) = Keepalived::since([2, 4, 2], "auth_hmac") else {
         return;
     };
-    println!("{version}");
     on_a_steady_machine(|| {
         for (ipv6, mode) in [(false, "enforce"), (true, "enforce"), (false, "permissive")] {
             let lan = Lan::new();
@@ -222,21 +219,4 @@ fn a_keepalived_that_signs_is_a_member() {
             assert_eq!(refused.count(), 0, "{:?}", vip.counters);
         }
     });
-}
-
-/// The version of a keepalived, if it is one that signs.
-fn signs(binary: &str) -> Option<String> {
-    let output = Command::new(binary).arg("--version").output().ok()?;
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let version = text
-        .split("Keepalived v")
-        .nth(1)?
-        .split_whitespace()
-        .next()?;
-    let mut parts = version
-        .split('.')
-        .map(|part| part.parse::<u32>().unwrap_or(0));
-    let mut part = || parts.next().unwrap_or(0);
-    let version_is = [part(), part(), part()];
-    (version_is >= [2, 4, 2]).then(|| format!("keepalived {version}"))
 }

@@ -6,11 +6,12 @@
     reason = "test code"
 )]
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use kedge_core::vip::{AdvertInterval, RouterState};
 use kedge_tests_netns::{
     bounds::active_down,
+    capture::{Capture, tshark},
     client::{neighbor, send},
     eventually,
     keepalived::{Keepalived, Settings},
@@ -19,10 +20,12 @@ use kedge_tests_netns::{
     speaking::{Speaking, vip},
     throughout,
 };
-use kedge_vip_speaker::{Password, Version, VipSpec};
+use kedge_vip_speaker::{ChecksumPolicy, Password, Version, VipSpec};
 
 /// One way to speak VRRP, as both sides are told.
 struct Way {
+    /// The keepalived.
+    binary: &'static str,
     version: u8,
     advert_int: &'static str,
     /// With prefix length.
@@ -45,7 +48,7 @@ impl Way {
             preempt: true,
             lines: &lines,
         };
-        Keepalived::start(own, settings)
+        Keepalived::start_binary(own, self.binary, settings)
     }
 
     fn ours(&self, other: &Host, priority: u8) -> VipSpec {
@@ -70,6 +73,9 @@ impl Way {
         active_down(self.version, self.interval(), priority)
     }
 }
+
+/// The system's.
+const SYSTEMS: &str = "keepalived";
 
 /// What a loaded machine with two cores may add to a bound.
 const SLACK: Duration = Duration::from_millis(300);
@@ -161,6 +167,7 @@ fn nothing(_: &Host, _: &Host) -> String {
 fn version_two_with_a_password() {
     on_a_steady_machine(|| {
         both_roles(&Way {
+            binary: SYSTEMS,
             version: 2,
             advert_int: "1",
             vips: &["10.20.14.10/32", "10.20.14.20/32"],
@@ -177,6 +184,7 @@ fn version_two_with_a_password() {
 fn version_two_without_a_password() {
     on_a_steady_machine(|| {
         both_roles(&Way {
+            binary: SYSTEMS,
             version: 2,
             advert_int: "1",
             vips: &["10.20.14.10/32"],
@@ -190,6 +198,7 @@ fn version_two_without_a_password() {
 fn version_three_over_ipv6() {
     on_a_steady_machine(|| {
         both_roles(&Way {
+            binary: SYSTEMS,
             version: 3,
             advert_int: "0.1",
             vips: &["fe80::10/128", "fd00:14::10/128"],
@@ -203,6 +212,7 @@ fn version_three_over_ipv6() {
 fn an_ipv4_router_that_carries_ipv6_along() {
     on_a_steady_machine(|| {
         both_roles(&Way {
+            binary: SYSTEMS,
             version: 3,
             advert_int: "0.1",
             vips: &["10.20.14.10/32"],
@@ -216,6 +226,7 @@ fn an_ipv4_router_that_carries_ipv6_along() {
 fn unicast_over_ipv4() {
     on_a_steady_machine(|| {
         both_roles(&Way {
+            binary: SYSTEMS,
             version: 3,
             advert_int: "0.1",
             vips: &["10.20.14.10/32"],
@@ -229,6 +240,7 @@ fn unicast_over_ipv4() {
 fn unicast_over_ipv6() {
     on_a_steady_machine(|| {
         both_roles(&Way {
+            binary: SYSTEMS,
             version: 3,
             advert_int: "0.1",
             vips: &["fe80::10/128", "fd00:14::10/128"],
@@ -243,6 +255,69 @@ fn unicast_over_ipv6() {
     });
 }
 
+/// The letter of RFC 9568, which keepalived speaks when it is told to, by the same word for both directions.
+#[test]
+fn a_keepalived_that_sums_the_message_alone_is_followed_replaced_and_answered() {
+    let Some(binary) = Keepalived::since([2, 2, 8], "v3_checksum_as_v2") else {
+        return;
+    };
+    let binary: &'static str = binary.leak();
+    on_a_steady_machine(|| {
+        for (checksum, forms) in [
+            // Whoever hears the other form sends it as well.
+            (ChecksumPolicy::Auto, ["1 0", "0 1"].as_slice()),
+            (ChecksumPolicy::Message, ["0 1"].as_slice()),
+        ] {
+            let way = Way {
+                binary,
+                version: 3,
+                advert_int: "0.1",
+                vips: &["10.20.14.10/32"],
+                lines: |_, _| "v3_checksum_as_v2".to_owned(),
+                ours: match checksum {
+                    ChecksumPolicy::Message => |_, spec| spec.checksum = ChecksumPolicy::Message,
+                    ChecksumPolicy::Auto | ChecksumPolicy::PseudoHeader => |_, _| {},
+                },
+            };
+            both_roles(&way);
+            let lan = Lan::new();
+            let (a, b) = lan.pair();
+            let capture = Capture::start(&lan, "vrrp");
+            let mut keepalived = way.theirs(&b, &a, 150);
+            eventually("keepalived holds it", secs(5), || holds_all(&b, &way));
+            let kedge = Speaking::start(&a, way.ours(&b, 100));
+            kedge.becomes(RouterState::Backup, secs(5));
+            eventually("it follows", secs(2), || kedge.vip().active.is_some());
+            keepalived.stop();
+            kedge.becomes(RouterState::Active, secs(2));
+            eventually("it advertises", secs(5), || {
+                kedge.counter("adverts_sent") >= 10
+            });
+            let file = capture.stop();
+            assert_eq!(sums(&file, &b), ["0 1"], "of the message alone");
+            let mut ours = sums(&file, &a);
+            ours.sort_by(|one, other| other.cmp(one));
+            assert_eq!(ours, forms, "{checksum:?}");
+        }
+    });
+}
+
+/// Whether the checksums of a host's adverts are right with pseudo-header and right without: each answer
+/// that there is.
+fn sums(file: &PathBuf, of: &Host) -> Vec<String> {
+    let filter = format!("vrrp and ip.src == {}", of.address());
+    let [with, without] =
+        [false, true].map(|as_in_v2| tshark(file, as_in_v2, &filter, &["vrrp.checksum.status"]));
+    assert_eq!(with.len(), without.len());
+    let pairs = with.iter().zip(&without);
+    let mut all: Vec<String> = pairs
+        .map(|(with, without)| format!("{with} {without}"))
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
 fn unicast(own: IpAddr, other: IpAddr) -> String {
     format!("unicast_src_ip {own}\nunicast_peer {{\n {other}\n }}\n")
 }
@@ -253,6 +328,7 @@ fn another_password_is_told_and_nobody_gives_way_to_it() {
         let lan = Lan::new();
         let (a, b) = lan.pair();
         let way = Way {
+            binary: SYSTEMS,
             version: 2,
             advert_int: "1",
             vips: &["10.20.14.10/32"],

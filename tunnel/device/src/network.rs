@@ -9,7 +9,7 @@ use std::{
 };
 
 use kedge_core::Instant;
-use kedge_net::udp::{Family, Inbox, LONGEST_RUN, Sockets, refuses_segments, refuses_source};
+use kedge_net::udp::{Family, Form, Inbox, LONGEST_RUN, Sockets, refuses_segments, refuses_source};
 use kedge_tunnel_proto::{
     drops::DropReason,
     fallback::is_lane,
@@ -197,14 +197,18 @@ impl Network {
         segment: Option<u16>,
         shard: &mut Shard,
     ) -> io::Result<()> {
-        let sent = self.sockets.send(run.to, run.from, parts, segment);
+        let form = Form {
+            segment,
+            traffic_class: run.ecn.bits(),
+        };
+        let sent = self.sockets.send(run.to, run.from, parts, form);
         let (Err(_), Some(from)) = (&sent, run.from) else {
             return sent;
         };
         if !sent.as_ref().is_err_and(refuses_source) {
             return sent;
         }
-        self.sockets.send(run.to, None, parts, segment)?;
+        self.sockets.send(run.to, None, parts, form)?;
         if let Some(peer) = run.peer {
             debug!(
                 because = "the address that it called is gone",

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use kedge_net::udp::{LARGEST_RUN, LONGEST_RUN};
-use kedge_tunnel_proto::{directory::PeerId, shard::Transmit, way::Way};
+use kedge_tunnel_proto::{directory::PeerId, packet::ecn::Ecn, shard::Transmit, way::Way};
 
 /// Room for datagrams and how they go together. Made once; nothing allocates later.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Run {
     pub(crate) from: Option<IpAddr>,
     /// Whose they are, for the counters.
     pub(crate) peer: Option<PeerId>,
+    /// What their packets say of congestion.
+    pub(crate) ecn: Ecn,
     /// How many they are, at least one.
     pub(crate) count: u16,
     /// How long each but the last is.
@@ -82,12 +84,13 @@ impl Outbox {
             from,
             length,
             peer,
+            ecn,
         } = transmit;
         let way = Way {
             there: to,
             here: from,
         };
-        self.take(way, Some(peer), length);
+        self.take(way, (Some(peer), ecn), length);
     }
 
     /// Takes a datagram that was made elsewhere. `false` when there is no room for it.
@@ -99,7 +102,7 @@ impl Outbox {
             return false;
         };
         slot.copy_from_slice(bytes);
-        self.take(way.into(), peer, bytes.len());
+        self.take(way.into(), (peer, Ecn::NOT_ECT), bytes.len());
         true
     }
 
@@ -147,7 +150,7 @@ impl Outbox {
         self.runs.clear();
     }
 
-    fn take(&mut self, way: Way, peer: Option<PeerId>, length: usize) {
+    fn take(&mut self, way: Way, (peer, ecn): (Option<PeerId>, Ecn), length: usize) {
         let index = number(self.datagrams.len());
         self.datagrams.push(Datagram {
             at: self.used,
@@ -160,7 +163,7 @@ impl Outbox {
             .as_ref()
             .and_then(|open| self.runs.get_mut(usize::from(**open)));
         if let Some(run) = run
-            && run.takes(way, peer, length)
+            && run.takes(way, (peer, ecn), length)
         {
             let tail = std::mem::replace(&mut run.tail, index);
             run.count += 1;
@@ -178,6 +181,7 @@ impl Outbox {
             to: way.there,
             from: way.here,
             peer,
+            ecn,
             count: 1,
             size: length,
             total: length,
@@ -189,9 +193,10 @@ impl Outbox {
 }
 
 impl Run {
-    fn takes(&self, way: Way, peer: Option<PeerId>, length: usize) -> bool {
+    fn takes(&self, way: Way, (peer, ecn): (Option<PeerId>, Ecn), length: usize) -> bool {
         !self.closed
             && (self.to, self.from, self.peer) == (way.there, way.here, peer)
+            && self.ecn == ecn
             && length <= self.size
             && usize::from(self.count) < LONGEST_RUN
             && self.total + length <= LARGEST_RUN

@@ -10,6 +10,7 @@ use std::{
 
 use kedge_net::wait::Doorbell;
 use kedge_tunnel_proto::{
+    packet::ecn::Ecn,
     shard::{Admitted, Done, Move},
     way::Way,
 };
@@ -29,8 +30,8 @@ pub(crate) struct Mail {
 pub(crate) enum Kind {
     /// What the host sends: a `virtio_net_hdr` and a packet.
     Frame,
-    /// A datagram that came this way.
-    Datagram(Way),
+    /// A datagram that came this way, and what routers said of congestion.
+    Datagram(Way, Ecn),
 }
 
 /// A worker's place in the exchange.
@@ -237,7 +238,7 @@ mod tests {
         for batch in 0..3_u8 {
             for number in 0..10 {
                 assert!(offices[0].put(1, Kind::Frame, &[batch, number]));
-                assert!(offices[0].put(2, Kind::Datagram(way), &[number]));
+                assert!(offices[0].put(2, Kind::Datagram(way, Ecn::NOT_ECT), &[number]));
             }
             assert_eq!(offices[0].send(), 0);
         }

@@ -11,6 +11,7 @@
 
 pub mod checksum;
 pub mod coalesce;
+pub mod ecn;
 mod field;
 #[cfg(test)]
 mod model;

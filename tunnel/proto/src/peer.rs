@@ -27,6 +27,7 @@ use crate::{
     drops::DropReason,
     jitter::Jitter,
     noise::{Caller, NoiseCore, Opened, Session as Keys, Stamps, Tick},
+    packet::ecn::Ecn,
     way::Way,
     wire::Kind,
 };
@@ -79,6 +80,8 @@ pub(crate) struct Message {
     pub(crate) to: SocketAddr,
     pub(crate) from: Option<IpAddr>,
     pub(crate) length: usize,
+    /// What its packet says of congestion.
+    pub(crate) ecn: Ecn,
 }
 
 /// What became of a datagram.
@@ -162,12 +165,12 @@ impl Peer {
         let to = self.endpoint.ok_or(DropReason::NoEndpoint)?;
         let padded = padded(slot, length, mtu)?;
         if self.state == State::Connected {
-            let length = padded.len();
+            let (length, ecn) = (padded.len(), Ecn::outside(padded));
             let length = self.core.seal_in_place(now, slot, length, scratch)?;
             self.sent_at = now;
             self.counters.sent(length);
             self.counters.carried();
-            return Ok(Some(self.message(to, length)));
+            return Ok(Some(self.message(to, length).with(ecn)));
         }
         let kept = self.backlog.push(budget, padded);
         let initiation = self.initiate(now, false, slot);
@@ -298,7 +301,7 @@ impl Peer {
             return match self.seal(now, &packet, dst) {
                 Ok(length) => {
                     self.counters.carried();
-                    Some(self.message(to, length))
+                    Some(self.message(to, length).with(Ecn::outside(&packet)))
                 }
                 Err(reason) => {
                     self.counters.drops.count(reason);

@@ -32,7 +32,7 @@ use crate::{
     keys::{Pair, PresharedKey, PrivateKey, PublicKey},
     memory::Memory,
     noise::{Caller, Doors, HEAD, Noise, TAIL},
-    packet::LARGEST,
+    packet::{LARGEST, ecn::Ecn},
     peer::{Message, Peer, Received},
     way::Way,
     wire::{self, Kind},
@@ -101,6 +101,8 @@ pub struct Transmit {
     pub length: usize,
     /// Whose it is, for the counters.
     pub peer: PeerId,
+    /// What its packet says of congestion, which stands in the datagram's header, too.
+    pub ecn: Ecn,
 }
 
 /// What became of a datagram.
@@ -460,12 +462,19 @@ fn position(id: PeerId) -> usize {
     usize::try_from(id.0).unwrap_or(usize::MAX)
 }
 
-const fn transmit(peer: PeerId, Message { to, from, length }: Message) -> Transmit {
+const fn transmit(peer: PeerId, message: Message) -> Transmit {
+    let Message {
+        to,
+        from,
+        length,
+        ecn,
+    } = message;
     Transmit {
         to,
         from,
         length,
         peer,
+        ecn,
     }
 }
 

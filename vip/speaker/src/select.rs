@@ -71,6 +71,16 @@ pub enum WhyNot {
         /// What there is.
         rejected: Vec<Rejected>,
     },
+    /// One does, and cannot carry it.
+    #[error("{}", cannot(*vip, *source_address))]
+    CannotCarry {
+        /// The VIP.
+        vip: IpAddr,
+        /// The configured source of adverts, if that is what is missing.
+        source_address: Option<IpAddr>,
+        /// What there is.
+        rejected: Vec<Rejected>,
+    },
     /// The configured interface does not exist.
     #[error("the configured interface {name} does not exist")]
     InterfaceMissing {
@@ -108,6 +118,7 @@ pub fn select<'a>(
     wanted: Wanted<'_>,
 ) -> Result<Chosen, WhyNot> {
     let (mut fitting, mut rejected, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let mut on_link = false;
     for link in links {
         names.push(link.name.clone());
         match judge(link, wanted) {
@@ -116,6 +127,13 @@ pub fn select<'a>(
                 interface: link.name.clone(),
                 because,
             }),
+            Judged::CannotCarry(because) => {
+                on_link = true;
+                rejected.push(Rejected {
+                    interface: link.name.clone(),
+                    because,
+                });
+            }
             // A host of containers has hundreds of these, and nobody looks for a VIP there.
             Judged::Port => {}
             Judged::OwnAddress => {
@@ -148,6 +166,12 @@ pub fn select<'a>(
         let vip = wanted.vip;
         return Err(if wanted.owner {
             WhyNot::NotOwner { vip, rejected }
+        } else if on_link {
+            WhyNot::CannotCarry {
+                vip,
+                source_address: wanted.source,
+                rejected,
+            }
         } else {
             WhyNot::NoOnLinkPrefix { vip, rejected }
         });
@@ -176,7 +200,9 @@ impl WhyNot {
     #[must_use]
     pub fn rejected(&self) -> &[Rejected] {
         match self {
-            Self::NoOnLinkPrefix { rejected, .. } | Self::NotOwner { rejected, .. } => rejected,
+            Self::NoOnLinkPrefix { rejected, .. }
+            | Self::CannotCarry { rejected, .. }
+            | Self::NotOwner { rejected, .. } => rejected,
             Self::InterfaceMissing { .. } | Self::OwnAddress { .. } => &[],
         }
     }
@@ -186,6 +212,7 @@ impl WhyNot {
     pub fn problem(&self) -> Problem {
         let code = match self {
             Self::NoOnLinkPrefix { .. } => Code::VipNoOnLinkPrefix,
+            Self::CannotCarry { .. } => Code::VipCannotCarry,
             Self::InterfaceMissing { .. } => Code::VipInterfaceMissing,
             Self::NotOwner { .. } => Code::VipNotOwner,
             Self::OwnAddress { .. } => Code::ConfigRule,
@@ -200,6 +227,16 @@ impl WhyNot {
                 "give an interface an address in the subnet of {vip}, or choose a VIP in a subnet \
                  this host is on"
             ))),
+            Self::CannotCarry {
+                source_address: Some(source),
+                ..
+            } => problem.fix(
+                Fix::text("correct `source`, or remove it to let Kedge choose")
+                    .command(format!("ip address show to {source}")),
+            ),
+            Self::CannotCarry { .. } => problem.fix(Fix::text(
+                "give the interface what it lacks, or choose a VIP in the subnet of another one",
+            )),
             Self::InterfaceMissing { existing, .. } => problem
                 .evidence(format!("there is {}", list(existing)))
                 .fix(Fix::text(
@@ -228,6 +265,8 @@ struct Fit {
 enum Judged {
     Fits(Fit),
     Unfit(String),
+    /// It has the prefix.
+    CannotCarry(String),
     OwnAddress,
     Port,
 }
@@ -283,17 +322,21 @@ fn judge(link: &Link, wanted: Wanted<'_>) -> Judged {
         (None, IpAddr::V4(_)) => Some(net),
         (None, IpAddr::V6(_)) => own.iter().find(|net| is_link_local(&net.addr())),
     };
+    let cannot = |because: String| match owner {
+        true => Judged::Unfit(because),
+        false => Judged::CannotCarry(because),
+    };
     match (source, link.mac) {
         (Some(source), Some(mac)) => Judged::Fits(Fit {
             net: *net,
             source: source.addr(),
             mac,
         }),
-        (Some(_), None) => unfit("it has no Ethernet address"),
-        (None, _) => match wanted.source {
-            Some(source) => Judged::Unfit(format!("it does not have {source}, the source")),
-            None => unfit("it has no link-local address to advertise from"),
-        },
+        (Some(_), None) => cannot("it has no Ethernet address".to_owned()),
+        (None, _) => cannot(match wanted.source {
+            Some(source) => format!("it does not have {source}, the source"),
+            None => "it has no link-local address to advertise from".to_owned(),
+        }),
     }
 }
 
@@ -331,6 +374,15 @@ fn outdone(lost: &Fit, won: &Fit, winner: &Link) -> String {
             "{} contains it too, but {} comes first",
             lost.net, winner.name
         )
+    }
+}
+
+fn cannot(vip: IpAddr, source: Option<IpAddr>) -> String {
+    match source {
+        Some(source) => {
+            format!("no interface with a prefix that contains {vip} has its source {source}")
+        }
+        None => format!("no interface with a prefix that contains {vip} can carry it"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The one thread: sockets first, then deadlines, outputs in order, then everything slow.
 
 mod absence;
+mod beat;
 mod desired;
 mod estate;
 mod execute;
@@ -40,7 +41,7 @@ use kedge_vip_proto::vrrp::{Command as Order, Reject, Verdict};
 use tokio::sync::oneshot;
 
 pub(crate) use self::interface::{Interface, Malformed};
-use self::{estate::Heirs, fence::Postponed, instance::Instance};
+use self::{beat::Lull, estate::Heirs, fence::Postponed, instance::Instance};
 use crate::{
     Settings, StartError, Tracks, VipSpec,
     fences::Fences,
@@ -97,6 +98,7 @@ pub(crate) struct Shell {
     commands: Receiver<Box<Command>>,
     outbox: Outbox,
     waiter: Waiter,
+    lull: Lull,
     monitor: Monitor,
     owned: Owned,
     /// Who puts up fences; nobody does for one that only hands over.
@@ -211,6 +213,7 @@ impl Shell {
             commands,
             outbox,
             waiter,
+            lull: Lull::default(),
             monitor,
             owned,
             fences: None,
@@ -242,8 +245,9 @@ impl Shell {
             // What it starts with counts as new.
             Part::Guardian(_) => self.shared.bell.ring(),
         }
+        let mut deadline = self.next_deadline();
         loop {
-            let [bell, monitor, sockets] = match self.waiter.wait_until(self.next_deadline()) {
+            let [bell, monitor, sockets] = match self.waiter.wait_until(deadline) {
                 Ok(ready) => [BELL, MONITOR, SOCKETS].map(|key| ready.contains(&key)),
                 Err(error) => return self.give_up(&error),
             };
@@ -253,6 +257,10 @@ impl Shell {
             // What waited in the sockets counts before any deadline does: after a stall the
             // adverts are there, and only the clock says that they are late.
             let now = clock::now();
+            if !(bell || monitor || sockets) && self.beat(now) {
+                deadline = self.next_beat();
+                continue;
+            }
             if sockets {
                 self.take_packets(now);
                 self.settle(now);
@@ -272,6 +280,7 @@ impl Shell {
             if self.is_over(clock::now()) {
                 return self.finish();
             }
+            deadline = self.next_deadline();
         }
     }
 
@@ -281,6 +290,8 @@ impl Shell {
         } else {
             Class::Normal
         };
+        // Where the C library asked for none there is nothing to spare.
+        let _ = sched::without_restartable_sequences();
         // Set once, by this thread only.
         let _ = self.shared.class.set(class);
         self.outbox.say(Report::Scheduled(class));
@@ -405,32 +416,6 @@ impl Shell {
         self.leave(clock::now(), Duration::ZERO, None);
         self.is_over(clock::now());
         self.finish();
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        let routers = self
-            .instances
-            .iter()
-            .filter_map(|instance| instance.router.poll_timeout());
-        let asking = self.interfaces.values().filter_map(Interface::ask_at);
-        let riders = self.instances.iter().filter_map(Instance::riders_at);
-        let leaving = self.leaving.as_ref().map(|leaving| leaving.deadline);
-        let postponed = self.postponed.as_ref().map(|postponed| postponed.until);
-        let heirs = self.heirs.as_ref().map(Heirs::until);
-        let others = [
-            self.owned.poll_timeout(),
-            self.retry_at,
-            self.catch_up_at,
-            leaving,
-            postponed,
-            heirs,
-            self.keeps_until,
-        ];
-        routers
-            .chain(asking)
-            .chain(riders)
-            .chain(others.into_iter().flatten())
-            .min()
     }
 }
 

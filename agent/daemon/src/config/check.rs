@@ -96,6 +96,7 @@ impl AgentFile {
                 tunnel,
                 node_name: name,
                 drain_stops: node.drain_stops.unwrap_or_default(),
+                metrics: self.metrics.as_ref().and_then(|metrics| metrics.listen),
                 report: ReportConfig {
                     primary: report.primary,
                     exclude: report.exclude.unwrap_or_default(),

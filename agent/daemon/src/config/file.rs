@@ -46,6 +46,8 @@ section! {
         node: NodeFile,
         /// What is reported of the host's addresses.
         report: ReportFile,
+        /// Metrics, for scrapers.
+        metrics: kedge_host::local::MetricsFile,
     }
 }
 

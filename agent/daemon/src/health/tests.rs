@@ -113,6 +113,19 @@ async fn next(gates: &mut Gates) -> GateEvent {
     events.remove(0)
 }
 
+/// Waits for a verdict and returns its words. On the way to it the words of another one may change.
+async fn until(gates: &mut Gates, wanted: Verdict) -> String {
+    loop {
+        if let GateEvent::Verdict {
+            verdict, because, ..
+        } = next(gates).await
+            && verdict == wanted
+        {
+            return because;
+        }
+    }
+}
+
 fn is(event: &GateEvent, wanted: Verdict) -> bool {
     matches!(event, GateEvent::Verdict { verdict, .. } if *verdict == wanted)
 }
@@ -137,7 +150,7 @@ async fn a_gate_follows_its_service_and_says_why() {
         "{because}"
     );
     server.status.store(200, Ordering::SeqCst);
-    assert!(is(&next(&mut gates).await, Verdict::Healthy));
+    until(&mut gates, Verdict::Healthy).await;
     let status = &gates.status()[0];
     assert_eq!(
         (status.vip.as_str(), status.verdict.as_str()),
@@ -147,11 +160,7 @@ async fn a_gate_follows_its_service_and_says_why() {
     assert!(status.latency_seconds.unwrap() < 0.3);
     let connections = server.connections.load(Ordering::SeqCst);
     server.status.store(503, Ordering::SeqCst);
-    let failing = next(&mut gates).await;
-    assert!(is(&failing, Verdict::Failing), "{failing:?}");
-    let GateEvent::Verdict { because, .. } = failing else {
-        panic!()
-    };
+    let because = until(&mut gates, Verdict::Failing).await;
     assert!(because.contains("fails: answered 503"), "{because}");
     assert_eq!(
         server.connections.load(Ordering::SeqCst),
@@ -159,7 +168,46 @@ async fn a_gate_follows_its_service_and_says_why() {
         "the connection is used again"
     );
     server.status.store(200, Ordering::SeqCst);
-    assert!(is(&next(&mut gates).await, Verdict::Healthy));
+    until(&mut gates, Verdict::Healthy).await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_anew_when_it_changes_and_only_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, other) = (server().await, server().await);
+    let ca = dir.path().join("ca.pem");
+    std::fs::write(&ca, &other.certificate_pem).unwrap();
+    let config = ProbeConfig {
+        trust: Trust::CaFile(ca),
+        auto: false,
+        ..probe(&server)
+    };
+    let mut gates = Gates::new(Root::new(dir.path()), Store::new(dir.path()), String::new());
+    let first = gates.apply([(name("api"), config)].into());
+    let GateEvent::Verdict { because, .. } = &first[0] else {
+        panic!()
+    };
+    assert!(
+        because.ends_with("has not answered since boot"),
+        "{because}"
+    );
+    let because = until(&mut gates, Verdict::Unproven).await;
+    let words = "was not healthy since boot: the TLS handshake failed";
+    assert!(because.contains(words), "{because}");
+    let asked = server.connections.load(Ordering::SeqCst);
+    let told_again = async {
+        while server.connections.load(Ordering::SeqCst) < asked + 5 {
+            if let Ok(events) = timeout(Duration::from_millis(20), gates.changed()).await {
+                return Some(events);
+            }
+        }
+        None
+    };
+    assert_eq!(told_again.await, None, "the same is not told again");
+    drop(server);
+    let because = until(&mut gates, Verdict::Unproven).await;
+    let words = "was not healthy since boot: no connection";
+    assert!(because.contains(words), "{because}");
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use clap::Args;
 use kedge_core::{Code, Problem};
 use kedge_net::{
     tun::{Rung, Tun},
-    udp::{Family, Inbox, LARGEST_RUN, LONGEST_RUN, Sockets},
+    udp::{Family, Form, Inbox, LARGEST_RUN, LONGEST_RUN, Sockets},
     wait::Waiter,
 };
 use kedge_tunnel_proto::packet::{
@@ -171,7 +171,7 @@ impl Outward {
             let run = self.arena.get(at..at + total).unwrap_or_default();
             let segment = (count > 1).then(|| u16::try_from(size).unwrap_or(u16::MAX));
             // What does not leave is lost, as on any network.
-            let _ = sockets.send(to, None, &[IoSlice::new(run)], segment);
+            let _ = sockets.send(to, None, &[IoSlice::new(run)], Form::segments(segment));
             at += total;
             lengths = lengths.get(count..).unwrap_or_default();
         }

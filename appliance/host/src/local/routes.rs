@@ -8,7 +8,7 @@ use axum::{
 use kedge_control::local::{ConfigInForce, Reloaded, Tunnel, TunnelList};
 use kedge_core::Code;
 
-use super::{Answer, Answers, Asks, Failure, RequireRoot, unknown};
+use super::{Answer, Answers, Asks, Failure, RequireRoot, metrics, unknown};
 
 /// Status, tunnels, configuration and reload; a role adds its own.
 pub fn routes<T: Answers>() -> Router<Asks<T>> {
@@ -18,6 +18,7 @@ pub fn routes<T: Answers>() -> Router<Asks<T>> {
         .route("/v1/tunnels/{name}", get(tunnel::<T>))
         .route("/v1/config", get(config::<T>))
         .route("/v1/reload", post(reload::<T>))
+        .route("/metrics", get(metrics::metrics::<T>))
 }
 
 type Loop<T> = State<Asks<T>>;
@@ -128,7 +129,7 @@ mod tests {
             let (mut role, mut reloads) = (Gateway::default(), Vec::new());
             while let Some(ask) = asked.recv().await {
                 reloads.push(ask.answer(&mut role));
-                if reloads.len() == 6 {
+                if reloads.len() == 7 {
                     break;
                 }
             }
@@ -137,6 +138,14 @@ mod tests {
         let get = async |route| ask(&path, Method::GET, route).await;
         assert_eq!(get("/v1/status").await.1["kind"], "TunnelList");
         assert_eq!(get("/v1/tunnels/t%2Fedge-a").await.1["name"], "t/edge-a");
+        let told = call(&path, Method::GET, "/metrics", Vec::new())
+            .await
+            .unwrap();
+        let told = String::from_utf8(told.body.to_vec()).unwrap();
+        assert!(
+            told.contains("kedge_tunnel_up{peer=\"t/edge-a\"} 0"),
+            "{told}"
+        );
         let (status, nobody) = get("/v1/tunnels/nobody").await;
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert_eq!(nobody["code"], Code::TunUnknown.to_string());
@@ -146,7 +155,7 @@ mod tests {
         let (status, refused) = ask(&path, Method::POST, "/v1/reload").await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
         let reloads = looped.await.unwrap();
-        assert_eq!(reloads, [false, false, false, true, false, true]);
+        assert_eq!(reloads, [false, false, false, false, true, false, true]);
         // The loop has ended and the socket has not.
         let (_, leaving) = get("/v1/status").await;
         assert_eq!(leaving["code"], Code::HostNotRunning.to_string());

@@ -1,5 +1,6 @@
 use std::time::Instant as Wall;
 
+use kedge_core::{Code, Coded as _};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
@@ -80,6 +81,42 @@ fn a_leased_address_carries_our_number_through_its_renewals_and_ends_without_the
             seen(&mut monitor, eth0, vip).is_none()
         });
         assert!(gone > LEASE / 2, "{gone:?}");
+    });
+}
+
+#[test]
+fn who_stands_still_for_less_renews_less_often_and_loses_nothing() {
+    in_a_host(|eth0| {
+        let [vip, v6, other] = ["10.20.14.10/32", "fd00::10/128", "10.20.14.20/32"].map(net);
+        let mut monitor = Monitor::open().unwrap();
+        let still = Duration::from_millis(300);
+        let (mut owned, mut busy) = [(); 2]
+            .map(|()| Owned::open(Lifetime::Leased).unwrap())
+            .into();
+        owned.stands_still_for(now(), still);
+        let start = now();
+        owned.hold(start, (eth0, vip)).unwrap();
+        owned.hold(start, (eth0, v6)).unwrap();
+        busy.hold(start, (eth0, other)).unwrap();
+        for _ in 0..2 {
+            let due = owned.poll_timeout().unwrap();
+            // That one renews has the kernel look at how old the others are.
+            while now() < due + still {
+                busy.handle_timeout(now() + RENEWAL);
+                std::thread::sleep(Duration::from_millis(10));
+                assert!(seen(&mut monitor, eth0, vip).is_some());
+                assert!(seen(&mut monitor, eth0, v6).is_some());
+            }
+            assert!(owned.handle_timeout(now()).is_empty());
+        }
+        println!("{:?} between two renewals", owned.renewal);
+        assert!(owned.renewal > RENEWAL && owned.renewal + still < LEASE);
+
+        // Who may stand still for longer renews what stands the sooner.
+        owned.stands_still_for(now(), Duration::from_secs(3));
+        let soon = owned.poll_timeout().unwrap().since(now());
+        assert!(soon <= RENEWAL, "{soon:?}");
+        assert_eq!(owned.renewal, RENEWAL);
     });
 }
 

@@ -21,6 +21,8 @@ pub struct Bundle {
     /// The size of every datagram in it but the last, which may be shorter; the whole where it is
     /// one.
     pub stride: usize,
+    /// Type of service, or traffic class; zero if the kernel did not say.
+    pub traffic_class: u8,
     /// Whether the buffer was too small for it.
     pub cut: bool,
 }
@@ -95,7 +97,7 @@ unsafe fn read(message: &libc::mmsghdr) -> Option<Bundle> {
     let header = &message.msg_hdr;
     // SAFETY: by the caller.
     let from = unsafe { sender(header) }?;
-    let (mut stride, mut at) = (length, None);
+    let (mut stride, mut at, mut traffic_class) = (length, None, 0);
     // SAFETY: by the caller; `Told` is aligned for control messages.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !control.is_null() {
@@ -122,6 +124,15 @@ unsafe fn read(message: &libc::mmsghdr) -> Option<Bundle> {
                 let told = unsafe { payload.cast::<libc::in6_pktinfo>().read_unaligned() };
                 at = Some(Ipv6Addr::from(told.ipi6_addr.s6_addr).into());
             }
+            (libc::IPPROTO_IP, libc::IP_TOS) => {
+                // SAFETY: the kernel gives this type a byte.
+                traffic_class = unsafe { payload.read() };
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                // SAFETY: the kernel gives this type an `int`.
+                let told = unsafe { payload.cast::<libc::c_int>().read_unaligned() };
+                traffic_class = u8::try_from(told).unwrap_or_default();
+            }
             _ => {}
         }
         // SAFETY: as above; it answers null behind the last.
@@ -132,6 +143,7 @@ unsafe fn read(message: &libc::mmsghdr) -> Option<Bundle> {
         from,
         at,
         stride,
+        traffic_class,
         cut: header.msg_flags & libc::MSG_TRUNC != 0,
     })
 }

@@ -46,18 +46,21 @@ pub fn tell_arrivals(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
         .try_for_each(|option| set_option(socket, level, option, &1_i32))
 }
 
-/// Asks the kernel to say with each datagram where it was sent to.
+/// Asks the kernel to say with each datagram where it was sent to, and with which traffic class.
 ///
 /// # Errors
 ///
 /// The kernel's answer.
-pub fn tell_addresses(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
-    let (level, option) = if ipv6 {
-        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
+pub fn tell_headers(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    let (level, options) = if ipv6 {
+        let options = [libc::IPV6_RECVPKTINFO, libc::IPV6_RECVTCLASS];
+        (libc::IPPROTO_IPV6, options)
     } else {
-        (libc::IPPROTO_IP, libc::IP_PKTINFO)
+        (libc::IPPROTO_IP, [libc::IP_PKTINFO, libc::IP_RECVTOS])
     };
-    set_option(socket, level, option, &1_i32)
+    options
+        .into_iter()
+        .try_for_each(|option| set_option(socket, level, option, &1_i32))
 }
 
 /// Takes one queued datagram, if there is one. Never waits.

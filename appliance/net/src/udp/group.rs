@@ -118,7 +118,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::udp::Inbox;
+    use crate::udp::{Form, Inbox};
 
     /// What came to each pair of sockets, the door's first.
     fn came(group: &Group, family: Family) -> Vec<Vec<Vec<u8>>> {
@@ -158,12 +158,14 @@ mod tests {
                     let named = number < workers && kind != 1;
                     let at = if named { usize::from(number) + 1 } else { 0 };
                     sender
-                        .send(to, None, &[IoSlice::new(&bytes)], None)
+                        .send(to, None, &[IoSlice::new(&bytes)], Form::ONE)
                         .unwrap();
                     expected[at].push(bytes);
                 }
                 for short in [&[][..], &[4], &[4, 0, 0, 0, 1], &[2, 0, 0, 0, 1, 1]] {
-                    sender.send(to, None, &[IoSlice::new(short)], None).unwrap();
+                    sender
+                        .send(to, None, &[IoSlice::new(short)], Form::ONE)
+                        .unwrap();
                     expected[0].push(short.to_vec());
                 }
                 assert_eq!(came(&group, family), expected, "{workers} workers");

@@ -28,6 +28,8 @@ pub struct Received<'a> {
     pub bytes: &'a mut [u8],
     /// How long each datagram is; the last may be shorter.
     pub stride: usize,
+    /// Type of service, or traffic class, of each of them.
+    pub traffic_class: u8,
 }
 
 /// What one call brought.
@@ -83,6 +85,7 @@ impl Inbox {
                     at: bundle.at,
                     bytes: buffer.get_mut(..bundle.length)?,
                     stride: bundle.stride,
+                    traffic_class: bundle.traffic_class,
                 })
             })
     }

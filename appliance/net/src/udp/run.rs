@@ -17,9 +17,35 @@ use socket2::{MsgHdr, SockAddr, SockRef};
 use super::{Family, Sockets};
 use crate::clock;
 
+/// How datagrams are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// How long each is but the last, which may be shorter; `None` is one.
+    pub segment: Option<u16>,
+    /// Type of service, or traffic class.
+    pub traffic_class: u8,
+}
+
+impl Form {
+    /// One datagram, of no class.
+    pub const ONE: Self = Self {
+        segment: None,
+        traffic_class: 0,
+    };
+
+    /// So many bytes each, of no class.
+    #[must_use]
+    pub const fn segments(segment: Option<u16>) -> Self {
+        Self {
+            segment,
+            traffic_class: 0,
+        }
+    }
+}
+
 impl Sockets {
-    /// Sends the datagrams that stand in `parts` one behind the other: one, or several of `segment`
-    /// bytes each, of which the last may be shorter. They leave from the address `from`, or from
+    /// Sends the datagrams that stand in `parts` one behind the other: one, or several of one size, of
+    /// which the last may be shorter. They leave from the address `from`, or from
     /// whichever the routes choose. When the kernel's buffer is full it waits a
     /// moment.
     ///
@@ -32,14 +58,14 @@ impl Sockets {
         to: SocketAddr,
         from: Option<IpAddr>,
         parts: &[IoSlice<'_>],
-        segment: Option<u16>,
+        form: Form,
     ) -> io::Result<()> {
         let socket = self
             .socket(Family::of(to.ip()))
             .ok_or_else(|| io::Error::from(Errno::AFNOSUPPORT))?;
         let address = SockAddr::from(to);
         let mut control = Control::new();
-        if let Some(segment) = segment {
+        if let Some(segment) = form.segment {
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
         }
         match from {
@@ -56,6 +82,14 @@ impl Sockets {
                 control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
             }
             None => {}
+        }
+        if form.traffic_class != 0 {
+            let (level, kind) = match to {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            };
+            let class = libc::c_int::from(form.traffic_class);
+            control.push(level, kind, &class.to_ne_bytes());
         }
         let message = MsgHdr::new().with_addr(&address).with_buffers(parts);
         let message = match control.bytes() {
@@ -139,8 +173,8 @@ pub const LARGEST_RUN: usize = 65_507;
 
 /// `struct cmsghdr`: a length as wide as a pointer, level and type.
 const HEADER: usize = size_of::<usize>() + 2 * size_of::<libc::c_int>();
-/// A number, and an address with its interface.
-const CONTROL: usize = 2 * HEADER + size_of::<usize>() + 24;
+/// Two numbers, and an address with its interface.
+const CONTROL: usize = 3 * HEADER + 2 * size_of::<usize>() + 24;
 
 /// A full send buffer empties at line rate: 8 MB take 67 ms at 1 Gbit/s.
 const PATIENCE: Duration = Duration::from_millis(100);

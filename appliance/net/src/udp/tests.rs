@@ -41,8 +41,13 @@ fn both_families_get_the_same_port_and_talk() {
     assert_ne!(a.port(), 0);
     let mut inbox = Inbox::new();
     for (family, to) in ways {
-        a.send(to, None, &[IoSlice::new(b"hel"), IoSlice::new(b"lo")], None)
-            .unwrap();
+        a.send(
+            to,
+            None,
+            &[IoSlice::new(b"hel"), IoSlice::new(b"lo")],
+            Form::ONE,
+        )
+        .unwrap();
         let arrived = inbox.fill(&b, family).unwrap();
         assert_eq!((arrived.bundles, arrived.more), (1, false));
         let received: Vec<_> = inbox.received().map(Option::unwrap).collect();
@@ -62,7 +67,8 @@ fn many_datagrams_come_in_their_order_and_an_empty_one_is_one() {
     for (family, to) in ways {
         let sent = datagrams((0..70).map(|number| number % 7 * 100));
         for datagram in &sent {
-            a.send(to, None, &[IoSlice::new(datagram)], None).unwrap();
+            a.send(to, None, &[IoSlice::new(datagram)], Form::ONE)
+                .unwrap();
         }
         assert!(inbox.fill(&b, family).unwrap().more);
         let mut came: Vec<Vec<u8>> = Vec::new();
@@ -83,11 +89,36 @@ fn a_run_is_cut_into_its_datagrams_with_and_without_gro() {
         for &(family, to) in &ways {
             let sent = datagrams(iter::repeat_n(1_000, LONGEST_RUN - 1).chain([17]));
             let parts: Vec<_> = sent.iter().map(|datagram| IoSlice::new(datagram)).collect();
-            a.send(to, None, &parts, Some(1_000)).unwrap();
+            a.send(to, None, &parts, Form::segments(Some(1_000)))
+                .unwrap();
             let (came, bundles) = take(&mut inbox, &b, family);
             assert_eq!(came, sent);
             println!("gro {gro}, {family:?}: {bundles} buffers");
             assert!(gro && bundles < 8 || !gro && bundles == LONGEST_RUN);
+        }
+    }
+}
+
+#[test]
+fn the_traffic_class_goes_along_and_parts_runs() {
+    let (a, b, ways) = pair();
+    b.set_gro(true).unwrap();
+    let mut inbox = Inbox::new();
+    for &(family, to) in &ways {
+        for (traffic_class, segment) in [(0, None), (2, None), (3, Some(100)), (0xba, Some(100))] {
+            let sent = datagrams([100, 100]);
+            let parts: Vec<_> = sent.iter().map(|datagram| IoSlice::new(datagram)).collect();
+            let form = Form {
+                segment,
+                traffic_class,
+            };
+            a.send(to, None, &parts, form).unwrap();
+            inbox.fill(&b, family).unwrap();
+            let told: Vec<u8> = inbox
+                .received()
+                .map(|received| received.unwrap().traffic_class)
+                .collect();
+            assert!(told.iter().all(|class| *class == traffic_class), "{told:?}");
         }
     }
 }
@@ -98,7 +129,9 @@ fn what_one_call_refuses_goes_one_by_one() {
     for (_, to) in ways {
         let sent = datagrams(iter::repeat_n(600, LONGEST_RUN * 4));
         let parts: Vec<_> = sent.iter().map(|datagram| IoSlice::new(datagram)).collect();
-        let error = a.send(to, None, &parts, Some(600)).unwrap_err();
+        let error = a
+            .send(to, None, &parts, Form::segments(Some(600)))
+            .unwrap_err();
         assert!(refuses_segments(&error), "{error}");
     }
     assert!(!refuses_segments(&Errno::ACCESS.into()));

@@ -9,7 +9,7 @@ use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
 };
 
-use super::{Family, Sockets};
+use super::{Family, Form, Sockets};
 
 impl Sockets {
     /// Sends one datagram that nobody may cut, neither this host nor a router (`IP_PMTUDISC_PROBE`,
@@ -29,10 +29,10 @@ impl Sockets {
     ) -> io::Result<()> {
         let family = Family::of(to.ip());
         let Some(socket) = self.socket(family) else {
-            return self.send(to, from, &[IoSlice::new(datagram)], None);
+            return self.send(to, from, &[IoSlice::new(datagram)], Form::ONE);
         };
         discover(socket, family, true)?;
-        let sent = self.send(to, from, &[IoSlice::new(datagram)], None);
+        let sent = self.send(to, from, &[IoSlice::new(datagram)], Form::ONE);
         discover(socket, family, false)?;
         sent
     }

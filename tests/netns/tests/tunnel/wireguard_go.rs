@@ -1,4 +1,4 @@
-//! Debian's wireguard-go, as the other end.
+//! Debian's wireguard-go, as the other end; or another engine that `wg` configures, where it is installed.
 
 use std::{
     io::Write as _,
@@ -13,6 +13,33 @@ use super::*;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// A program that is a WireGuard device, and how it stays in the foreground as root.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine {
+    pub program: &'static str,
+    arguments: &'static [&'static str],
+}
+
+const DEBIANS: Engine = Engine {
+    program: "wireguard-go",
+    arguments: &["-f"],
+};
+
+/// Those that are installed; tests bring the first.
+pub fn engines() -> Vec<Engine> {
+    let rust = |program| Engine {
+        program,
+        arguments: &["-f", "--disable-drop-privileges"],
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed = |engine: &Engine| {
+        let mut directories = std::env::split_paths(&path);
+        directories.any(|directory| directory.join(engine.program).is_file())
+    };
+    let all = [DEBIANS, rust("boringtun-cli"), rust("gotatun")];
+    all.into_iter().filter(installed).collect()
+}
+
 /// A wireguard-go process with its interface.
 pub struct WireGuardGo {
     process: Child,
@@ -23,11 +50,22 @@ impl WireGuardGo {
     /// Its control socket is found by the interface's name whatever the namespace, so the name is
     /// unique.
     pub fn start(namespace: &Namespace, configuration: &str, addresses: &[&str]) -> Self {
+        Self::start_engine(DEBIANS, namespace, configuration, addresses)
+    }
+
+    /// The same with another program.
+    pub fn start_engine(
+        engine: Engine,
+        namespace: &Namespace,
+        configuration: &str,
+        addresses: &[&str],
+    ) -> Self {
         let name = format!("wg-{}", &namespace.name()[6..10]);
         let process = namespace
             .run(|| {
-                Command::new("wireguard-go")
-                    .args(["-f", &name])
+                Command::new(engine.program)
+                    .args(engine.arguments)
+                    .arg(&name)
                     .env("WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD", "1")
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
@@ -37,9 +75,7 @@ impl WireGuardGo {
             .unwrap();
         let started = Self { process, name };
         let socket = format!("/var/run/wireguard/{}.sock", started.name);
-        eventually("wireguard-go listens", LIMIT, || {
-            Path::new(&socket).exists()
-        });
+        eventually("it listens", LIMIT, || Path::new(&socket).exists());
         let mut file = tempfile_with(configuration);
         run(namespace, "wg", &["setconf", &started.name, file.path()]);
         file.remove();
@@ -66,6 +102,12 @@ impl WireGuardGo {
                 &["route", "add", prefix, "dev", &self.name],
             );
         }
+    }
+
+    /// Where its only peer is, as `wg` tells.
+    pub fn endpoint(&self, namespace: &Namespace) -> String {
+        let told = run(namespace, "wg", &["show", &self.name, "endpoints"]);
+        told.split_whitespace().last().unwrap().to_owned()
     }
 
     /// Handshake time, bytes received and sent, as `wg show` tells them.

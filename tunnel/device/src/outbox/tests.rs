@@ -40,6 +40,7 @@ fn put(outbox: &mut Outbox, peer: u8, length: usize, mark: u32) {
         from: None,
         length,
         peer: IDS[usize::from(peer)],
+        ecn: Ecn::NOT_ECT,
     });
 }
 
@@ -117,6 +118,22 @@ fn a_run_has_as_many_datagrams_and_bytes_as_the_kernel_takes() {
 }
 
 #[test]
+fn what_packets_say_of_congestion_parts_their_runs() {
+    let mut outbox = Outbox::new();
+    for ecn in [Ecn::ECT_0, Ecn::ECT_0, Ecn::NOT_ECT] {
+        outbox.push(Transmit {
+            to: endpoint(1),
+            from: None,
+            length: 100,
+            peer: IDS[1],
+            ecn,
+        });
+    }
+    let runs: Vec<_> = outbox.runs().map(|run| (run.ecn, run.count)).collect();
+    assert_eq!(runs, [(Ecn::ECT_0, 2), (Ecn::NOT_ECT, 1)]);
+}
+
+#[test]
 fn two_peers_at_one_place_are_counted_apart() {
     let mut outbox = Outbox::new();
     for peer in [1, 2, 1] {
@@ -125,6 +142,7 @@ fn two_peers_at_one_place_are_counted_apart() {
             from: None,
             length: 100,
             peer: IDS[peer],
+            ecn: Ecn::NOT_ECT,
         });
     }
     let peers: Vec<_> = outbox.runs().map(|run| run.peer.unwrap()).collect();

@@ -4,6 +4,7 @@ use kedge_core::Instant;
 use kedge_net::{clock, tun::Tun, udp::Family};
 use kedge_tunnel_proto::{
     drops::DropReason,
+    packet::ecn::{self, Ecn},
     shard::{Outcome, Shard, Transmit},
     way::Way,
 };
@@ -31,6 +32,7 @@ impl Worker {
             outbox: &mut self.outbox,
             network: &mut self.network,
             post: &mut self.post,
+            ecn: Ecn::NOT_ECT,
         };
         for received in self.inbox.received() {
             let Some(received) = received else {
@@ -47,6 +49,7 @@ impl Worker {
                 ?from,
                 "from the network"
             );
+            inward.ecn = Ecn::of(received.traffic_class);
             for datagram in received.datagrams() {
                 inward.take(now, from, datagram);
             }
@@ -68,9 +71,11 @@ impl Worker {
             outbox: &mut self.outbox,
             network: &mut self.network,
             post: &mut self.post,
+            ecn: Ecn::NOT_ECT,
         };
         for (kind, letter) in mail.letters() {
-            if let Kind::Datagram(way) = kind {
+            if let Kind::Datagram(way, ecn) = kind {
+                inward.ecn = ecn;
                 inward.take(now, way, letter);
             }
         }
@@ -89,6 +94,7 @@ impl Worker {
             outbox: &mut self.outbox,
             network: &mut self.network,
             post: &mut self.post,
+            ecn: Ecn::NOT_ECT,
         };
         let mut any = false;
         for (from, datagram) in self.inbound.datagrams() {
@@ -118,12 +124,17 @@ struct Inward<'a> {
     outbox: &'a mut Outbox,
     network: &'a mut Network,
     post: &'a mut Post,
+    /// What routers said of the datagrams' way.
+    ecn: Ecn,
 }
 
 impl Inward<'_> {
     fn take(&mut self, now: Instant, from: Way, datagram: &[u8]) {
         if let Some(worker) = self.shard.stranger(datagram) {
-            if !self.post.put(worker, Kind::Datagram(from), datagram) {
+            if !self
+                .post
+                .put(worker, Kind::Datagram(from, self.ecn), datagram)
+            {
                 self.shard.count(None, DropReason::WorkerQueueFull, 1);
             }
             return;
@@ -135,6 +146,9 @@ impl Inward<'_> {
         let (to, peer, length) = match self.shard.receive(now, from, datagram, slot) {
             Outcome::Nothing => return,
             Outcome::Deliver { length, peer } => {
+                if self.ecn.is_marked() {
+                    ecn::mark(slot.get_mut(..length).unwrap_or_default());
+                }
                 self.to_host.push(length, peer);
                 return;
             }

@@ -3,7 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::{Message, Peer, Received};
-use crate::{drops::DropReason, noise::Opened, way::Way, wire::Kind};
+use crate::{drops::DropReason, noise::Opened, packet::ecn::Ecn, way::Way, wire::Kind};
+
+impl Message {
+    /// The same with what its packet says of congestion.
+    pub(super) const fn with(self, ecn: Ecn) -> Self {
+        Self { ecn, ..self }
+    }
+}
 
 impl Peer {
     /// What a datagram that came this way leads to.
@@ -24,6 +31,7 @@ impl Peer {
                         to: there,
                         from: here,
                         length,
+                        ecn: Ecn::NOT_ECT,
                     },
                     (_, Some(to)) => self.message(to, length),
                 })
@@ -37,6 +45,7 @@ impl Peer {
             to,
             from: self.here.filter(|_| self.endpoint == Some(to)),
             length,
+            ecn: Ecn::NOT_ECT,
         }
     }
 

@@ -4,8 +4,8 @@ use kedge_core::Instant;
 
 use super::{Message, Peer, Received};
 use crate::{
-    counters::State, drops::DropReason, fallback::Question, noise::Opened, way::Way,
-    wire::DATA_OVERHEAD,
+    counters::State, drops::DropReason, fallback::Question, noise::Opened, packet::ecn::Ecn,
+    way::Way, wire::DATA_OVERHEAD,
 };
 
 impl Peer {
@@ -77,6 +77,7 @@ impl Peer {
             to: way.there,
             from: way.here,
             length,
+            ecn: Ecn::NOT_ECT,
         })
     }
 }

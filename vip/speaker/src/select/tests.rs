@@ -169,6 +169,12 @@ fn a_link_without_ethernet_address_cannot_carry_a_vip() {
     tun.mac = None;
     let why = select(&[tun], any()).unwrap_err();
     assert_eq!(why.rejected()[0].because, "it has no Ethernet address");
+    let problem = why.problem();
+    assert_eq!(problem.code, Code::VipCannotCarry);
+    assert_eq!(
+        problem.what,
+        "no interface with a prefix that contains 10.20.14.10 can carry it"
+    );
 }
 
 #[test]
@@ -197,7 +203,19 @@ fn a_configured_source_is_an_address_of_the_interface_or_the_interface_is_none()
     let refused = select(&links, from(99)).unwrap_err();
     let why = "it does not have 10.20.14.99, the source";
     assert!(
-        matches!(&refused, WhyNot::NoOnLinkPrefix { rejected, .. } if rejected.iter().all(|it| it.because == why)),
+        refused.rejected().iter().all(|it| it.because == why),
         "{refused:?}"
     );
+    let problem = refused.problem();
+    assert_eq!(problem.code, Code::VipCannotCarry);
+    assert_eq!(
+        problem.what,
+        "no interface with a prefix that contains 10.20.14.10 has its source 10.20.14.99"
+    );
+    let fix = problem.fix.unwrap();
+    assert!(fix.text.contains("`source`"), "{fix:?}");
+    // Where no prefix contains it that is said, whatever the source is.
+    let elsewhere = [link(2, "eth0", &["10.0.9.4/24"])];
+    let why = select(&elsewhere, from(99)).unwrap_err();
+    assert_eq!(why.problem().code, Code::VipNoOnLinkPrefix);
 }

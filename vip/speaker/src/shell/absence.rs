@@ -22,7 +22,10 @@ impl Shell {
             return place;
         };
         let before = match (&place, &instance.place) {
-            (Err(Unplaced::Why(WhyNot::NoOnLinkPrefix { .. })), Ok(before)) => Some(before),
+            (
+                Err(Unplaced::Why(WhyNot::NoOnLinkPrefix { .. } | WhyNot::CannotCarry { .. })),
+                Ok(before),
+            ) => Some(before),
             _ => None,
         };
         let stands = before.and_then(|before| {

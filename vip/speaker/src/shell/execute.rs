@@ -67,7 +67,7 @@ impl Shell {
         }
     }
 
-    fn execute(&mut self, now: Instant, index: usize, output: Output) {
+    pub(super) fn execute(&mut self, now: Instant, index: usize, output: Output) {
         match output {
             Output::Send(transmit) => self.send(index, &transmit),
             Output::Own { hold: true, ticket } => self.hold(index, ticket),
@@ -97,7 +97,7 @@ impl Shell {
         }
     }
 
-    fn send(&mut self, index: usize, transmit: &Transmit) {
+    pub(super) fn send(&mut self, index: usize, transmit: &Transmit) {
         self.raise(index);
         let Some(instance) = self.instances.get_mut(index) else {
             return;

@@ -9,7 +9,7 @@ use std::{
 
 use kedge_core::{Instant, vip::RouterState};
 use kedge_net::{
-    PROTOCOL,
+    PROTOCOL, clock,
     fence::{Fence, Lease, VirtualMac},
     monitor::Monitor,
     udp::Family,
@@ -28,8 +28,13 @@ pub(super) struct Postponed {
 }
 
 impl Shell {
-    /// Wants a fence on each interface with a VIP.
+    /// Wants a fence on each interface with a VIP, and renews addresses as often as the slowest of them
+    /// needs it: one whose last advert is older lets go by itself.
     pub(super) fn fence(&mut self) {
+        let instances = self.instances.iter();
+        let longest = instances.map(silence).max();
+        self.owned
+            .stands_still_for(clock::now(), longest.unwrap_or_default());
         let Some(fences) = &mut self.fences else {
             return;
         };
@@ -116,7 +121,6 @@ fn lease(instance: &Instance, monitor: &Monitor) -> Option<Lease> {
     if config.owner || !instance.spec.fence {
         return None;
     }
-    let interval = instance.slower.unwrap_or(config.interval);
     let family = match config.addresses.is_ipv6() {
         true => Family::V6,
         false => Family::V4,
@@ -124,8 +128,7 @@ fn lease(instance: &Instance, monitor: &Monitor) -> Option<Lease> {
     Some(Lease {
         vrid: config.vrid.get(),
         family,
-        // As long as no Backup may act.
-        lasts: interval.duration() * ADVERTS_LOST,
+        lasts: silence(instance),
         addresses: config
             .held()
             .chain(instance.lacking.addresses())
@@ -133,6 +136,12 @@ fn lease(instance: &Instance, monitor: &Monitor) -> Option<Lease> {
         accept: instance.spec.accept,
         virtual_mac: virtual_mac(instance, monitor),
     })
+}
+
+/// For how long no Backup acts.
+fn silence(instance: &Instance) -> Duration {
+    let interval = instance.router.config().interval;
+    instance.slower.unwrap_or(interval).duration() * ADVERTS_LOST
 }
 
 /// What else its host must not say.
