@@ -15,10 +15,12 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, ValueEnum};
 use kedge_dist::{
     Build, Form, Machine,
+    appliance::{self, System},
     compile::{self, Edition},
     oci::{Image, Role},
     sbom,
     sign::{self, Signer},
+    verity,
     written::Program,
 };
 
@@ -55,6 +57,15 @@ struct Arguments {
     /// Signs the list of checksums with this secret key of minisign's, and has hosts trust it
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
+    /// Signs the image of the extension with this key (PEM) as well, so that each block of it is proven
+    #[arg(long, value_name = "FILE", requires = "verity_certificate")]
+    verity_key: Option<PathBuf>,
+    /// The certificate of that key (PEM)
+    #[arg(long, value_name = "FILE", requires = "verity_key")]
+    verity_certificate: Option<PathBuf>,
+    /// Writes the bootable appliance as well: a Debian with the extension laid over it, for QEMU
+    #[arg(long)]
+    appliance: bool,
     /// Asks lintian and rpmlint, and fails at an error or a warning
     #[arg(long)]
     check: bool,
@@ -117,6 +128,14 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
         ensure!(content.len() <= at_most, "{name} is larger than it may be");
         written.push(path);
     }
+    if let (Some(key), Some(certificate)) = (&arguments.verity_key, &arguments.verity_certificate) {
+        let image = extension(&written)?;
+        let to = image.with_extension("verity.raw");
+        verity::sign(image, verity::Signer { key, certificate }, &to)?;
+        let name = to.file_name().and_then(|it| it.to_str());
+        let name = name.unwrap_or_default();
+        println!("  {name}: {}", size(fs::read(&to)?.len()));
+    }
     sign::list(&out)?;
     println!("  {}", out.display());
     if let Some(signer) = signer(arguments)? {
@@ -126,6 +145,9 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
         for path in &written {
             check(&root, path)?;
         }
+    }
+    if arguments.appliance {
+        bootable(&build, extension(&written)?, &target, &out)?;
     }
     if arguments.images {
         images(arguments, &root, &build, &out)?;
@@ -178,6 +200,33 @@ fn built(arguments: &Arguments, root: &Path) -> anyhow::Result<Build> {
 
 fn signer(arguments: &Arguments) -> anyhow::Result<Option<Signer>> {
     arguments.sign.as_deref().map(Signer::of).transpose()
+}
+
+/// The image of the system extension among what was written.
+fn extension(written: &[PathBuf]) -> anyhow::Result<&Path> {
+    let mut images = written
+        .iter()
+        .filter(|it| it.extension().is_some_and(|it| it == "raw"));
+    images
+        .next()
+        .map(PathBuf::as_path)
+        .context("no image of the extension")
+}
+
+/// The appliance: a folder that `images/appliance/run` starts.
+fn bootable(build: &Build, image: &Path, target: &Path, out: &Path) -> anyhow::Result<()> {
+    ensure!(build.machine == Machine::X86, "the appliance is for x86_64");
+    let name = format!("appliance-{}-{}", build.version, build.machine.systemd());
+    let folder = out.join("images").join(&name);
+    fs::create_dir_all(&folder)?;
+    let system = System::ready(&target.join("appliance"))?;
+    system.with_extension(image, &folder.join("disk.img"))?;
+    for part in ["vmlinux", "initrd"] {
+        fs::copy(system.folder().join(part), folder.join(part))?;
+    }
+    fs::copy(appliance::runner(), folder.join("run"))?;
+    println!("  images/{name}: boots in QEMU");
+    Ok(())
 }
 
 /// Images of containers: the build for hosts as agent and gateway, everything as manager.
