@@ -1,6 +1,7 @@
 //! Packages of the build for hosts. One table of files ([`fn@table`]) and what the program writes about
 //! itself make a tree; each form writes the same tree its own way. The same input gives the same bytes.
 
+pub mod appliance;
 mod archive;
 pub mod catalogue;
 pub mod compile;
@@ -12,6 +13,7 @@ pub mod sbom;
 pub mod sysext;
 mod table;
 pub mod tree;
+pub mod verity;
 pub mod written;
 
 use std::{

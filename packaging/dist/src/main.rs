@@ -16,9 +16,11 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, ValueEnum};
 use kedge_dist::{
     Build, Form, Machine,
+    appliance::{self, System},
     compile::{self, Edition},
     oci::{Image, Role},
     sbom,
+    verity::{self, Signer},
     written::Program,
 };
 use sha2::{Digest as _, Sha256};
@@ -53,6 +55,15 @@ struct Arguments {
     /// The executable of the manager's image, instead of building one
     #[arg(long, value_name = "FILE")]
     whole: Option<PathBuf>,
+    /// Signs the image of the extension with this key (PEM) as well, so that each block of it is proven
+    #[arg(long, value_name = "FILE", requires = "verity_certificate")]
+    verity_key: Option<PathBuf>,
+    /// The certificate of that key (PEM)
+    #[arg(long, value_name = "FILE", requires = "verity_key")]
+    verity_certificate: Option<PathBuf>,
+    /// Writes the bootable appliance as well: a Debian with the extension laid over it, for QEMU
+    #[arg(long)]
+    appliance: bool,
     /// Asks lintian and rpmlint, and fails at an error or a warning
     #[arg(long)]
     check: bool,
@@ -116,12 +127,25 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
         ensure!(content.len() <= at_most, "{name} is larger than it may be");
         written.push(path);
     }
+    if let (Some(key), Some(certificate)) = (&arguments.verity_key, &arguments.verity_certificate) {
+        let image = extension(&written)?;
+        let to = image.with_extension("verity.raw");
+        verity::sign(image, Signer { key, certificate }, &to)?;
+        let content = fs::read(&to)?;
+        let name = to.file_name().and_then(|it| it.to_str());
+        let name = name.unwrap_or_default();
+        println!("  {name}: {}", size(content.len()));
+        writeln!(sums, "{:x}  {name}", Sha256::digest(&content))?;
+    }
     fs::write(out.join("SHA256SUMS"), &sums)?;
     println!("  {}", out.display());
     if arguments.check {
         for path in &written {
             check(&root, path)?;
         }
+    }
+    if arguments.appliance {
+        bootable(&build, extension(&written)?, &target, &out)?;
     }
     if arguments.images {
         images(arguments, &root, &build, &out)?;
@@ -169,6 +193,33 @@ fn built(arguments: &Arguments, root: &Path) -> anyhow::Result<Build> {
         level: arguments.level,
         kedge,
     })
+}
+
+/// The image of the system extension among what was written.
+fn extension(written: &[PathBuf]) -> anyhow::Result<&Path> {
+    let mut images = written
+        .iter()
+        .filter(|it| it.extension().is_some_and(|it| it == "raw"));
+    images
+        .next()
+        .map(PathBuf::as_path)
+        .context("no image of the extension")
+}
+
+/// The appliance: a folder that `images/appliance/run` starts.
+fn bootable(build: &Build, image: &Path, target: &Path, out: &Path) -> anyhow::Result<()> {
+    ensure!(build.machine == Machine::X86, "the appliance is for x86_64");
+    let name = format!("appliance-{}-{}", build.version, build.machine.systemd());
+    let folder = out.join("images").join(&name);
+    fs::create_dir_all(&folder)?;
+    let system = System::ready(&target.join("appliance"))?;
+    system.with_extension(image, &folder.join("disk.img"))?;
+    for part in ["vmlinux", "initrd"] {
+        fs::copy(system.folder().join(part), folder.join(part))?;
+    }
+    fs::copy(appliance::runner(), folder.join("run"))?;
+    println!("  images/{name}: boots in QEMU");
+    Ok(())
 }
 
 /// Images of containers: the build for hosts as agent and gateway, everything as manager.

@@ -28,11 +28,13 @@ pub(crate) fn write(build: &Build, to: &Path) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let root = folder.path().join("root");
     tree(build)?.write(&root)?;
+    // 19 where xz tries 9.
+    let level = (1 + build.level.min(9) * 2).to_string();
     let output = Command::new("mksquashfs")
         .arg(&root)
         .arg(to)
         .args(["-noappend", "-no-progress", "-quiet", "-all-root"])
-        .args(["-comp", "zstd", "-Xcompression-level", "19", "-b", "256K"])
+        .args(["-comp", "zstd", "-Xcompression-level", &level, "-b", "256K"])
         // Neither how many processors there are nor the hour it is may show.
         .args(["-processors", "1", "-root-mode", "0755"])
         .args(["-all-time", &build.epoch.to_string()])

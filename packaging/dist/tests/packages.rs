@@ -15,7 +15,7 @@ use std::{
 
 use kedge_dist::{
     Build, Form, Machine,
-    oci::{Image, Role},
+    verity::{self, Signer},
     written::Program,
 };
 
@@ -180,46 +180,6 @@ fn the_same_input_is_the_same_package_to_the_byte() {
 }
 
 #[test]
-fn images_are_what_tools_for_images_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let build = build("0.1.0");
-    let image = |name: &str| {
-        let place = folder.path().join(name);
-        let image = Image {
-            role: Role::Manager,
-            version: &build.version,
-            machine: build.machine,
-            epoch: build.epoch,
-            kedge: &build.kedge,
-            sbom: &build.bill.0,
-        };
-        image.write(&place).unwrap();
-        place
-    };
-    let (one, other) = (image("one"), image("other"));
-    let index = |place: &Path| fs::read_to_string(place.join("index.json")).unwrap();
-    assert_eq!(index(&one), index(&other));
-    // It looks at every digest on the way.
-    let copy = folder.path().join("copy");
-    let from = format!("oci:{}:0.1.0", one.display());
-    let to = format!("dir:{}", copy.display());
-    let policy = ["--insecure-policy", "copy", from.as_str()];
-    let Some(copied) = asked("skopeo", &policy, Path::new(&to)) else {
-        return;
-    };
-    assert!(copied.status.success(), "{copied:?}");
-    let shown = said(&asked("skopeo", &["inspect", "--config"], Path::new(&from)).unwrap());
-    let shown: String = shown.split_whitespace().collect();
-    for expected in [
-        r#""User":"65532:65532""#,
-        r#""Cmd":["manager"]"#,
-        r#""architecture":"amd64""#,
-    ] {
-        assert!(shown.contains(expected), "{expected} in {shown}");
-    }
-}
-
-#[test]
 fn checkers_of_packages_find_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let build = build("0.1.0");
@@ -249,5 +209,39 @@ fn checkers_of_packages_find_nothing() {
             "{}",
             String::from_utf8_lossy(&rpmlint.stdout)
         );
+    }
+}
+
+#[test]
+fn a_signed_extension_has_room_for_the_hashes_of_whatever_size_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let named = rcgen::CertificateParams::new(vec!["kedge".into()]).unwrap();
+    let (key_file, certificate) = (folder.path().join("key"), folder.path().join("certificate"));
+    fs::write(&key_file, key.serialize_pem()).unwrap();
+    fs::set_permissions(
+        &key_file,
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    )
+    .unwrap();
+    fs::write(&certificate, named.self_signed(&key).unwrap().pem()).unwrap();
+    if asked("systemd-repart", &["--version"], Path::new("/")).is_none() {
+        return;
+    }
+    for blocks in [1, 1_000, 5_000] {
+        let image = folder.path().join("image");
+        let content: Vec<u8> = (0..blocks * 4096_u32)
+            .map(|at| at.to_le_bytes()[1])
+            .collect();
+        fs::write(&image, &content).unwrap();
+        let to = folder.path().join("signed");
+        let signer = Signer {
+            key: &key_file,
+            certificate: &certificate,
+        };
+        verity::sign(&image, signer, &to).unwrap();
+        let signed = fs::read(&to).unwrap();
+        assert!(signed.windows(4096).any(|it| it == &content[..4096]));
+        assert!(signed.windows(8).any(|it| it == b"rootHash"));
     }
 }

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "test code"
@@ -11,22 +12,55 @@
 
 mod base;
 mod cgroup;
+pub mod connects;
+pub mod fleet;
 pub mod gone;
+pub mod guest;
 pub mod links;
 pub mod node;
 pub mod packages;
 pub mod pair;
+pub mod repository;
+pub mod seed;
 mod tree;
 
 use std::path::Path;
 
-use kedge_tests_netns::on_a_steady_machine;
+use kedge_dist::appliance::System;
+use kedge_tests_netns::{lan::Lan, on_a_steady_machine};
+use tempfile::TempDir;
 
 /// Runs a test on booted systems, where they can be had; twice more if the machine stood still.
 pub fn on_booted_nodes(body: impl Fn()) {
     if ready() {
         on_a_steady_machine(body);
     }
+}
+
+/// The system that guests of a test boot, where it can be had.
+#[must_use]
+pub fn guests() -> Option<System> {
+    if !ready() {
+        return None;
+    }
+    let begun = std::time::Instant::now();
+    let system = System::ready(&base::cache()).unwrap();
+    println!(
+        "the system of the guests is there after {:?}",
+        begun.elapsed()
+    );
+    Some(system)
+}
+
+/// A folder for disks of a LAN's guests, which are too large for memory. It goes when it is dropped.
+#[must_use]
+pub fn place(lan: &Lan) -> TempDir {
+    let nodes = base::cache().join("nodes");
+    std::fs::create_dir_all(&nodes).unwrap();
+    tree::collect(&nodes);
+    let prefix = format!("{}-guests-", lan.id());
+    let place = tempfile::Builder::new().prefix(&prefix).tempdir_in(nodes);
+    place.unwrap()
 }
 
 /// Whether the tests of this tier can run. Says why not, and fails where CI requires the tier.

@@ -123,7 +123,7 @@ fn install(package: &Path, kedge: &Path) {
 }
 
 /// Removes what runs left that were killed: systemd-nspawn outlives them.
-fn collect(nodes: &Path) {
+pub fn collect(nodes: &Path) {
     _ = netns::collect();
     cgroup::collect();
     for entry in fs::read_dir(nodes).into_iter().flatten().flatten() {

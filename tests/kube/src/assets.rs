@@ -33,11 +33,13 @@ pub enum Program {
     Helm,
     /// Cluster API's command line.
     Clusterctl,
+    /// What lays patches over manifests.
+    Kustomize,
 }
 
 impl Program {
     /// Every program.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -47,6 +49,7 @@ impl Program {
         Self::IpamInCluster,
         Self::Helm,
         Self::Clusterctl,
+        Self::Kustomize,
     ];
 
     /// Its file's name. Those of an API server are called as in `KUBEBUILDER_ASSETS`.
@@ -62,6 +65,7 @@ impl Program {
             Self::IpamInCluster => "ipam-in-cluster",
             Self::Helm => "helm",
             Self::Clusterctl => "clusterctl",
+            Self::Kustomize => "kustomize",
         }
     }
 
@@ -77,6 +81,7 @@ impl Program {
             Self::IpamInCluster => ("ipam", "sigs.k8s.io/cluster-api-ipam-provider-in-cluster"),
             Self::Helm => ("helm", "helm.sh/helm/v4/cmd/helm"),
             Self::Clusterctl => ("clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl"),
+            Self::Kustomize => ("kustomize", "."),
         }
     }
 

@@ -209,7 +209,11 @@ pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 /// The version of Elemental's provider.
 pub const ELEMENTAL_VERSION: &str = "v0.7.0";
 /// Our templates, and what they are called as flavors of Elemental's.
-const FLAVORS: [(&str, &str); 4] = [
+const FLAVORS: [(&str, &str); 5] = [
+    (
+        "cluster-template-k3s.yaml",
+        "cluster-template-kedge-k3s.yaml",
+    ),
     ("cluster-template.yaml", "cluster-template-kedge.yaml"),
     (
         "cluster-template-rke2.yaml",

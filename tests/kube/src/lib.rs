@@ -28,6 +28,7 @@ pub mod elemental;
 pub mod finalizers;
 pub mod foreign;
 pub mod ipam;
+pub mod k3s;
 pub mod manager;
 pub mod manifests;
 pub mod objects;

@@ -5,7 +5,7 @@ use kedge_tests_kube::{
     assets::{Program, ready},
     clusterctl::{ELEMENTAL_VERSION, Repository, prepare},
     clusters::{Cluster, EDGE_TEST, endpoint},
-    eventually, foreign, manifests,
+    eventually, foreign, k3s, manifests,
     objects::{condition, text},
     ours::Ours,
     rke2,
@@ -34,6 +34,7 @@ async fn a_first_cluster_comes_from_each_template_and_its_endpoint_is_filled() {
     let server = ours.stack().server();
     let client = server.client().await;
     manifests::apply_definitions(&client, &rke2::definitions()).await;
+    manifests::apply_definitions(&client, &k3s::definitions()).await;
     prepare(&client).await;
     let repository = Repository::new();
     let said = repository.run(server, &["init", "--addon", "kedge"], IMAGE);
@@ -74,6 +75,11 @@ async fn a_first_cluster_comes_from_each_template_and_its_endpoint_is_filled() {
     let ports = balancer.data["status"].to_string();
     println!("{ports}");
     assert_eq!(balancer.data["spec"]["preset"], "rke2");
+
+    let plane = first.comes("shop", &of("kedge-k3s"), "v1.36.3+k3s1").await;
+    assert_eq!(plane.types.as_ref().unwrap().kind, "KThreesControlPlane");
+    let commands = plane.data["spec"]["kthreesConfigSpec"]["preK3sCommands"].to_string();
+    assert!(commands.contains("kedge vip wait"), "{commands}");
 
     // Of the class, which clusterctl brings along.
     let plane = first
@@ -196,6 +202,7 @@ impl First<'_> {
         let name = reference["name"].as_str().unwrap();
         let kind = match reference["kind"].as_str().unwrap() {
             "RKE2ControlPlane" => rke2::CONTROL_PLANE,
+            "KThreesControlPlane" => k3s::CONTROL_PLANE,
             _ => foreign::CONTROL_PLANE,
         };
         let found = kind.of(client, &self.site.space).get(name).await;
