@@ -1,24 +1,30 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
+mod console;
 mod gateway;
 mod net;
 mod start;
+mod token;
 mod tunnel;
+mod upgrade;
 mod vip;
 mod wg;
 
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "lab")]
 use kedge_agent_lab::{LabCommand, roles::LabRole};
 use kedge_core::Span;
 use kedge_host::layers::Override;
 
+pub use self::console::ConsoleArgs;
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::net::{NetCheckArgs, NetCommand};
 pub use self::start::{Emit, Flavour, InitArgs, SiteArgs, UpArgs};
+pub use self::token::{ApprovalRule, TokenArgs, TokenCommand};
 pub use self::tunnel::{BenchArgs, CaptureArgs, PingArgs, RotateKeyArgs, TunnelCommand, Way};
+pub use self::upgrade::UpgradeArgs;
 pub use self::vip::{
     DrainArgs, FreezeArgs, HistoryArgs, MoveArgs, OnceArgs, ReleaseArgs, RestartArgs, ScanArgs,
     ThawArgs, TimelineArgs, UndrainArgs, VipCommand,
@@ -148,6 +154,10 @@ pub enum Command {
     ///
     /// Ends with 4 when there are warnings and with 5 when there are errors.
     Status(StatusArgs),
+    /// Show what this host does on a console that nobody logs in at, anew each second
+    ///
+    /// One word says whether somebody is to be called: OK, CHECK or CALL. The unit kedge-console@tty1 runs it.
+    Console(ConsoleArgs),
     /// Look at this host: who configures its links, whether its clock is right, who waits for its VIPs
     ///
     /// Asks the host's own services over D-Bus, and works with the agent dead.
@@ -167,6 +177,12 @@ pub enum Command {
     /// configuration first; if it refuses, the agent goes on as it is. Its guardian keeps the VIPs for
     /// the moment in between.
     Restart(RestartArgs),
+    /// Put another release in the place of the one that is installed, with every VIP staying where it is
+    ///
+    /// Verifies the release's signature and checksums, installs what fits this host (files of the archive,
+    /// deb, rpm or system extension, as Kedge is installed here) and restarts the agent, whose guardian
+    /// keeps the VIPs meanwhile. If the new agent does not become ready, the version before is put back.
+    Upgrade(UpgradeArgs),
     /// Look at the paths to peers
     #[command(subcommand)]
     Bfd(BfdCommand),
@@ -402,85 +418,6 @@ pub enum ConfigCommand {
         role: RoleName,
     },
 }
-
-/// Enrolment tokens.
-#[derive(Clone, Debug, Subcommand)]
-pub enum TokenCommand {
-    /// Make a token and write it to stdout; it is shown once
-    Create(Box<TokenArgs>),
-    /// List the tokens the manager knows
-    List,
-}
-
-/// A token to be made.
-#[derive(Clone, Debug, Args)]
-#[group(skip)]
-#[command(group = ArgGroup::new("whom").required(true))]
-pub struct TokenArgs {
-    /// The tenant whose hosts it admits
-    #[arg(long, group = "whom")]
-    pub tenant: Option<String>,
-    /// The EdgeGateway whose instances it admits
-    #[arg(long, value_name = "GATEWAY", group = "whom")]
-    pub gateway: Option<String>,
-    /// The one host it admits: KIND/NAME, KIND.GROUP/NAME, or NAME of an ElementalHost
-    #[arg(long, value_name = "REF", conflicts_with = "gateway")]
-    pub host: Option<String>,
-    /// Only for the host with this /etc/machine-id
-    #[arg(long, value_name = "ID", conflicts_with = "gateway")]
-    pub machine_id: Option<String>,
-    /// Only for the machine with this serial number
-    #[arg(long, value_name = "SERIAL", conflicts_with = "gateway")]
-    pub serial: Option<String>,
-    /// Only for the machine with a network card of this MAC address
-    #[arg(long, value_name = "MAC", conflicts_with = "gateway")]
-    pub mac: Option<String>,
-    /// Only for hosts whose whole name matches this regular expression
-    #[arg(long, value_name = "REGEX", conflicts_with = "gateway")]
-    pub hostname: Option<String>,
-    /// Label of the records it makes, above the tenant's; may be repeated
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label, conflicts_with = "gateway")]
-    pub labels: Vec<(String, String)>,
-    /// Whether a person approves each host; the tenant's rule when left out
-    #[arg(long, value_name = "HOW", conflicts_with = "gateway")]
-    pub approval: Option<ApprovalRule>,
-    /// How long it may be used: 1s to 30d
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = ttl)]
-    pub ttl: Span,
-    /// How often it may be used
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub uses: u32,
-}
-
-/// Who lets a host in whose proof holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ApprovalRule {
-    /// The proof alone
-    Auto,
-    /// A person, with `kedge fleet approve`
-    Manual,
-}
-
-/// `KEY=VALUE`.
-fn label(text: &str) -> Result<(String, String), String> {
-    let pair = text.split_once('=');
-    let pair = pair.filter(|(key, _)| !key.is_empty());
-    let (key, value) = pair.ok_or("write KEY=VALUE, such as site=store-14")?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
-/// How long a token may live; whole seconds, because that is how the manager counts.
-fn ttl(text: &str) -> Result<Span, String> {
-    let span = text.parse::<Span>().map_err(|error| error.to_string())?;
-    let length = span.duration();
-    if TTL.contains(&length) && length.subsec_nanos() == 0 {
-        Ok(span)
-    } else {
-        Err("a token lives 1s to 30d, in whole seconds".to_owned())
-    }
-}
-
-const TTL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 86_400);
 
 /// What to explain.
 #[derive(Clone, Debug, Args)]

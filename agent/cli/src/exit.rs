@@ -58,7 +58,9 @@ impl Exit {
                 Self::Permission
             }
             Code::SysVersionSkew => Self::VersionSkew,
-            Code::VipOrderRefused => Self::Refused,
+            Code::VipOrderRefused | Code::PkgTampered | Code::PkgUntrusted | Code::PkgOlder => {
+                Self::Refused
+            }
             _ => Self::Failure,
         }
     }

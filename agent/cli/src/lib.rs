@@ -18,6 +18,7 @@ pub mod configuration;
     allow(dead_code, reason = "a build without a manager")
 )]
 mod confirm;
+mod console;
 mod doctor;
 #[cfg(not(feature = "manager"))]
 mod edge;
@@ -39,6 +40,7 @@ pub mod show;
 mod start;
 pub mod style;
 pub mod table;
+mod upgrade;
 mod usage;
 mod wg;
 
@@ -162,12 +164,14 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         },
         Command::Up(args) => start::up(app, &args)?,
         Command::Init(args) => start::init(app, &args)?,
+        Command::Console(args) => console::run(app, &args)?,
         Command::Doctor => doctor::run(app)?,
         Command::Status(args) => ask::status(app, args.role.map(Role::from))?,
         Command::Vip(command) => ask::vip(app, &command)?,
         Command::Drain(args) => ask::drain(app, &args)?,
         Command::Undrain(args) => ask::undrain(app, &args)?,
         Command::Restart(args) => ask::restart(app, &args)?,
+        Command::Upgrade(args) => upgrade::run(app, &args)?,
         Command::Bfd(command) => ask::bfd(app, command)?,
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
         Command::Net(command) => ask::net::run(app, &command)?,

@@ -208,7 +208,8 @@ impl Agent {
             url: manager.url,
             token_file: manager
                 .token_file
-                .map(|file| self.live.root().locate(&file)),
+                .map(|file| self.live.root().locate(&file))
+                .or_else(kedge_host::credential::token),
             name: self.node_name(),
             role: identity::Role::Host,
             host_ref: manager.host_ref,

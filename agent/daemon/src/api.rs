@@ -1,8 +1,8 @@
 //! What others see of the agent on the bus, and what root tells it there.
 
-use kedge_control::local::{Order, OrderRequest};
+use kedge_control::local::{Order, OrderRequest, PeerLink, Tunnel};
 use kedge_host::{
-    api::{Api, Request, View, VipView, Wish},
+    api::{Api, PeerView, Request, TunnelView, View, VipView, Wish},
     bus::Bus,
 };
 use tokio::{
@@ -47,7 +47,7 @@ impl Agent {
             return;
         };
         let problems = self.problems();
-        let problems = problems.into_iter();
+        let (problems, tunnels) = (problems.into_iter(), self.tunnel.as_ref());
         api.show(View {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             hostname: self.hostname().to_owned(),
@@ -55,6 +55,10 @@ impl Agent {
             drained: self.orders.drained_since().is_some(),
             problems: problems.map(|it| (it.code.to_string(), it.what)).collect(),
             vips: self.vips().items.into_iter().map(seen).collect(),
+            tunnels: tunnels
+                .map(|it| it.list().items.into_iter().map(way).collect())
+                .unwrap_or_default(),
+            peers: self.peers.status().into_iter().map(other).collect(),
         });
     }
 
@@ -113,6 +117,27 @@ fn seen(vip: kedge_control::local::Vip) -> (String, VipView) {
         active: active.unwrap_or_default(),
     };
     (vip.name, view)
+}
+
+fn way(tunnel: Tunnel) -> (String, TunnelView) {
+    let view = TunnelView {
+        state: format!("{:?}", tunnel.state),
+        since: tunnel.since,
+        because: tunnel.because,
+        path: tunnel.path,
+        endpoint: tunnel.endpoint.unwrap_or_default(),
+    };
+    (tunnel.name, view)
+}
+
+fn other(link: PeerLink) -> (String, PeerView) {
+    let view = PeerView {
+        host: link.host.unwrap_or_default(),
+        up: link.up,
+        since: link.since,
+        because: link.because,
+    };
+    (link.address.to_string(), view)
 }
 
 /// How long the routers may take to say whether they take an order.

@@ -52,6 +52,7 @@ mod timeline;
 mod token;
 mod tunnel;
 mod uninstall;
+mod upgrade;
 mod vip;
 
 pub use approval::{ApprovalRequest, HostApproval};
@@ -82,6 +83,7 @@ pub use tunnel::{
     TunnelList, TunnelState, Workers,
 };
 pub use uninstall::{Uninstalled, UninstalledObject};
+pub use upgrade::{PackageForm, Upgrade, UpgradeOutcome};
 pub use vip::{
     ActivePeer, Frozen, RejectedInterface, TrackStatus, Transition, Vip, VipExplanation, VipList,
 };
@@ -118,6 +120,7 @@ crate::document::kinds! {
     DrainOrder => "DrainOrder",
     GatewayDrain => "GatewayDrain",
     Restart => "Restart",
+    Upgrade => "Upgrade",
     VridScan => "VRIDScan",
     BfdSessionList => "BFDSessionList",
 }

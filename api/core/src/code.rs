@@ -79,6 +79,7 @@ areas! {
     LB "Load balancing.";
     NET "The kernel's network.";
     HOST "The host around Kedge.";
+    PKG "Releases and how they get onto a host.";
     SYS "Everything else.";
     LAB "The lab.";
 }
@@ -183,6 +184,14 @@ codes! {
     HostSocketPermission = HOST 5, "the control socket refuses this user";
     HostReplacement = HOST 6, "an executable cannot take the place of the agent";
     HostSplitDns = HOST 20, "the tunnel's names cannot be asked about through it";
+    PkgTampered = PKG 1, "a release is not what was signed";
+    PkgUntrusted = PKG 2, "a release is signed by nobody this host trusts";
+    PkgOlder = PKG 3, "a release is older than what is installed";
+    PkgNothingFits = PKG 4, "a release has nothing for this host";
+    PkgUnreachable = PKG 5, "a release cannot be read";
+    PkgNotInstalled = PKG 6, "a release cannot be installed";
+    PkgTakenBack = PKG 7, "an upgrade was taken back";
+    PkgNoWayBack = PKG 8, "there is no version to go back to";
     SysUnexpected = SYS 1, "an unexpected error";
     SysUsage = SYS 2, "a command that cannot be understood";
     SysUnknownCode = SYS 3, "no error has that code";

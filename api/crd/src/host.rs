@@ -274,6 +274,9 @@ pub struct EdgeHostStatus {
     /// Its VIPs.
     #[serde(default)]
     pub vips: Vec<HostVip>,
+    /// Units of Kubernetes on it, as its systemd says: kubelet, k3s, RKE2, the container runtimes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<HostUnit>,
     /// Enrolled, IdentityUnique, CertificateValid, AddressesReported, ConfigApplied, TunnelReady,
     /// VIPHealthy, AgentAlive, Paused, Ready.
     #[serde(default)]
@@ -395,6 +398,20 @@ pub struct TunnelInfo {
     /// Since when, RFC 3339.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_transition: String,
+}
+
+/// One unit of a host, in systemd's own words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostUnit {
+    /// Its name, such as `kubelet.service`.
+    pub name: String,
+    /// `active`, `activating`, `failed`.
+    #[serde(default)]
+    pub active: String,
+    /// More of it, such as `running` or `auto-restart`.
+    #[serde(default)]
+    pub sub: String,
 }
 
 /// One VIP of a host.

@@ -1,8 +1,11 @@
 //! The agent on the bus: `dev.kedge.Agent1`, to be read by whoever may, and to be told by root.
 //!
-//! One object for the host and one below it for each VIP, under an object manager. What changes is
+//! One object for the host and one below it for each VIP, each peer of the tunnel and each other host of the VIPs,
+//! under an object manager. What changes is
 //! said by PropertiesChanged. The task that serves owns no state of the agent: it is given a [`View`]
 //! whenever something changed, and passes on what it is asked.
+
+mod paths;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,6 +21,7 @@ use zbus::{
     object_server::{InterfaceRef, ObjectServer},
 };
 
+pub use self::paths::{PeerView, TunnelView};
 use crate::bus::{Bus, Unanswered};
 
 /// The host as everybody sees it.
@@ -35,6 +39,10 @@ pub struct View {
     pub problems: Vec<(String, String)>,
     /// Its VIPs, by name.
     pub vips: BTreeMap<String, VipView>,
+    /// The peers of its tunnel, by name.
+    pub tunnels: BTreeMap<String, TunnelView>,
+    /// The other hosts of its VIPs, by address.
+    pub peers: BTreeMap<String, PeerView>,
 }
 
 /// A VIP as everybody sees it.
@@ -164,6 +172,7 @@ async fn attend(
     let host: InterfaceRef<HostObject> = server.interface(AGENT).await?;
     let mut shown = View::default();
     tell_vips(server, ask, &mut shown, &first).await?;
+    paths::tell(server, &shown, &first).await?;
     shown = first;
     info!(name = NAME, "the agent is on the bus");
     loop {
@@ -179,6 +188,7 @@ async fn attend(
         }
         let view = seen.borrow_and_update().clone();
         tell_vips(server, ask, &mut shown, &view).await?;
+        paths::tell(server, &shown, &view).await?;
         host.get_mut().await.view = view.clone();
         let (object, to) = (host.get().await, host.signal_emitter());
         if view.state != shown.state {
@@ -224,7 +234,7 @@ async fn tell_vips(
         .keys()
         .filter(|name| !view.vips.contains_key(*name))
     {
-        server.remove::<VipObject, _>(path(name)).await?;
+        server.remove::<VipObject, _>(path(VIP, name)).await?;
     }
     for (name, vip) in &view.vips {
         let Some(before) = shown.vips.get(name) else {
@@ -233,13 +243,13 @@ async fn tell_vips(
                 view: vip.clone(),
                 ask: ask.clone(),
             };
-            server.at(path(name), object).await?;
+            server.at(path(VIP, name), object).await?;
             continue;
         };
         if before == vip {
             continue;
         }
-        let known: InterfaceRef<VipObject> = server.interface(path(name)).await?;
+        let known: InterfaceRef<VipObject> = server.interface(path(VIP, name)).await?;
         known.get_mut().await.view = vip.clone();
         known
             .get()
@@ -284,7 +294,7 @@ impl HostObject {
 
     #[zbus(property)]
     fn vips(&self) -> Vec<zbus::OwnedObjectPath> {
-        let paths = self.view.vips.keys().map(|name| path(name));
+        let paths = self.view.vips.keys().map(|name| path(VIP, name));
         paths.filter_map(|path| path.try_into().ok()).collect()
     }
 
@@ -453,18 +463,19 @@ fn denied(who: &str) -> fdo::Error {
     ))
 }
 
-/// The object of a VIP: what a path may not hold is written as systemd writes it.
-fn path(name: &str) -> String {
+/// The object of a thing of that kind: what a path may not hold is written as systemd writes it.
+fn path(kind: &str, name: &str) -> String {
     let plain = |c: char| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' => c.to_string(),
         other => format!("_{:02x}", u32::from(other)),
     };
     let name: String = name.chars().map(plain).collect();
-    format!("{AGENT}/vip/{name}")
+    format!("{AGENT}/{kind}/{name}")
 }
 
 const NAME: &str = "dev.kedge.Agent1";
 const AGENT: &str = "/dev/kedge/Agent1";
+const VIP: &str = "vip";
 const REQUESTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
@@ -476,9 +487,9 @@ mod tests {
 
     #[test]
     fn each_vip_has_a_path_of_its_own_that_the_bus_takes() {
-        assert_eq!(path("api"), "/dev/kedge/Agent1/vip/api");
-        assert_eq!(path("api-2"), "/dev/kedge/Agent1/vip/api_2d2");
-        let taken = zbus::OwnedObjectPath::try_from(path("a-b_c"));
+        assert_eq!(path(VIP, "api"), "/dev/kedge/Agent1/vip/api");
+        assert_eq!(path(VIP, "api-2"), "/dev/kedge/Agent1/vip/api_2d2");
+        let taken = zbus::OwnedObjectPath::try_from(path(VIP, "a-b_c"));
         assert!(taken.is_ok());
     }
 }

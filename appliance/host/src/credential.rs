@@ -1,4 +1,4 @@
-//! A configuration as a systemd credential: from the firmware (SMBIOS), the kernel's command line or a
+//! A configuration and an enrolment token as systemd credentials: from the firmware (SMBIOS), the kernel's command line or a
 //! container manager, before anything is on the disk.
 
 use std::path::{Path, PathBuf};
@@ -10,8 +10,18 @@ use crate::Role;
 /// The file systemd gave this process for a role, if it gave one.
 #[must_use]
 pub fn file(role: Role) -> Option<PathBuf> {
+    given(name(role)?)
+}
+
+/// The file with an enrolment token that systemd gave this process, if it gave one: for where no file is configured.
+#[must_use]
+pub fn token() -> Option<PathBuf> {
+    given(TOKEN)
+}
+
+fn given(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(FOLDER)?;
-    let path = Path::new(&folder).join(name(role)?);
+    let path = Path::new(&folder).join(name);
     path.exists().then_some(path)
 }
 
@@ -33,6 +43,7 @@ const fn name(role: Role) -> Option<&'static str> {
 }
 
 const AGENT: &str = "kedge.config";
+const TOKEN: &str = "kedge.token";
 const FOLDER: &str = "CREDENTIALS_DIRECTORY";
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod api;
 pub mod bus;
 pub mod changes;
 pub mod credential;
+pub mod download;
 pub mod elemental;
 pub mod enrol;
 pub mod hardware;

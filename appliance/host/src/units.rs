@@ -142,9 +142,11 @@ pub enum Verb {
     Start,
     /// It is stopped.
     Stop,
+    /// It is stopped and started, also where it does not run.
+    Restart,
 }
 
-/// Tells systemd to start or stop a unit, and waits for neither.
+/// Tells systemd to start, stop or restart a unit, and waits for nothing of it.
 ///
 /// # Errors
 ///
@@ -156,6 +158,7 @@ pub async fn order(bus: &Bus, name: &str, verb: Verb) -> Result<(), Unanswered> 
         match verb {
             Verb::Start => manager.start_unit(name, "replace").await?,
             Verb::Stop => manager.stop_unit(name, "replace").await?,
+            Verb::Restart => manager.restart_unit(name, "replace").await?,
         };
         zbus::Result::Ok(())
     };
@@ -178,6 +181,22 @@ pub async fn enable(bus: &Bus, name: &str) -> Result<(), Unanswered> {
         manager.reload().await
     };
     match timeout(PATIENCE, enabled).await {
+        Ok(done) => done.map_err(|error| Unanswered::from(&error)),
+        Err(_) => Err(Unanswered::NoBus),
+    }
+}
+
+/// Has systemd read the files of units again.
+///
+/// # Errors
+///
+/// Nobody can be asked, or systemd refuses.
+pub async fn reload(bus: &Bus) -> Result<(), Unanswered> {
+    let reloaded = async {
+        let connection = bus.connection().await?;
+        manager(&connection).await?.reload().await
+    };
+    match timeout(RELOAD, reloaded).await {
         Ok(done) => done.map_err(|error| Unanswered::from(&error)),
         Err(_) => Err(Unanswered::NoBus),
     }
@@ -231,6 +250,7 @@ trait Manager {
     ) -> zbus::Result<(bool, Vec<(String, String, String)>)>;
     fn reload(&self) -> zbus::Result<()>;
     fn stop_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
+    fn restart_unit(&self, name: &str, mode: &str) -> zbus::Result<OwnedObjectPath>;
 }
 
 #[proxy(
@@ -250,6 +270,8 @@ const SYSTEMD: &str = "org.freedesktop.systemd1";
 const ALREADY: &str = "org.freedesktop.systemd1.AlreadySubscribed";
 /// How long systemd may take to answer what people wait for.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Generators run with it, and there may be many units.
+const RELOAD: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

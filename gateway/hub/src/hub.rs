@@ -171,7 +171,8 @@ impl Hub {
             token_file: manager
                 .token_file
                 .as_ref()
-                .map(|file| self.live.root().locate(file)),
+                .map(|file| self.live.root().locate(file))
+                .or_else(kedge_host::credential::token),
             name: name.unwrap_or_else(|| label(&self.host.hostname)),
             role: identity::Role::Gateway,
             host_ref: None,

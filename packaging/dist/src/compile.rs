@@ -60,7 +60,13 @@ pub fn kedge(
         rust.push_str(&format!(" --remap-path-prefix={from}={to}"));
         c.push_str(&format!(" -ffile-prefix-map={from}={to}"));
     }
-    let status = Command::new(program)
+    let mut build = Command::new(program);
+    for (name, tool) in machine.cross_tools() {
+        if env::var_os(name).is_none() {
+            build.env(name, tool);
+        }
+    }
+    let status = build
         .args([
             "build",
             "--locked",

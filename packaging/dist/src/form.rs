@@ -68,6 +68,53 @@ impl Machine {
         }
     }
 
+    /// The one that this program runs on, if packages are made for it.
+    #[must_use]
+    pub const fn here() -> Option<Self> {
+        if cfg!(target_arch = "x86_64") {
+            Some(Self::X86)
+        } else if cfg!(target_arch = "aarch64") {
+            Some(Self::Arm)
+        } else {
+            None
+        }
+    }
+
+    /// What cargo and the builders of C libraries take from the environment, where another machine builds for this
+    /// one: Debian's cross compiler.
+    #[must_use]
+    pub fn cross_tools(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            _ if Self::here() == Some(self) => &[],
+            Self::X86 => &[
+                (
+                    "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",
+                    "x86_64-linux-gnu-gcc",
+                ),
+                ("CC_x86_64_unknown_linux_gnu", "x86_64-linux-gnu-gcc"),
+                ("AR_x86_64_unknown_linux_gnu", "x86_64-linux-gnu-ar"),
+            ],
+            Self::Arm => &[
+                (
+                    "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+                    "aarch64-linux-gnu-gcc",
+                ),
+                ("CC_aarch64_unknown_linux_gnu", "aarch64-linux-gnu-gcc"),
+                ("AR_aarch64_unknown_linux_gnu", "aarch64-linux-gnu-ar"),
+            ],
+        }
+    }
+
+    /// What runs an executable for it here: nothing, where this is such a machine.
+    #[must_use]
+    pub fn runner(self) -> Option<&'static str> {
+        match self {
+            _ if Self::here() == Some(self) => None,
+            Self::X86 => Some("qemu-x86_64-static"),
+            Self::Arm => Some("qemu-aarch64-static"),
+        }
+    }
+
     /// The machine an executable is for, by its header; `None` for another one, and for scripts.
     #[must_use]
     pub fn of(executable: &[u8]) -> Option<Self> {

@@ -10,6 +10,7 @@ mod form;
 pub mod oci;
 mod redhat;
 pub mod sbom;
+pub mod sign;
 pub mod sysext;
 mod table;
 pub mod tree;
@@ -42,6 +43,8 @@ pub struct Build {
     pub pages: Tree,
     /// The CycloneDX document of the executable, and the licences of what is linked into it.
     pub bill: (String, String),
+    /// The public key of whoever signs releases: hosts with these packages trust it.
+    pub key: Option<String>,
 }
 
 impl Build {
@@ -69,6 +72,10 @@ impl Build {
             archive::gzip(licences.as_bytes())?,
         );
         document("changelog.gz", archive::gzip(CHANGELOG.as_bytes())?);
+        if let Some(key) = &self.key {
+            tree.file("usr/lib/kedge/keys/release.pub", key.clone());
+        }
+        tree.file(MARKER, self.marker(form, &tree)?);
         Ok(tree)
     }
 
@@ -97,6 +104,27 @@ impl Build {
         Ok(path)
     }
 
+    /// What `kedge upgrade` reads: which version is installed, how, and which files it has.
+    fn marker(&self, form: Form, tree: &Tree) -> anyhow::Result<String> {
+        let form = match form {
+            Form::Deb => "deb",
+            Form::Rpm => "rpm",
+            Form::Sysext => "sysext",
+            Form::Tarball => "archive",
+        };
+        let files = tree
+            .entries()
+            .filter(|(path, entry)| path.starts_with("usr/") && entry.node != Node::Directory);
+        let files: Vec<&str> = files.map(|(path, _)| path).chain([MARKER]).collect();
+        let marker = serde_json::json!({
+            "version": self.version,
+            "form": form,
+            "machine": self.machine.kernel(),
+            "files": files,
+        });
+        Ok(serde_json::to_string_pretty(&marker)? + "\n")
+    }
+
     fn name(&self, form: Form) -> String {
         match form {
             Form::Deb => deb::name(self),
@@ -120,4 +148,5 @@ why things are as they are.
 
 This is the build for hosts: agent, gateway and command line. It needs no other
 host, no quorum and no cluster.";
+const MARKER: &str = "usr/lib/kedge/release.json";
 const CHANGELOG: &str = include_str!("../../../CHANGELOG.md");

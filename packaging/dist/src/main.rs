@@ -6,7 +6,6 @@
 )]
 
 use std::{
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -20,16 +19,16 @@ use kedge_dist::{
     compile::{self, Edition},
     oci::{Image, Role},
     sbom,
-    verity::{self, Signer},
+    sign::{self, Signer},
+    verity,
     written::Program,
 };
-use sha2::{Digest as _, Sha256};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask dist", about = "Builds the packages for hosts")]
 struct Arguments {
     /// The machine they are for
-    #[arg(long, value_enum, default_value_t = Cpu::X86_64)]
+    #[arg(long, visible_alias = "arch", value_enum, default_value_t = Cpu::X86_64)]
     machine: Cpu,
     /// Packages this executable instead of building one
     #[arg(long, value_name = "FILE")]
@@ -40,7 +39,7 @@ struct Arguments {
     /// The version of the packages; left out it is the executable's
     #[arg(long)]
     version: Option<String>,
-    /// What runs the executable where this machine does not, such as qemu-aarch64-static
+    /// What runs the executable where this machine does not; qemu-aarch64-static for aarch64
     #[arg(long, value_name = "PROGRAM")]
     runner: Option<String>,
     /// How hard xz tries, 0 to 9
@@ -55,6 +54,9 @@ struct Arguments {
     /// The executable of the manager's image, instead of building one
     #[arg(long, value_name = "FILE")]
     whole: Option<PathBuf>,
+    /// Signs the list of checksums with this secret key of minisign's, and has hosts trust it
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
     /// Signs the image of the extension with this key (PEM) as well, so that each block of it is proven
     #[arg(long, value_name = "FILE", requires = "verity_certificate")]
     verity_key: Option<PathBuf>,
@@ -72,8 +74,9 @@ struct Arguments {
 #[derive(Clone, Copy, ValueEnum)]
 #[value(rename_all = "snake_case")]
 enum Cpu {
-    #[value(name = "x86_64")]
+    #[value(name = "x86_64", alias = "amd64")]
     X86_64,
+    #[value(alias = "arm64")]
     Aarch64,
 }
 
@@ -108,7 +111,6 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
         .unwrap_or_else(|| target.join("packages"));
     fs::create_dir_all(&out)?;
     let build = built(arguments, &root)?;
-    let mut sums = String::new();
     let mut written = Vec::new();
     for form in Form::ALL {
         let path = build.write(form, &out)?;
@@ -118,7 +120,6 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
             .and_then(|it| it.to_str())
             .unwrap_or_default();
         println!("  {name}: {}", size(content.len()));
-        writeln!(sums, "{:x}  {name}", Sha256::digest(&content))?;
         // An image is read where it lies: it is packed less, so that it is read faster.
         let at_most = match form {
             Form::Sysext => IMAGE_AT_MOST,
@@ -130,15 +131,16 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
     if let (Some(key), Some(certificate)) = (&arguments.verity_key, &arguments.verity_certificate) {
         let image = extension(&written)?;
         let to = image.with_extension("verity.raw");
-        verity::sign(image, Signer { key, certificate }, &to)?;
-        let content = fs::read(&to)?;
+        verity::sign(image, verity::Signer { key, certificate }, &to)?;
         let name = to.file_name().and_then(|it| it.to_str());
         let name = name.unwrap_or_default();
-        println!("  {name}: {}", size(content.len()));
-        writeln!(sums, "{:x}  {name}", Sha256::digest(&content))?;
+        println!("  {name}: {}", size(fs::read(&to)?.len()));
     }
-    fs::write(out.join("SHA256SUMS"), &sums)?;
+    sign::list(&out)?;
     println!("  {}", out.display());
+    if let Some(signer) = signer(arguments)? {
+        println!("  {}", signer.sign(&out)?.display());
+    }
     if arguments.check {
         for path in &written {
             check(&root, path)?;
@@ -169,7 +171,7 @@ fn built(arguments: &Arguments, root: &Path) -> anyhow::Result<Build> {
     );
     let program = Program {
         path: &path,
-        runner: arguments.runner.as_deref(),
+        runner: arguments.runner.as_deref().or(machine.runner()),
     };
     let version = match &arguments.version {
         Some(version) => version.clone(),
@@ -186,6 +188,7 @@ fn built(arguments: &Arguments, root: &Path) -> anyhow::Result<Build> {
     let bill = sbom::cyclonedx(&components, &version, epoch);
     Ok(Build {
         bill: (bill, sbom::licences(&components)?),
+        key: signer(arguments)?.map(|it| it.public()).transpose()?,
         pages: program.pages()?,
         version,
         machine,
@@ -193,6 +196,10 @@ fn built(arguments: &Arguments, root: &Path) -> anyhow::Result<Build> {
         level: arguments.level,
         kedge,
     })
+}
+
+fn signer(arguments: &Arguments) -> anyhow::Result<Option<Signer>> {
+    arguments.sign.as_deref().map(Signer::of).transpose()
 }
 
 /// The image of the system extension among what was written.

@@ -70,6 +70,11 @@ const ASSETS: &[Asset] = &[
         Plain,
         here!("packaging/systemd/kedge-gateway.service"),
     ),
+    asset(
+        "usr/lib/systemd/system/kedge-console@.service",
+        Plain,
+        here!("packaging/systemd/kedge-console@.service"),
+    ),
     // The group that may ask, and folders.
     asset(
         "usr/lib/sysusers.d/kedge.conf",

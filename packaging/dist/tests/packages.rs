@@ -48,6 +48,7 @@ fn build(version: &str) -> Build {
         kedge: STUB.into(),
         pages: program.pages().unwrap(),
         bill: ("{}\n".into(), "none\n".into()),
+        key: None,
     }
 }
 

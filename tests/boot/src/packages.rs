@@ -6,13 +6,20 @@ use std::{
     process::Command,
 };
 
-use kedge_dist::{Build, Form, Machine, sysext, tree::Tree, written::Program};
+use kedge_dist::{
+    Build, Form, Machine,
+    sign::{self, Signer},
+    sysext,
+    tree::Tree,
+    written::Program,
+};
 use tempfile::TempDir;
 
 /// Two versions of the same executable, as packages.
 #[derive(Debug)]
 pub struct Packages {
     old: Build,
+    signer: Signer,
     folder: TempDir,
 }
 
@@ -33,6 +40,7 @@ impl Packages {
             runner: None,
         };
         let kedge = fs::read(&path).unwrap();
+        let signer = Signer::ephemeral().unwrap();
         let old = Build {
             version: OLD.to_owned(),
             machine: Machine::of(&kedge).unwrap(),
@@ -41,8 +49,13 @@ impl Packages {
             pages: program.pages().unwrap(),
             kedge,
             bill: ("{}\n".into(), String::new()),
+            key: Some(signer.public().unwrap()),
         };
-        Self { old, folder }
+        Self {
+            old,
+            signer,
+            folder,
+        }
     }
 
     /// A package of that version.
@@ -51,6 +64,36 @@ impl Packages {
         let mut build = self.old.clone();
         version.clone_into(&mut build.version);
         build.write(form, self.folder.path()).unwrap()
+    }
+
+    /// A release of that version in a folder, signed by the key that all of these packages bring; with another
+    /// executable, if there is one.
+    pub fn release(&self, forms: &[Form], version: &str, kedge: Option<&str>, folder: &Path) {
+        let mut build = self.old.clone();
+        version.clone_into(&mut build.version);
+        if let Some(kedge) = kedge {
+            build.kedge = kedge.into();
+        }
+        for form in forms {
+            build.write(*form, folder).unwrap();
+        }
+        sign::list(folder).unwrap();
+        self.signer.sign(folder).unwrap();
+    }
+
+    /// A release whose packages nobody has: its list, signed.
+    pub fn listed(&self, names: &[String], folder: &Path) {
+        fs::create_dir_all(folder).unwrap();
+        let lines = names
+            .iter()
+            .map(|name| format!("{}  {name}\n", "0".repeat(64)));
+        fs::write(folder.join("SHA256SUMS"), lines.collect::<String>()).unwrap();
+        self.signer.sign(folder).unwrap();
+    }
+
+    /// Signs a release with a key that nobody trusts.
+    pub fn signed_by_a_stranger(folder: &Path) {
+        Signer::ephemeral().unwrap().sign(folder).unwrap();
     }
 
     /// The files of the system extension.

@@ -22,6 +22,7 @@ const TRACK: &str = "vips: {api: {track: {server: {unit: k3s, critical: true}}}}
 const TUNNEL: &str = "tunnel: {addresses: [198.18.0.1/32], peers: {gw: {public_key: \
                       tyl9uGLQIGkucFkvGTZQtiYxZiuO/4uC6KTqqnODGyc=, allowed_ips: [198.18.0.0/24]}}";
 const NAMES: &str = ", dns: {servers: [198.18.0.53], domains: [LB.example.com]}";
+const MANAGER: &str = "manager: {url: \"https://10.20.14.99:9443\"}\n";
 const OTHER: &str = "vips: {api: {addresses: [10.20.14.10], health: none, vrid: 51, priority: 192, \
                      startup_delay: 500ms}}\n";
 
@@ -129,6 +130,17 @@ fn a_vip_goes_where_its_unit_runs_and_a_drain_stops_it_last() {
             link("domain").ends_with("):\n")
         });
         a.does("systemctl stop systemd-resolved");
+
+        // Not a token, but read as one.
+        a.write("etc/credstore/kedge.token", "no token\n");
+        a.write("etc/kedge/agent.yaml.d/97-manager.yaml", MANAGER);
+        a.systemctl("restart");
+        // It was on the bus before that went away, and is again from its start on.
+        the_peer_is_on_the_bus(&a);
+        eventually("the token that systemd has is read", secs(10), || {
+            let said = a.run("kedge status -o json").out;
+            said.contains("/run/credentials/kedge-agent.service/kedge.token")
+        });
     });
 }
 
@@ -187,6 +199,23 @@ fn on_the_bus(a: &Node, other: &Host) {
     eventually("it is back", secs(5), || {
         a.holds(VIP) && state() == "s \"Active\"\n"
     });
+}
+
+/// The peer of the tunnel, which nobody answers for.
+fn the_peer_is_on_the_bus(a: &Node) {
+    let get = "busctl get-property dev.kedge.Agent1 /dev/kedge/Agent1/tunnel/gw \
+               dev.kedge.Agent1.Tunnel State Path";
+    eventually("the peer is on the bus", secs(10), || {
+        a.run(get).out == "s \"Connecting\"\ns \"udp\"\n"
+    });
+    let xml =
+        a.run("busctl introspect --xml-interface dev.kedge.Agent1 /dev/kedge/Agent1/tunnel/gw");
+    let found = interfaces(&xml.out);
+    assert_eq!(
+        found,
+        include_str!("dev.kedge.Agent1.Tunnel.xml"),
+        "{found}"
+    );
 }
 
 /// The interfaces of ours in a description.

@@ -250,6 +250,7 @@ fn label(event: &Event) -> &'static str {
             Because::Unhealthy { .. } => "take-over by health",
             Because::Better { .. } => "stepped down",
             Because::Stalled { .. } => "let go after a stall",
+            Because::Overslept { .. } => "hears first after a stall",
             Because::AddressInUse { .. } => "address in use",
             Because::Succeeded { .. } => "succeeded",
             Because::NoSuccessor => "no successor",

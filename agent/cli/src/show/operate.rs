@@ -1,7 +1,9 @@
 //! Orders, what came of them, and what happened.
 
 use jiff::Timestamp;
-use kedge_control::local::{DrainOrder, History, Order, Restart, Timeline, VipOrder, VridScan};
+use kedge_control::local::{
+    DrainOrder, History, Order, Restart, Timeline, Upgrade, VipOrder, VridScan,
+};
 use kedge_core::vip::RouterState;
 
 use super::{Show, View};
@@ -91,6 +93,37 @@ impl Show for Restart {
 
     fn names(&self) -> Vec<String> {
         vec![self.executable.clone()]
+    }
+}
+
+impl Show for Upgrade {
+    fn text(&self, view: &View) -> String {
+        let (from, to) = (clean(&self.from), clean(&self.to));
+        let mut text = planned(&self.plan, self.given || from == to);
+        let mut next = vec!["kedge status".to_owned()];
+        if let Some(outcome) = &self.outcome {
+            let ready = match outcome.restarted {
+                true => format!(
+                    ", and its agent is ready after {:.2} s",
+                    outcome.ready_seconds
+                ),
+                false => String::new(),
+            };
+            text.push_str(&format!(
+                "kedge {to} is installed in place of {from}{ready}\n"
+            ));
+            next.extend(
+                outcome
+                    .kept
+                    .is_some()
+                    .then(|| "kedge upgrade --rollback".to_owned()),
+            );
+        }
+        text + &view.next(&next)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.to.clone()]
     }
 }
 

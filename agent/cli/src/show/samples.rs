@@ -19,10 +19,10 @@ use kedge_control::{
 use kedge_core::{Code, Fix, Problem, vip::RouterState};
 
 pub(super) use self::bfd::sessions;
-pub(super) use self::operate::{drained, history, release, restarted, scan, timeline};
+pub(super) use self::operate::{drained, history, release, restarted, scan, timeline, upgraded};
 pub(super) use self::paths::paths;
 
-pub(super) fn role() -> RoleInfo {
+pub(crate) fn role() -> RoleInfo {
     RoleInfo {
         version: "0.1.0".into(),
         hostname: "edge-a".into(),

@@ -76,6 +76,7 @@ fn orders_tell_what_came_of_them() {
     insta::assert_snapshot!("vip_release", samples::release().text(&view()));
     insta::assert_snapshot!("drain", samples::drained().text(&view()));
     insta::assert_snapshot!("restart", samples::restarted().text(&view()));
+    insta::assert_snapshot!("upgrade", samples::upgraded().text(&view()));
     let only_looked = VipOrder {
         given: false,
         outcome: None,

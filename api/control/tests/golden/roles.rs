@@ -8,10 +8,10 @@ use kedge_control::{
         ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DataPlane,
         DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HealthStatus, History,
         HistoryItem, Inhibitor, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order,
-        OrderOutcome, OrderRequest, Origin, PathMtu, PeerLink, RejectedInterface, Reloaded,
-        Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem,
-        TrackStatus, Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Vip, VipExplanation,
-        VipList, VipOrder, VridScan, VridUse, Workers,
+        OrderOutcome, OrderRequest, Origin, PackageForm, PathMtu, PeerLink, RejectedInterface,
+        Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem,
+        TrackStatus, Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Upgrade,
+        UpgradeOutcome, Vip, VipExplanation, VipList, VipOrder, VridScan, VridUse, Workers,
     },
 };
 use kedge_core::{
@@ -217,6 +217,21 @@ fn orders_and_what_happened() {
             outcome: Some(RestartOutcome {
                 version: text("0.1.0"),
                 took_seconds: 0.125,
+            }),
+        }),
+    );
+    golden(
+        "upgrade",
+        &Document::new(Upgrade {
+            given: true,
+            form: PackageForm::Sysext,
+            from: text("0.1.0"),
+            to: text("0.2.0"),
+            plan: vec![text("systemd-sysext merges it")],
+            outcome: Some(UpgradeOutcome {
+                restarted: true,
+                ready_seconds: 0.125,
+                kept: Some(text("0.1.0")),
             }),
         }),
     );

@@ -46,7 +46,10 @@ pub(crate) fn attached(fd: BorrowedFd<'_>) -> io::Result<(String, libc::c_short)
         return Err(io::Error::last_os_error());
     }
     let name = request.ifr_name.iter().take_while(|byte| **byte != 0);
-    let name = name.map(|byte| char::from(byte.cast_unsigned())).collect();
+    // C's characters have a sign on some machines and none on others.
+    let name = name
+        .map(|byte| char::from(u8::from_ne_bytes(byte.to_ne_bytes())))
+        .collect();
     // SAFETY: the kernel wrote the flags, and zero before that is valid, too.
     Ok((name, unsafe { request.ifr_ifru.ifru_flags }))
 }

@@ -6,7 +6,7 @@ use kedge_control::report::{AddressType, GatewayReport, HostReport};
 use kedge_crd::{
     EdgeHostStatus,
     gateway::{InstanceKey, InstanceStatus},
-    host::{AddressKind, AgentInfo, Family, HostAddress, HostVip, TunnelInfo},
+    host::{AddressKind, AgentInfo, Family, HostAddress, HostUnit, HostVip, TunnelInfo},
 };
 
 use crate::snapshot::Snapshot;
@@ -85,8 +85,18 @@ fn host_status(last: EdgeHostStatus, report: &HostReport) -> EdgeHostStatus {
         gateway: tunnel.gateway.as_deref().map(clean),
         last_transition: clean(&tunnel.last_transition),
     });
+    let units = report
+        .units
+        .iter()
+        .take(UNITS_AT_MOST)
+        .map(|unit| HostUnit {
+            name: clean(&unit.name),
+            active: clean(&unit.active),
+            sub: clean(&unit.sub),
+        });
     EdgeHostStatus {
         addresses: addresses.collect(),
+        units: units.collect(),
         agent: AgentInfo {
             version: clean(&report.version),
             boot_id: clean(&report.boot_id),
@@ -148,3 +158,35 @@ pub fn clean(text: &str) -> String {
 }
 
 const MAX_TEXT: usize = 300;
+/// More than agents ask systemd about.
+const UNITS_AT_MOST: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use kedge_control::report::ReportedUnit;
+
+    use super::*;
+
+    #[test]
+    fn units_of_a_host_are_in_its_status_and_leave_it() {
+        let unit = |name: &str| ReportedUnit {
+            name: name.to_owned(),
+            active: "activating\u{1b}".to_owned(),
+            sub: "auto-restart".to_owned(),
+        };
+        let report = HostReport {
+            units: (0..20).map(|n| unit(&format!("k3s-{n}.service"))).collect(),
+            ..HostReport::default()
+        };
+        let status = host_status(EdgeHostStatus::default(), &report);
+        assert_eq!(status.units.len(), UNITS_AT_MOST);
+        let first = &status.units[0];
+        assert_eq!(
+            (first.name.as_str(), first.sub.as_str()),
+            ("k3s-0.service", "auto-restart")
+        );
+        assert_eq!(first.active, "activating\\u{1b}");
+        let without = host_status(status, &HostReport::default());
+        assert!(without.units.is_empty());
+    }
+}

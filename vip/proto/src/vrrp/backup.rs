@@ -8,6 +8,7 @@ use super::{
     Because, Link, Output, Peer, health,
     router::Router,
     state::{Backup, Cause, Fault, State},
+    timing::ADVERTS_LOST,
 };
 use crate::{claim::Probe, wire::Claim};
 
@@ -74,11 +75,14 @@ impl Router {
         if let Some(claim) = backup.suspect.filter(|_| now >= backup.down_at) {
             return self.address_in_use(now, claim);
         }
-        if self.takes_over_at(backup).is_none_or(|at| now < at) {
+        let Some(at) = self.takes_over_at(backup).filter(|at| *at <= now) else {
             return;
-        }
+        };
         if self.config.follows {
             return self.follow_into_active(now);
+        }
+        if self.hears_first(now, at) {
+            return;
         }
         if !self.may_claim(now) {
             return;
@@ -112,6 +116,23 @@ impl Router {
             self.damping.overruled(now);
         }
         self.take_over(now, because);
+    }
+
+    /// Listens anew when it is told so late that this host slept: nothing arrives while a host is suspended, so
+    /// the silence says nothing about the Active. What waited in the sockets came before the deadline.
+    fn hears_first(&mut self, now: Instant, due: Instant) -> bool {
+        let gap = now.since(due);
+        if gap <= self.interval.duration() * ADVERTS_LOST {
+            return false;
+        }
+        self.stats.stalls += 1;
+        let probe = match self.link {
+            Link::Up { mac, .. } if self.unclaimed => Some(Probe::start(now, self.claimed(), mac)),
+            Link::Up { .. } | Link::Down(_) => None,
+        };
+        self.listen(now, None, probe, Because::Overslept { gap });
+        self.wait_for_probes();
+        true
     }
 
     pub(super) fn backup_advert(&mut self, now: Instant, peer: Peer, ours: bool) {

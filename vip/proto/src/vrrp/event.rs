@@ -103,6 +103,12 @@ pub enum Because {
         /// Time since our last advert.
         gap: Duration,
     },
+    /// This host was not scheduled, or slept, when it would have taken over: whether the Active is silent is not
+    /// known.
+    Overslept {
+        /// By how much it was late.
+        gap: Duration,
+    },
     /// The link cannot be used.
     LinkDown(LinkLoss),
     /// The link can be used again.
@@ -230,6 +236,11 @@ impl fmt::Display for Because {
                     Seconds(*gap)
                 )
             }
+            Self::Overslept { gap } => write!(
+                f,
+                "this host woke up {} late, and hears first who holds it",
+                Seconds(*gap)
+            ),
             Self::LinkDown(loss) => loss.fmt(f),
             Self::LinkUp => f.write_str("the link is up"),
             Self::AddressInUse { address, mac } => {

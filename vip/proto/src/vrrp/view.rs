@@ -91,6 +91,6 @@ pub struct Stats {
     pub auth_errors: u64,
     /// Claims of others to an address that we held.
     pub foreign_claims: u64,
-    /// Times this host was too late to stay Active.
+    /// Times this host was too late to stay Active, or to believe in another one's silence.
     pub stalls: u64,
 }

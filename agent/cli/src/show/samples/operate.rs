@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use kedge_control::local::{
-    DrainOrder, History, HistoryItem, Order, OrderOutcome, Restart, RestartOutcome, ScannedRouter,
-    Stamp, Timeline, TimelineItem, VipOrder, VridScan, VridUse,
+    DrainOrder, History, HistoryItem, Order, OrderOutcome, PackageForm, Restart, RestartOutcome,
+    ScannedRouter, Stamp, Timeline, TimelineItem, Upgrade, UpgradeOutcome, VipOrder, VridScan,
+    VridUse,
 };
 use kedge_core::{Code, Fix, Problem, vip::RouterState};
 
@@ -59,6 +60,21 @@ pub(in crate::show) fn restarted() -> Restart {
         outcome: Some(RestartOutcome {
             version: "0.2.0".into(),
             took_seconds: 0.123,
+        }),
+    }
+}
+
+pub(in crate::show) fn upgraded() -> Upgrade {
+    Upgrade {
+        given: true,
+        form: PackageForm::Archive,
+        from: "0.1.0".into(),
+        to: "0.2.0".into(),
+        plan: vec!["its files take the place of those that are installed\u{1b}[31m".into()],
+        outcome: Some(UpgradeOutcome {
+            restarted: true,
+            ready_seconds: 0.123,
+            kept: Some("0.1.0".into()),
         }),
     }
 }

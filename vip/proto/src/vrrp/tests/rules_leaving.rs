@@ -45,6 +45,48 @@ fn r13_three_intervals_exactly_are_not_a_stall() {
 }
 
 #[test]
+fn r13_a_backup_that_slept_past_its_deadline_hears_first_who_is_there() {
+    let overslept = "Backup -> Backup: this host woke up 302 ms late, and hears first who holds it";
+    let slept = || {
+        let mut bench = Bench::following(plain(), 230);
+        // down_at was 314 ms.
+        assert_words(&bench.timeout(617), &[overslept]);
+        assert_eq!((bench.state(), bench.deadline()), (Backup, Some(931.062)));
+        assert_eq!(bench.router.view().stats.stalls, 1);
+        bench
+    };
+    // The Active was there all the time.
+    let mut bench = slept();
+    bench.advert(650, LOW, 230);
+    bench.timeout(932);
+    assert_eq!(bench.state(), Backup);
+    // It was not.
+    let mut bench = slept();
+    bench.timeout(932);
+    assert_eq!(bench.state(), Active);
+}
+
+#[test]
+fn r13_a_backup_that_is_three_intervals_late_takes_over() {
+    let mut bench = Bench::following(plain(), 230);
+    bench.timeout(614);
+    assert_eq!(bench.state(), Active);
+}
+
+#[test]
+fn r13_a_host_that_slept_before_its_first_claim_probes_again() {
+    let mut bench = Bench::new(plain());
+    bench.input(0, link_up());
+    bench.command(0, Command::Start);
+    let sent = bench.timeout(10_000);
+    assert!(
+        sent.iter().any(|word| word.contains("hears first")),
+        "{sent:?}"
+    );
+    assert_eq!(bench.state(), Backup);
+}
+
+#[test]
 fn r14_a_leaving_active_says_goodbye_each_interval_and_keeps_the_address() {
     let mut bench = Bench::active(plain());
     assert_words(

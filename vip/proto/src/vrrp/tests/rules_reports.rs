@@ -139,7 +139,7 @@ fn every_change_of_state_says_why() {
         &["Initialize -> Backup: the agent started"],
     );
     let mut silent = bench.router.clone();
-    silent.handle_timeout(bench.at(3_000));
+    silent.handle_timeout(bench.at(2_400));
     assert!(
         std::iter::from_fn(|| silent.poll_output()).any(|output| matches!(
             output,

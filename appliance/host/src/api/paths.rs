@@ -1,0 +1,223 @@
+//! Objects of the ways that lead from this host: its tunnel's peers, and other hosts of its VIPs. They have what is
+//! worth waking somebody for; what moves each second is on the control socket.
+
+use std::collections::BTreeMap;
+
+use zbus::{
+    interface,
+    object_server::{Interface, InterfaceRef, ObjectServer, SignalEmitter},
+};
+
+use super::{View, path};
+
+/// A peer of the tunnel as everybody sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunnelView {
+    /// `Up`, `Down`, `Connecting`.
+    pub state: String,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Why. It may hold a number that moves: nobody is told of that.
+    pub because: String,
+    /// The way: `udp` or `tls`.
+    pub path: String,
+    /// Where the peer is; empty where that is not known.
+    pub endpoint: String,
+}
+
+/// Another host of this host's VIPs as everybody sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerView {
+    /// Its name; empty until it said so.
+    pub host: String,
+    /// Whether the link to it is up.
+    pub up: bool,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Why not.
+    pub because: String,
+}
+
+/// Makes, changes and removes objects, from what was shown to what is to be seen.
+pub(super) async fn tell(server: &ObjectServer, shown: &View, view: &View) -> zbus::Result<()> {
+    follow::<TunnelObject>(server, "tunnel", &shown.tunnels, &view.tunnels).await?;
+    follow::<PeerObject>(server, "peer", &shown.peers, &view.peers).await
+}
+
+/// An object below the host's.
+trait Shown: Interface {
+    type View: Clone + PartialEq + Send + Sync;
+
+    fn new(name: &str, view: Self::View) -> Self;
+
+    fn see(&mut self, view: Self::View);
+
+    /// Says what has changed since `before`; the state last, so that whoever waits for it sees the rest.
+    fn tell(
+        &self,
+        to: &SignalEmitter<'_>,
+        before: &Self::View,
+    ) -> impl Future<Output = zbus::Result<()>> + Send;
+}
+
+async fn follow<T: Shown>(
+    server: &ObjectServer,
+    kind: &str,
+    shown: &BTreeMap<String, T::View>,
+    view: &BTreeMap<String, T::View>,
+) -> zbus::Result<()> {
+    for name in shown.keys().filter(|name| !view.contains_key(*name)) {
+        server.remove::<T, _>(path(kind, name)).await?;
+    }
+    for (name, now) in view {
+        let Some(before) = shown.get(name) else {
+            server
+                .at(path(kind, name), T::new(name, now.clone()))
+                .await?;
+            continue;
+        };
+        if before == now {
+            continue;
+        }
+        let known: InterfaceRef<T> = server.interface(path(kind, name)).await?;
+        known.get_mut().await.see(now.clone());
+        known
+            .get()
+            .await
+            .tell(known.signal_emitter(), before)
+            .await?;
+    }
+    Ok(())
+}
+
+struct TunnelObject {
+    name: String,
+    view: TunnelView,
+}
+
+#[interface(name = "dev.kedge.Agent1.Tunnel", introspection_docs = false)]
+impl TunnelObject {
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[zbus(property)]
+    fn state(&self) -> &str {
+        &self.view.state
+    }
+
+    #[zbus(property)]
+    fn since(&self) -> &str {
+        &self.view.since
+    }
+
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn because(&self) -> &str {
+        &self.view.because
+    }
+
+    #[zbus(property)]
+    fn path(&self) -> &str {
+        &self.view.path
+    }
+
+    #[zbus(property)]
+    fn endpoint(&self) -> &str {
+        &self.view.endpoint
+    }
+}
+
+impl Shown for TunnelObject {
+    type View = TunnelView;
+
+    fn new(name: &str, view: TunnelView) -> Self {
+        Self {
+            name: name.to_owned(),
+            view,
+        }
+    }
+
+    fn see(&mut self, view: TunnelView) {
+        self.view = view;
+    }
+
+    async fn tell(&self, to: &SignalEmitter<'_>, before: &TunnelView) -> zbus::Result<()> {
+        let now = &self.view;
+        if now.path != before.path {
+            self.path_changed(to).await?;
+        }
+        if now.endpoint != before.endpoint {
+            self.endpoint_changed(to).await?;
+        }
+        if now.since != before.since {
+            self.since_changed(to).await?;
+        }
+        if now.state != before.state {
+            self.state_changed(to).await?;
+        }
+        Ok(())
+    }
+}
+
+struct PeerObject {
+    address: String,
+    view: PeerView,
+}
+
+#[interface(name = "dev.kedge.Agent1.Peer", introspection_docs = false)]
+impl PeerObject {
+    #[zbus(property(emits_changed_signal = "const"))]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    #[zbus(property)]
+    fn host(&self) -> &str {
+        &self.view.host
+    }
+
+    #[zbus(property)]
+    fn up(&self) -> bool {
+        self.view.up
+    }
+
+    #[zbus(property)]
+    fn since(&self) -> &str {
+        &self.view.since
+    }
+
+    #[zbus(property(emits_changed_signal = "false"))]
+    fn because(&self) -> &str {
+        &self.view.because
+    }
+}
+
+impl Shown for PeerObject {
+    type View = PeerView;
+
+    fn new(name: &str, view: PeerView) -> Self {
+        Self {
+            address: name.to_owned(),
+            view,
+        }
+    }
+
+    fn see(&mut self, view: PeerView) {
+        self.view = view;
+    }
+
+    async fn tell(&self, to: &SignalEmitter<'_>, before: &PeerView) -> zbus::Result<()> {
+        let now = &self.view;
+        if now.host != before.host {
+            self.host_changed(to).await?;
+        }
+        if now.since != before.since {
+            self.since_changed(to).await?;
+        }
+        if now.up != before.up {
+            self.up_changed(to).await?;
+        }
+        Ok(())
+    }
+}
