@@ -49,33 +49,6 @@ pub fn all(left_out: &LeftOut) -> anyhow::Result<()> {
     let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
     run::step("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
     deny()?;
-    tests(left_out)
-}
-
-/// Every test.
-pub fn tests(left_out: &LeftOut) -> anyhow::Result<()> {
-    // Unit tests, tables, simulation: everything that needs no privilege.
-    let quick = [
-        "test",
-        "--workspace",
-        "--exclude",
-        "kedge-tests-netns",
-        "--exclude",
-        "kedge-tests-kube",
-        "--exclude",
-        "kedge-tests-boot",
-    ];
-    run::step("tests", &mut run::cargo(&quick)?)?;
-    // A run of its own: the feature stops the clock of the Noise core for the whole process.
-    let clock = [
-        "test",
-        "--package",
-        "kedge-tunnel-proto",
-        "--features",
-        "mock-clock",
-        "--lib",
-    ];
-    run::step("tests on a clock that tests set", &mut run::cargo(&clock)?)?;
     tiers::run(left_out)
 }
 

@@ -66,7 +66,7 @@ fn main() -> ExitCode {
         Task::Docs { check } => docs::generate(check),
         Task::Dist { arguments } => dist(&arguments),
         Task::Ci { left_out } => ci::all(&left_out),
-        Task::Test { left_out } => ci::tests(&left_out),
+        Task::Test { left_out } => tiers::run(&left_out),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

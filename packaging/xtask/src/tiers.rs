@@ -1,29 +1,64 @@
-//! The tests that need more than a compiler: network namespaces, booted systems, an API server.
+//! The tests: those that need no privilege, and those that need network namespaces, booted systems, an API
+//! server.
 
 use anyhow::bail;
 use cargo_metadata::{MetadataCommand, TargetKind};
 
 use crate::{ci::LeftOut, run};
 
-/// Every tier that was not left out. One that fails does not hide what the others say: together they
+/// Every test that was not left out. A tier that fails does not hide what the others say: together they
 /// take half an hour.
 pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
     let mut failed = Vec::new();
-    let mut tier = |option: &str, left_out: bool, run: fn() -> anyhow::Result<()>| {
-        if left_out {
-            println!("── left out: --{option}");
-        } else if let Err(err) = run() {
+    let mut judge = |result: anyhow::Result<()>| {
+        if let Err(err) = result {
             println!("── failed: {err:#}");
             failed.push(err.to_string());
         }
     };
-    tier("no-netns", left_out.no_netns, netns);
-    tier("no-boot", left_out.no_boot, boot);
-    tier("no-kube", left_out.no_kube, kube);
+    judge(unprivileged());
+    judge(unless(left_out.no_netns, "no-netns", netns));
+    judge(unless(left_out.no_boot, "no-boot", boot));
+    judge(unless(left_out.no_kube, "no-kube", kube));
     if !failed.is_empty() {
         bail!("{}", failed.join("; "));
     }
     Ok(())
+}
+
+fn unless(left_out: bool, option: &str, tier: fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if left_out {
+        println!("── left out: --{option}");
+        return Ok(());
+    }
+    tier()
+}
+
+/// Unit tests, tables, simulation.
+fn unprivileged() -> anyhow::Result<()> {
+    let quick = [
+        "test",
+        "--no-fail-fast",
+        "--workspace",
+        "--exclude",
+        "kedge-tests-netns",
+        "--exclude",
+        "kedge-tests-kube",
+        "--exclude",
+        "kedge-tests-boot",
+    ];
+    let quick = run::step("tests", &mut run::cargo(&quick)?);
+    // A run of its own: the feature stops the clock of the Noise core for the whole process.
+    let clock = [
+        "test",
+        "--package",
+        "kedge-tunnel-proto",
+        "--features",
+        "mock-clock",
+        "--lib",
+    ];
+    let name = "tests on a clock that tests set";
+    quick.and(run::step(name, &mut run::cargo(&clock)?))
 }
 
 /// Programs of tests/netns that wait for timers of seconds most of the time: several of their tests run
