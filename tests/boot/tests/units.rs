@@ -59,6 +59,7 @@ fn a_vip_goes_where_its_unit_runs_and_a_drain_stops_it_last() {
         );
 
         let b = Agent::running(&host, KEDGE, OTHER);
+        eventually("b stands by", secs(5), || b.stands_by());
         on_the_bus(&a, &host);
         let track = || {
             a.vip()["tracks"][0]["because"]
