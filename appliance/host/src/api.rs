@@ -1,10 +1,10 @@
 //! The agent on the bus: `dev.kedge.Agent1`, to be read by whoever may, and to be told by root.
 //!
-//! One object for the host and one below it for each VIP, each peer of the tunnel and each other host of the VIPs,
-//! under an object manager. What changes is
-//! said by PropertiesChanged. The task that serves owns no state of the agent: it is given a [`View`]
+//! One object for the host and one below it for each VIP, each peer of the tunnel and each other host of the
+//! VIPs, under an object manager. What changes is said by PropertiesChanged. The task that serves owns no state of the agent: it is given a [`View`]
 //! whenever something changed, and passes on what it is asked.
 
+mod objects;
 mod paths;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -18,9 +18,10 @@ use tracing::{debug, info};
 use zbus::{
     Connection, fdo, interface,
     message::Header,
-    object_server::{InterfaceRef, ObjectServer},
+    object_server::{InterfaceRef, ObjectServer, SignalEmitter},
 };
 
+use self::objects::{Shown, follow, path};
 pub use self::paths::{PeerView, TunnelView};
 use crate::bus::{Bus, Unanswered};
 
@@ -171,7 +172,7 @@ async fn attend(
     server.at(AGENT, host).await?;
     let host: InterfaceRef<HostObject> = server.interface(AGENT).await?;
     let mut shown = View::default();
-    tell_vips(server, ask, &mut shown, &first).await?;
+    tell_vips(server, ask, &shown, &first).await?;
     paths::tell(server, &shown, &first).await?;
     shown = first;
     info!(name = NAME, "the agent is on the bus");
@@ -187,7 +188,7 @@ async fn attend(
             }
         }
         let view = seen.borrow_and_update().clone();
-        tell_vips(server, ask, &mut shown, &view).await?;
+        tell_vips(server, ask, &shown, &view).await?;
         paths::tell(server, &shown, &view).await?;
         host.get_mut().await.view = view.clone();
         let (object, to) = (host.get().await, host.signal_emitter());
@@ -226,38 +227,15 @@ async fn own(connection: &Connection) -> zbus::Result<()> {
 async fn tell_vips(
     server: &ObjectServer,
     ask: &mpsc::Sender<Request>,
-    shown: &mut View,
+    shown: &View,
     view: &View,
 ) -> zbus::Result<()> {
-    for name in shown
-        .vips
-        .keys()
-        .filter(|name| !view.vips.contains_key(*name))
-    {
-        server.remove::<VipObject, _>(path(VIP, name)).await?;
-    }
-    for (name, vip) in &view.vips {
-        let Some(before) = shown.vips.get(name) else {
-            let object = VipObject {
-                name: name.clone(),
-                view: vip.clone(),
-                ask: ask.clone(),
-            };
-            server.at(path(VIP, name), object).await?;
-            continue;
-        };
-        if before == vip {
-            continue;
-        }
-        let known: InterfaceRef<VipObject> = server.interface(path(VIP, name)).await?;
-        known.get_mut().await.view = vip.clone();
-        known
-            .get()
-            .await
-            .tell(known.signal_emitter(), before)
-            .await?;
-    }
-    Ok(())
+    let vip = |name: &str, view| VipObject {
+        name: name.to_owned(),
+        view,
+        ask: ask.clone(),
+    };
+    follow(server, VIP, &shown.vips, &view.vips, vip).await
 }
 
 struct HostObject {
@@ -395,13 +373,14 @@ impl VipObject {
     }
 }
 
-impl VipObject {
-    /// Says what has changed since `before`.
-    async fn tell(
-        &self,
-        to: &zbus::object_server::SignalEmitter<'_>,
-        before: &VipView,
-    ) -> zbus::Result<()> {
+impl Shown for VipObject {
+    type View = VipView;
+
+    fn view(&mut self) -> &mut VipView {
+        &mut self.view
+    }
+
+    async fn tell(&self, to: &SignalEmitter<'_>, before: &VipView) -> zbus::Result<()> {
         let now = &self.view;
         if now.addresses != before.addresses {
             self.addresses_changed(to).await?;
@@ -427,7 +406,6 @@ impl VipObject {
         if now.since != before.since {
             self.since_changed(to).await?;
         }
-        // The last one: whoever waits for it sees all of the rest.
         if now.state != before.state {
             self.state_changed(to).await?;
         }
@@ -463,16 +441,6 @@ fn denied(who: &str) -> fdo::Error {
     ))
 }
 
-/// The object of a thing of that kind: what a path may not hold is written as systemd writes it.
-fn path(kind: &str, name: &str) -> String {
-    let plain = |c: char| match c {
-        'a'..='z' | 'A'..='Z' | '0'..='9' => c.to_string(),
-        other => format!("_{:02x}", u32::from(other)),
-    };
-    let name: String = name.chars().map(plain).collect();
-    format!("{AGENT}/{kind}/{name}")
-}
-
 const NAME: &str = "dev.kedge.Agent1";
 const AGENT: &str = "/dev/kedge/Agent1";
 const VIP: &str = "vip";
@@ -480,16 +448,3 @@ const REQUESTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 20;
 const RETRY: Duration = Duration::from_secs(30);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_vip_has_a_path_of_its_own_that_the_bus_takes() {
-        assert_eq!(path(VIP, "api"), "/dev/kedge/Agent1/vip/api");
-        assert_eq!(path(VIP, "api-2"), "/dev/kedge/Agent1/vip/api_2d2");
-        let taken = zbus::OwnedObjectPath::try_from(path(VIP, "a-b_c"));
-        assert!(taken.is_ok());
-    }
-}

@@ -1,14 +1,15 @@
 //! Objects of the ways that lead from this host: its tunnel's peers, and other hosts of its VIPs. They have what is
 //! worth waking somebody for; what moves each second is on the control socket.
 
-use std::collections::BTreeMap;
-
 use zbus::{
     interface,
-    object_server::{Interface, InterfaceRef, ObjectServer, SignalEmitter},
+    object_server::{ObjectServer, SignalEmitter},
 };
 
-use super::{View, path};
+use super::{
+    View,
+    objects::{Shown, follow},
+};
 
 /// A peer of the tunnel as everybody sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,56 +39,18 @@ pub struct PeerView {
     pub because: String,
 }
 
-/// Makes, changes and removes objects, from what was shown to what is to be seen.
+/// Has them follow what is to be seen.
 pub(super) async fn tell(server: &ObjectServer, shown: &View, view: &View) -> zbus::Result<()> {
-    follow::<TunnelObject>(server, "tunnel", &shown.tunnels, &view.tunnels).await?;
-    follow::<PeerObject>(server, "peer", &shown.peers, &view.peers).await
-}
-
-/// An object below the host's.
-trait Shown: Interface {
-    type View: Clone + PartialEq + Send + Sync;
-
-    fn new(name: &str, view: Self::View) -> Self;
-
-    fn see(&mut self, view: Self::View);
-
-    /// Says what has changed since `before`; the state last, so that whoever waits for it sees the rest.
-    fn tell(
-        &self,
-        to: &SignalEmitter<'_>,
-        before: &Self::View,
-    ) -> impl Future<Output = zbus::Result<()>> + Send;
-}
-
-async fn follow<T: Shown>(
-    server: &ObjectServer,
-    kind: &str,
-    shown: &BTreeMap<String, T::View>,
-    view: &BTreeMap<String, T::View>,
-) -> zbus::Result<()> {
-    for name in shown.keys().filter(|name| !view.contains_key(*name)) {
-        server.remove::<T, _>(path(kind, name)).await?;
-    }
-    for (name, now) in view {
-        let Some(before) = shown.get(name) else {
-            server
-                .at(path(kind, name), T::new(name, now.clone()))
-                .await?;
-            continue;
-        };
-        if before == now {
-            continue;
-        }
-        let known: InterfaceRef<T> = server.interface(path(kind, name)).await?;
-        known.get_mut().await.see(now.clone());
-        known
-            .get()
-            .await
-            .tell(known.signal_emitter(), before)
-            .await?;
-    }
-    Ok(())
+    let tunnel = |name: &str, view| TunnelObject {
+        name: name.to_owned(),
+        view,
+    };
+    follow(server, "tunnel", &shown.tunnels, &view.tunnels, tunnel).await?;
+    let peer = |address: &str, view| PeerObject {
+        address: address.to_owned(),
+        view,
+    };
+    follow(server, "peer", &shown.peers, &view.peers, peer).await
 }
 
 struct TunnelObject {
@@ -131,15 +94,8 @@ impl TunnelObject {
 impl Shown for TunnelObject {
     type View = TunnelView;
 
-    fn new(name: &str, view: TunnelView) -> Self {
-        Self {
-            name: name.to_owned(),
-            view,
-        }
-    }
-
-    fn see(&mut self, view: TunnelView) {
-        self.view = view;
+    fn view(&mut self) -> &mut TunnelView {
+        &mut self.view
     }
 
     async fn tell(&self, to: &SignalEmitter<'_>, before: &TunnelView) -> zbus::Result<()> {
@@ -196,15 +152,8 @@ impl PeerObject {
 impl Shown for PeerObject {
     type View = PeerView;
 
-    fn new(name: &str, view: PeerView) -> Self {
-        Self {
-            address: name.to_owned(),
-            view,
-        }
-    }
-
-    fn see(&mut self, view: PeerView) {
-        self.view = view;
+    fn view(&mut self) -> &mut PeerView {
+        &mut self.view
     }
 
     async fn tell(&self, to: &SignalEmitter<'_>, before: &PeerView) -> zbus::Result<()> {
