@@ -154,7 +154,7 @@ impl Change<'_> {
         if self.running.is_any()
             && let Some(executable) = staged.executable(root)
         {
-            check(self.app, executable)?;
+            step::check(&self.app.root, executable)?;
         }
         self.kept.keep(&replaced, before).map_err(failed)?;
         let before = self.kept.before()?;
@@ -345,11 +345,6 @@ fn way_back(app: &App, kept: &Kept, before: &Before) -> Option<PathBuf> {
 
 const fn is_a_packages(form: PackageForm) -> bool {
     matches!(form, PackageForm::Deb | PackageForm::Rpm)
-}
-
-/// Has the executable that is to run look at the configuration that it will have.
-fn check(app: &App, executable: &Path) -> Result<(), Failure> {
-    step::check(&app.root, executable).map_err(Failure::from)
 }
 
 fn nothing_fits(installed: &Installed, release: &Release) -> Failure {

@@ -2,7 +2,6 @@
 
 use std::{
     fs, io,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -10,13 +9,7 @@ use std::{
 use kedge_core::{Code, Fix, Problem};
 use kedge_host::Root;
 
-use super::{
-    archive::Content,
-    files::{Staged, remove_if_there},
-    installed::Installed,
-    not_installed,
-    release::Package,
-};
+use super::{archive::Content, files, installed::Installed, not_installed, release::Package};
 
 /// The image that is merged.
 #[derive(Debug)]
@@ -86,9 +79,7 @@ impl Extension {
     /// The disk is full.
     pub fn store(&self, package: &Package, bytes: Vec<u8>) -> io::Result<PathBuf> {
         let path = self.images.join(&package.name);
-        let mut staged = Staged::default();
-        staged.add(path.clone(), &Content::Bytes(bytes, 0o644))?;
-        staged.commit()?;
+        files::put(&path, &Content::Bytes(bytes, 0o644))?;
         Ok(path)
     }
 
@@ -98,8 +89,8 @@ impl Extension {
     ///
     /// systemd-sysext fails, or merges something else.
     pub fn merge(&self, image: &Path, expected: &semver::Version) -> Result<(), Problem> {
-        self.lead_to(image)
-            .map_err(|error| not_installed(&self.name, &error))?;
+        let link = Content::Link(image.display().to_string());
+        files::put(&self.name, &link).map_err(|error| not_installed(&self.name, &error))?;
         let failed = || {
             Problem::new(
                 Code::PkgNotInstalled,
@@ -120,13 +111,6 @@ impl Extension {
             Ok(it) => Err(failed().evidence(format!("{} is merged", it.version))),
             Err(problem) => Err(failed().evidence(problem.what)),
         }
-    }
-
-    fn lead_to(&self, image: &Path) -> io::Result<()> {
-        let beside = self.name.with_extension("raw.kedge-new");
-        remove_if_there(&beside)?;
-        symlink(image, &beside)?;
-        fs::rename(&beside, &self.name)
     }
 }
 

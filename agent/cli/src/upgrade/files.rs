@@ -100,6 +100,17 @@ impl Drop for Staged {
     }
 }
 
+/// Puts one file into its place.
+///
+/// # Errors
+///
+/// Its folder cannot be written.
+pub fn put(place: &Path, content: &Content) -> io::Result<()> {
+    let mut staged = Staged::default();
+    staged.add(place.to_owned(), content)?;
+    staged.commit()
+}
+
 /// Removes a file that need not be there.
 ///
 /// # Errors

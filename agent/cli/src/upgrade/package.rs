@@ -13,7 +13,7 @@ use semver::Version;
 
 use super::{
     archive::Content,
-    files::Staged,
+    files,
     kept::Kept,
     release::{HERE, Package, Release},
 };
@@ -27,9 +27,7 @@ use super::{
 pub fn store(kept: &Kept, package: &Package, bytes: Vec<u8>) -> io::Result<PathBuf> {
     let folder = kept.packages()?;
     let path = folder.join(&package.name);
-    let mut staged = Staged::default();
-    staged.add(path.clone(), &Content::Bytes(bytes, 0o644))?;
-    staged.commit()?;
+    files::put(&path, &Content::Bytes(bytes, 0o644))?;
     let mut others: Vec<_> = fs::read_dir(&folder)?.flatten().collect();
     others.retain(|entry| entry.path() != path);
     others.sort_by_key(|entry| entry.metadata().and_then(|it| it.modified()).ok());
