@@ -75,12 +75,9 @@ impl Configuration {
     }
 
     fn owners(&self) -> Owners {
-        let of = |(key, peer): (&PublicKey, &PeerConfiguration)| {
-            let key = *key;
-            let prefixes = peer.allowed_ips.clone();
-            prefixes.into_iter().map(move |prefix| (prefix, key))
-        };
-        self.peers.iter().flat_map(of).collect()
+        let all = self.peers.iter();
+        all.flat_map(|(key, peer)| peer.allowed_ips.iter().map(|prefix| (*prefix, *key)))
+            .collect()
     }
 
     /// The device's key.
