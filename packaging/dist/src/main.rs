@@ -114,27 +114,21 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
     let mut written = Vec::new();
     for form in Form::ALL {
         let path = build.write(form, &out)?;
-        let content = fs::read(&path)?;
-        let name = path
-            .file_name()
-            .and_then(|it| it.to_str())
-            .unwrap_or_default();
-        println!("  {name}: {}", size(content.len()));
+        let length = tell(&path)?;
         // An image is read where it lies: it is packed less, so that it is read faster.
         let at_most = match form {
             Form::Sysext => IMAGE_AT_MOST,
             Form::Deb | Form::Rpm | Form::Tarball => PACKAGE_AT_MOST,
         };
-        ensure!(content.len() <= at_most, "{name} is larger than it may be");
+        let name = path.display();
+        ensure!(length <= at_most, "{name} is larger than it may be");
         written.push(path);
     }
     if let (Some(key), Some(certificate)) = (&arguments.verity_key, &arguments.verity_certificate) {
         let image = extension(&written)?;
         let to = image.with_extension("verity.raw");
         verity::sign(image, verity::Signer { key, certificate }, &to)?;
-        let name = to.file_name().and_then(|it| it.to_str());
-        let name = name.unwrap_or_default();
-        println!("  {name}: {}", size(fs::read(&to)?.len()));
+        tell(&to)?;
     }
     sign::list(&out)?;
     println!("  {}", out.display());
@@ -315,6 +309,14 @@ fn epoch(root: &Path) -> anyhow::Result<u64> {
         .map(|it| String::from_utf8_lossy(&it.stdout).into_owned())
         .unwrap_or_default();
     Ok(said.trim().parse().unwrap_or(0))
+}
+
+/// Says what was written, and how large it is in bytes.
+fn tell(path: &Path) -> anyhow::Result<usize> {
+    let length = fs::read(path)?.len();
+    let name = path.file_name().unwrap_or_default();
+    println!("  {}: {}", name.display(), size(length));
+    Ok(length)
 }
 
 fn size(bytes: usize) -> String {
