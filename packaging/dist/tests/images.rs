@@ -6,6 +6,8 @@
     reason = "test code"
 )]
 
+mod tool;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -18,6 +20,7 @@ use kedge_dist::{
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tool::said;
 
 /// What stands for `kedge`: it needs no more than an image has, and says who runs it and with what.
 const STUB: &str = r#"fn main() {
@@ -63,18 +66,7 @@ fn layout(role: Role, kedge: &[u8], place: &Path) {
 
 /// Runs a tool for images; `None` where it is not installed.
 fn asked(program: &str, arguments: &[&str]) -> Option<Output> {
-    let asked = Command::new(program).args(arguments).output();
-    if asked.is_err() {
-        let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
-        assert!(!required.contains("boot"), "{program} is missing");
-        eprintln!("skipped: {program} is missing");
-    }
-    asked.ok()
-}
-
-fn said(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
+    tool::asked(Command::new(program).args(arguments))
 }
 
 fn read(path: &Path) -> Value {

@@ -6,6 +6,8 @@
     reason = "test code"
 )]
 
+mod tool;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -18,6 +20,7 @@ use kedge_dist::{
     verity::{self, Signer},
     written::Program,
 };
+use tool::said;
 
 /// An executable that answers as `kedge` does.
 const STUB: &str = r##"#!/bin/sh
@@ -52,20 +55,9 @@ fn build(version: &str) -> Build {
     }
 }
 
-/// Runs a program of a distribution; `None` where it is not installed.
+/// Runs a program of a distribution about a file; `None` where it is not installed.
 fn asked(program: &str, arguments: &[&str], file: &Path) -> Option<Output> {
-    let asked = Command::new(program).args(arguments).arg(file).output();
-    if asked.is_err() {
-        let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
-        assert!(!required.contains("boot"), "{program} is missing");
-        eprintln!("skipped: {program} is missing");
-    }
-    asked.ok()
-}
-
-fn said(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
+    tool::asked(Command::new(program).args(arguments).arg(file))
 }
 
 /// Path to permissions and where a link leads, without directories of others.

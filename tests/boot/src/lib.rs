@@ -23,6 +23,7 @@ pub mod pair;
 pub mod repository;
 pub mod seed;
 mod tree;
+pub mod web;
 
 use std::path::Path;
 

@@ -16,6 +16,7 @@ use kedge_tests_netns::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+pub use crate::tree::write;
 use crate::{cgroup::Cgroup, links::Links, tree::Tree};
 
 /// A node on the LAN. It ends, as if its power were cut, when it is dropped.

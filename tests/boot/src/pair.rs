@@ -15,6 +15,21 @@ use crate::{gone::Gone, links::Links, node::Node};
 /// The VIP.
 pub const VIP: &str = "10.20.14.10";
 
+/// A configuration with the VIP, at this priority.
+#[must_use]
+pub fn member(priority: u8) -> String {
+    configuration(priority, "")
+}
+
+fn configuration(priority: u8, more: &str) -> String {
+    format!(
+        "vips: {{api: {{addresses: [{VIP}], health: none, vrid: 51, priority: {priority}{more}}}}}\n"
+    )
+}
+
+/// The bridge of a LAN forwards from the start.
+const QUICK: &str = ", startup_delay: 500ms";
+
 /// Two nodes with services on every address, and a client.
 #[derive(Debug)]
 pub struct Pair {
@@ -38,14 +53,14 @@ impl Pair {
     #[must_use]
     pub fn boot_with(lan: &Lan, kedge: &str, links: Links) -> Self {
         let (ours, theirs) = ((links, "10.20.14.11/24"), (links, "10.20.14.12/24"));
-        let a = Node::boot(lan, "a", ours, kedge, &member(250));
+        let a = Node::boot(lan, "a", ours, kedge, &configuration(250, QUICK));
         // Of two that start at once the quicker one may claim it first, whatever the priorities.
         let b = Node::boot(lan, "b", theirs, kedge, "version: 1\n");
         let client = lan.host("c", "10.20.14.13/24");
         a.is_up();
         b.is_up();
         eventually("a holds it", secs(10), || a.holds(VIP));
-        b.write("etc/kedge/agent.yaml", &member(240));
+        b.write("etc/kedge/agent.yaml", &configuration(240, QUICK));
         b.systemctl("reload");
         eventually("b stands by", secs(10), || b.stands_by());
         let guarded = || !a.guardians().is_empty() && !b.guardians().is_empty();
@@ -99,11 +114,4 @@ impl Pair {
         eventually("b takes it", secs(10), || self.b.holds(VIP));
         eventually("a lets go", secs(5), || !self.a.holds(VIP));
     }
-}
-
-fn member(priority: u8) -> String {
-    format!(
-        "vips: {{api: {{addresses: [{VIP}], health: none, vrid: 51, priority: {priority}, \
-         startup_delay: 500ms}}}}\n"
-    )
 }

@@ -79,9 +79,7 @@ impl Tree {
 
     /// Writes a file of the node's own.
     pub fn write(&self, path: &str, text: &str) {
-        let path = self.root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        write(&self.root, path, text);
     }
 
     /// Enables a unit of the system.
@@ -120,6 +118,13 @@ fn install(package: &Path, kedge: &Path) {
     if fs::hard_link(kedge, &program).is_err() {
         fs::copy(kedge, &program).unwrap();
     }
+}
+
+/// Writes a file below a root, and its folders.
+pub fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
 }
 
 /// Removes what runs left that were killed: systemd-nspawn outlives them.

@@ -26,8 +26,7 @@ use kedge_tests_boot::{
     guests,
     packages::{OLD, Packages},
     pair::VIP,
-    place,
-    repository::Repository,
+    place, repository,
     seed::Seed,
 };
 use kedge_tests_netns::{
@@ -47,7 +46,7 @@ fn hosts_come_by_themselves_and_reboot_without_a_failed_connect() {
     let beyond = lan.host("g", "10.20.14.2/24");
     let client = lan.host("c", "10.20.14.13/24");
     let fleet = Fleet::start(&beyond, KEDGE, ["a", "b"]);
-    let repository = Repository::serve(&beyond, &packages.write(Form::Deb, OLD));
+    let repository = repository::serve(&beyond, &packages.write(Form::Deb, OLD));
     let place = place(&lan);
     let images = Images::write(place.path(), &packages);
     let disk = place.path().join("appliance.img");

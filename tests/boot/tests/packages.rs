@@ -10,7 +10,6 @@ use std::{
     collections::BTreeSet,
     fs, io,
     net::{SocketAddr, TcpStream},
-    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -18,10 +17,10 @@ use std::{
 use kedge_dist::Form;
 use kedge_tests_boot::{
     links::Links,
-    node::Node,
+    node::{self, Node},
     on_booted_nodes,
     packages::{NEW, OLD, Packages},
-    pair::VIP,
+    pair::{VIP, member},
 };
 use kedge_tests_netns::{
     asked::Asked,
@@ -132,7 +131,7 @@ fn an_rpm_is_installed_into_the_files_of_a_system_and_starts_with_it() {
                 .arg(&rpm);
             let output = install.output().unwrap();
             assert!(output.status.success(), "{output:?}");
-            write(root, SITE, &member(250));
+            node::write(root, SITE, &member(250));
         });
         let client = lan.host("c", "10.20.14.13/24");
         a.is_up();
@@ -157,7 +156,7 @@ fn a_system_extension_is_merged_and_its_agent_starts() {
             extension
                 .write(&root.join("var/lib/extensions/kedge"))
                 .unwrap();
-            write(root, SITE, &member(250));
+            node::write(root, SITE, &member(250));
         });
         let client = lan.host("c", "10.20.14.13/24");
         a.is_up();
@@ -199,16 +198,6 @@ fn is_the_systems(path: &str) -> bool {
     ];
     let is_a_backup = matches!(path, "/etc/group-" | "/etc/gshadow-" | "/etc/.pwd.lock");
     places.iter().any(|place| path.starts_with(place)) && !path.contains("kedge") || is_a_backup
-}
-
-fn write(root: &Path, path: &str, text: &str) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
-
-fn member(priority: u8) -> String {
-    format!("vips: {{api: {{addresses: [{VIP}], health: none, vrid: 51, priority: {priority}}}}}\n")
 }
 
 const LIMIT: Duration = millis(100);

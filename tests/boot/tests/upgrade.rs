@@ -7,21 +7,15 @@
     reason = "test code"
 )]
 
-use std::{
-    fs,
-    io::{Read as _, Write as _},
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-};
+use std::{fs, path::Path, process::Command};
 
 use kedge_dist::Form;
 use kedge_tests_boot::{
-    node::Node,
+    node::{self, Node},
     on_booted_nodes,
     packages::{NEW, OLD, Packages},
-    pair::VIP,
+    pair::{VIP, member},
+    web::Web,
 };
 use kedge_tests_netns::{
     asked::{Asked, Said},
@@ -43,7 +37,7 @@ fn a_release_is_verified_installed_taken_back_and_rolled_back_without_a_lost_pac
         let packages = Packages::of(KEDGE);
         let a = Node::without_kedge(&lan, "a", "10.20.14.11/24", |root| {
             unpack(&packages.write(Form::Tarball, OLD), root);
-            write(root, "etc/kedge/agent.yaml.d/10-site.yaml", &member(250));
+            node::write(root, "etc/kedge/agent.yaml.d/10-site.yaml", &member(250));
             let wants = root.join("etc/systemd/system/multi-user.target.wants");
             fs::create_dir_all(&wants).unwrap();
             let unit = "/usr/lib/systemd/system/kedge-agent.service";
@@ -76,9 +70,10 @@ fn a_release_is_verified_installed_taken_back_and_rolled_back_without_a_lost_pac
 
         // Files of the archive, from a web server.
         let stays = Stays::new(&a, &b, &client);
-        let server = serve(&client, a.path("root/new"));
-        let said = a.kedge("upgrade http://10.20.14.13:8000");
-        server.join().unwrap();
+        let server = Web::serve(&client, a.path("root/new"));
+        let said = a.kedge(&format!("upgrade {}", server.url()));
+        // The list, its signature and a package.
+        assert_eq!(server.asked(), 3);
         stays.and_is(&said, NEW);
         let older = a.kedge("upgrade /root/old");
         refused(&older, "KEDGE-PKG-0003");
@@ -246,46 +241,10 @@ fn version(node: &Node) -> String {
     marker["version"].as_str().unwrap().to_owned()
 }
 
-/// Serves three files of a folder, the list, its signature and a package, and ends.
-fn serve(client: &Host, folder: PathBuf) -> thread::JoinHandle<()> {
-    let listener = client.run(|| TcpListener::bind("0.0.0.0:8000").unwrap());
-    thread::spawn(move || {
-        for connection in listener.incoming().take(3) {
-            let mut connection = connection.unwrap();
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                let mut byte = [0];
-                connection.read_exact(&mut byte).unwrap();
-                request.extend(byte);
-            }
-            let request = String::from_utf8(request).unwrap();
-            let path = request.split(' ').nth(1).unwrap().trim_start_matches('/');
-            let content = fs::read(folder.join(path)).unwrap();
-            let length = content.len();
-            write!(
-                connection,
-                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"
-            )
-            .unwrap();
-            connection.write_all(&content).unwrap();
-        }
-    })
-}
-
 fn unpack(archive: &Path, root: &Path) {
     let mut tar = Command::new("tar");
     tar.arg("-xJf")
         .arg(archive)
         .args(["--strip-components=1", "-C"]);
     assert!(tar.arg(root).status().unwrap().success(), "{tar:?}");
-}
-
-fn write(root: &Path, path: &str, text: &str) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-}
-
-fn member(priority: u8) -> String {
-    format!("vips: {{api: {{addresses: [{VIP}], health: none, vrid: 51, priority: {priority}}}}}\n")
 }

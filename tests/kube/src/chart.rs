@@ -23,11 +23,7 @@ pub fn folder() -> PathBuf {
 /// When helm refuses.
 #[must_use]
 pub fn template(values: &Value, more: &[&str]) -> Vec<Value> {
-    let text = template_text(values, more);
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("all.yaml");
-    fs::write(&file, text).unwrap();
-    manifests::read(&file)
+    manifests::parse(&template_text(values, more), "helm")
 }
 
 /// The same as text.

@@ -31,6 +31,18 @@ pub fn read(path: &Path) -> Vec<Value> {
     files.iter().flat_map(|file| documents(file)).collect()
 }
 
+/// The documents of a text, and whose it is.
+///
+/// # Panics
+///
+/// When it is no YAML.
+#[must_use]
+pub fn parse(text: &str, whose: &str) -> Vec<Value> {
+    let all: Vec<Value> =
+        serde_saphyr::from_multiple(text).unwrap_or_else(|err| panic!("{whose}: {err}"));
+    all.into_iter().filter(Value::is_object).collect()
+}
+
 /// Adds labels to a manifest.
 pub fn label(manifest: &mut Value, labels: &[(&str, &str)]) {
     for (key, value) in labels {
@@ -131,9 +143,7 @@ fn is_served(definition: &CustomResourceDefinition) -> bool {
 
 fn documents(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap_or_else(|err| panic!("{}: {err}", file.display()));
-    let all: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .unwrap_or_else(|err| panic!("{}: {err}", file.display()));
-    all.into_iter().filter(Value::is_object).collect()
+    parse(&text, &file.display().to_string())
 }
 
 const LIMIT: Duration = Duration::from_secs(30);

@@ -86,10 +86,7 @@ fn build(folder: &Path) -> Vec<Value> {
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("built.yaml");
-    fs::write(&file, built.stdout).unwrap();
-    manifests::read(&file)
+    manifests::parse(&String::from_utf8(built.stdout).unwrap(), "kustomize")
 }
 
 fn sorted(mut all: Vec<Value>) -> Vec<Value> {

@@ -62,6 +62,22 @@ impl Drop for Capture {
     }
 }
 
+/// What an advert says, as tshark calls it.
+pub const ADVERT: [&str; 12] = [
+    "ip.src",
+    "ip.dst",
+    "ip.ttl",
+    "ip.dsfield",
+    "vrrp.version",
+    "vrrp.type",
+    "vrrp.virt_rtr_id",
+    "vrrp.prio",
+    "vrrp.addr_count",
+    "vrrp.short_adver_int",
+    "vrrp.ip_addr",
+    "vrrp.checksum.status",
+];
+
 /// What tshark says about the fields of each packet that passes its filter; `as_in_v2` makes it
 /// expect the checksum without pseudo-header.
 #[must_use]

@@ -12,7 +12,7 @@ use kedge_tests_netns::{
     agent::Agent,
     asked::Asked,
     bounds::active_down,
-    capture::{Capture, tshark},
+    capture::{ADVERT, Capture, tshark},
     eventually,
     keepalived::Keepalived,
     lan::{Host, Lan},
@@ -54,22 +54,8 @@ fn migrated<'a>(host: &'a Host, kind: &str, file: &str, text: &str) -> Agent<'a>
 
 /// What the adverts of a host say, each kind once; not its goodbyes.
 fn adverts(file: &PathBuf, of: &Host) -> Vec<String> {
-    let fields = [
-        "ip.src",
-        "ip.dst",
-        "ip.ttl",
-        "ip.dsfield",
-        "vrrp.version",
-        "vrrp.type",
-        "vrrp.virt_rtr_id",
-        "vrrp.prio",
-        "vrrp.addr_count",
-        "vrrp.short_adver_int",
-        "vrrp.ip_addr",
-        "vrrp.checksum.status",
-    ];
     let filter = format!("vrrp.prio > 0 and ip.src == {}", of.address());
-    let mut all = tshark(file, false, &filter, &fields);
+    let mut all = tshark(file, false, &filter, &ADVERT);
     assert!(all.len() >= 5, "{all:?}");
     all.dedup();
     all

@@ -16,7 +16,7 @@ use kedge_core::{
     vip::{AdvertInterval, Priority, RouterState, Vrid},
 };
 use kedge_tests_netns::{
-    capture::{Capture, tshark},
+    capture::{ADVERT, Capture, tshark},
     eventually,
     lan::{Host, Lan},
     millis, on_a_steady_machine, secs,
@@ -55,21 +55,7 @@ fn adverts_decode_without_error_in_either_checksum_form() {
             kedge.leave(millis(300));
             let file = capture.stop();
 
-            let fields = [
-                "ip.src",
-                "ip.dst",
-                "ip.ttl",
-                "ip.dsfield",
-                "vrrp.version",
-                "vrrp.type",
-                "vrrp.virt_rtr_id",
-                "vrrp.prio",
-                "vrrp.addr_count",
-                "vrrp.short_adver_int",
-                "vrrp.ip_addr",
-                "vrrp.checksum.status",
-                "ip.checksum.status",
-            ];
+            let fields = [&ADVERT[..], &["ip.checksum.status"]].concat();
             let adverts = tshark(&file, as_in_v2, "vrrp", &fields);
             println!(
                 "{checksum:?}: {} adverts captured, {sent} counted",
