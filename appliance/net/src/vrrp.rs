@@ -12,12 +12,15 @@ use std::{
 
 use kedge_core::{Code, Coded, Problem};
 use rustix::net::sockopt::{set_ip_multicast_if_with_ifindex, set_ip_multicast_loop};
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::{
     bpf::{ACCEPT, REFUSE, jump_equal, load_byte},
     privilege,
-    sys::packet::{Instruction, Layer, Mac, PacketSocket, set_priority},
+    sys::{
+        group::join_for_source,
+        packet::{Instruction, Layer, Mac, PacketSocket, set_priority},
+    },
     udp::Family,
 };
 
@@ -138,24 +141,24 @@ impl VrrpSocket {
     /// The kernel's answer, such as `ENETDOWN` or `EPERM` from an output firewall; `InvalidInput`
     /// if the addresses are not both of the socket's family.
     pub fn send(&self, source: IpAddr, destination: IpAddr, message: &[u8]) -> io::Result<()> {
-        let mut packet = [0; MAX_PACKET];
-        let length = match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                write(&mut packet, &header_v4(source, destination), message)
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let header = header_v6(source, destination, message.len());
-                write(&mut packet, &header, message)
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => None,
-        };
-        let packet = length.and_then(|length| packet.get(..length));
-        let packet = packet.ok_or(io::ErrorKind::InvalidInput)?;
         let to: SocketAddr = match destination {
             IpAddr::V4(_) => (destination, 0).into(),
             IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, self.ifindex).into(),
         };
-        self.sender.send_to(packet, &SockAddr::from(to)).map(drop)
+        let to = SockAddr::from(to);
+        let send = |packet: &[u8]| self.sender.send_to(packet, &to).map(drop);
+        match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                whole(&header_v4(source, destination), message, send)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let header = header_v6(source, destination, message.len());
+                whole(&header, message, send)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
+                Err(io::ErrorKind::InvalidInput.into())
+            }
+        }
     }
 
     /// Sends one VRRP message from `source` to the group through the interface `through`, from its
@@ -166,20 +169,17 @@ impl VrrpSocket {
     /// The kernel's answer, `ENETDOWN` while that is down; `InvalidInput` if the source is not of the
     /// socket's family.
     pub fn send_through(&self, through: u32, source: IpAddr, message: &[u8]) -> io::Result<()> {
-        let mut packet = [0; MAX_PACKET];
-        let (to, length) = match source {
+        let send = |to| move |packet: &[u8]| self.caller.send_through(through, to, packet);
+        match source {
             IpAddr::V4(source) => {
                 let header = finished(header_v4(source, GROUP_V4), message.len());
-                (GROUP_V4_MAC, write(&mut packet, &header, message))
+                whole(&header, message, send(GROUP_V4_MAC))
             }
             IpAddr::V6(source) => {
                 let header = header_v6(source, GROUP_V6, message.len());
-                (GROUP_V6_MAC, write(&mut packet, &header, message))
+                whole(&header, message, send(GROUP_V6_MAC))
             }
-        };
-        let packet = length.and_then(|length| packet.get(..length));
-        let packet = packet.ok_or(io::ErrorKind::InvalidInput)?;
-        self.caller.send_through(through, to, packet)
+        }
     }
 
     /// Takes one queued packet, if there is one. Never waits.
@@ -259,12 +259,16 @@ fn open_sender(interface: &str, ifindex: u32, family: Family) -> io::Result<Sock
     Ok(socket)
 }
 
-/// A member of the group on an interface: the link, its switches and the kernel let adverts through.
+/// A member of the group on an interface: the link and its switches let adverts through.
+///
+/// A member for what nobody sends, where there is such a thing: the packet socket has its copy by then, and
+/// for a member of everything the kernel makes a route for each advert, looks up its source, finds nobody
+/// who speaks the protocol and counts that (`InUnknownProtos`).
 fn join(ifindex: u32, family: Family) -> io::Result<Socket> {
     match family {
         Family::V4 => {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-            socket.join_multicast_v4_n(&GROUP_V4, &InterfaceIndexOrAddress::Index(ifindex))?;
+            join_for_source(socket.as_fd(), ifindex, GROUP_V4, NOBODY)?;
             Ok(socket)
         }
         Family::V6 => {
@@ -275,13 +279,36 @@ fn join(ifindex: u32, family: Family) -> io::Result<Socket> {
     }
 }
 
-/// Puts header and message into `packet` and gives their length, if there is room.
-fn write(packet: &mut [u8; MAX_PACKET], header: &[u8], message: &[u8]) -> Option<usize> {
+/// Hands over header and message as one packet; `InvalidInput` where that is longer than any.
+fn whole(
+    header: &[u8],
+    message: &[u8],
+    send: impl FnOnce(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    // Nearly all of them are short, and a buffer for the longest would be filled with zeros each time.
+    if header.len() + message.len() <= SHORT {
+        within::<SHORT>(header, message, send)
+    } else {
+        within::<MAX_PACKET>(header, message, send)
+    }
+}
+
+/// Not inlined: whoever needs little room on the stack should not touch more.
+#[inline(never)]
+fn within<const ROOM: usize>(
+    header: &[u8],
+    message: &[u8],
+    send: impl FnOnce(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut packet = [0; ROOM];
     let length = header.len() + message.len();
-    let (head, body) = packet.get_mut(..length)?.split_at_mut(header.len());
+    let packet = packet
+        .get_mut(..length)
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let (head, body) = packet.split_at_mut(header.len());
     head.copy_from_slice(header);
     body.copy_from_slice(message);
-    Some(length)
+    send(packet)
 }
 
 /// An IPv4 header. The kernel fills in length, identification and checksum.
@@ -357,6 +384,8 @@ const fn ethertype(family: Family) -> u16 {
 /// Where Ethernet delivers what is sent to the groups (RFC 1112 section 6.4, RFC 2464 section 7).
 const GROUP_V4_MAC: Mac = [0x01, 0x00, 0x5e, 0, 0, 18];
 const GROUP_V6_MAC: Mac = [0x33, 0x33, 0, 0, 0, 0x12];
+/// Nothing that comes in by a wire is from there (RFC 1122 section 3.2.1.3).
+const NOBODY: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const PROTOCOL: u8 = 112;
 const TTL: u8 = 255;
 /// Internetwork control (CS6).
@@ -364,6 +393,8 @@ const TOS: u8 = 0xc0;
 const DONT_FRAGMENT: u8 = 0x40;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// Of an IPv6 header, a few addresses and a trailer.
+const SHORT: usize = 192;
 /// Of an IPv6 header and 255 addresses.
 const MAX_PACKET: usize = 40 + 8 + 16 * 255;
 /// An IPv4 advert of 255 addresses under a header with every option, or what a link carries of

@@ -37,7 +37,10 @@ use kedge_net::{
     sched::{self, Class},
     wait::Waiter,
 };
-use kedge_vip_proto::vrrp::{Command as Order, Reject, Verdict};
+use kedge_vip_proto::{
+    vrrp::{Command as Order, Reject, Verdict},
+    wire::vrrp::MAX_LEN,
+};
 use tokio::sync::oneshot;
 
 pub(crate) use self::interface::{Interface, Malformed};
@@ -98,6 +101,8 @@ pub(crate) struct Shell {
     commands: Receiver<Box<Command>>,
     outbox: Outbox,
     waiter: Waiter,
+    /// What is being sent. One buffer for all: one that is made for each advert is cleared for each.
+    message: Box<[u8; MAX_LEN]>,
     lull: Lull,
     monitor: Monitor,
     owned: Owned,
@@ -213,6 +218,7 @@ impl Shell {
             commands,
             outbox,
             waiter,
+            message: Box::new([0; MAX_LEN]),
             lull: Lull::default(),
             monitor,
             owned,

@@ -83,6 +83,54 @@ fn an_advert_arrives_with_its_header_and_the_stations_address() {
 }
 
 #[test]
+fn an_advert_costs_a_host_no_more_than_its_copy() {
+    pair(|a, b| {
+        let read = |path| b.run(|| std::fs::read_to_string(path).unwrap()).unwrap();
+        // Both count what ended in the IP stack: what somebody took, and what nobody knew.
+        let delivered = || {
+            let table = read("/proc/thread-self/net/snmp");
+            let mut rows = table.lines().filter_map(|line| line.strip_prefix("Ip: "));
+            let [names, numbers] = [(); 2].map(|()| rows.next().unwrap().split(' '));
+            let counted = ["InDelivers", "InUnknownProtos"];
+            let counted = names
+                .zip(numbers)
+                .filter(|(name, _)| counted.contains(name));
+            counted
+                .map(|(_, number)| number.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let (sender, mut receiver) = (open(a, Family::V4), open(b, Family::V4));
+        assert!(read("/proc/thread-self/net/igmp").contains("120000E0"));
+        assert!(read("/proc/thread-self/net/dev_mcast").contains("01005e000012"));
+        let before = delivered();
+        for number in 0..10 {
+            wait(|| {
+                let source = "10.20.14.1".parse().unwrap();
+                _ = sender.send(source, GROUP_V4.into(), &[0x31, 7, number]);
+                receiver.receive().unwrap().map(drop)
+            });
+        }
+        assert_eq!(delivered(), before);
+        // Somebody else of the host who wants to hear them does.
+        let other = b.run(|| {
+            let other = Socket::new(Domain::IPV4, Type::RAW, Some(112.into())).unwrap();
+            let on = receiver.ifindex();
+            let on = socket2::InterfaceIndexOrAddress::Index(on);
+            other.join_multicast_v4_n(&GROUP_V4, &on).unwrap();
+            other.set_nonblocking(true).unwrap();
+            other
+        });
+        let mut other = other.unwrap();
+        wait(|| {
+            let source = "10.20.14.1".parse().unwrap();
+            _ = sender.send(source, GROUP_V4.into(), &[0x31, 7, 10]);
+            io::Read::read(&mut other, &mut [0; 64]).ok()
+        });
+        assert_ne!(delivered(), before);
+    });
+}
+
+#[test]
 fn an_advert_over_ipv6_arrives_with_its_header_and_the_stations_address() {
     pair(|a, b| {
         let (sender, mut receiver) = (open(a, Family::V6), open(b, Family::V6));

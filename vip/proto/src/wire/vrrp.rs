@@ -335,29 +335,31 @@ fn pseudo_header(src: IpAddr, dst: IpAddr, length: usize) -> Sum {
 }
 
 fn addresses(list: &[u8], ipv6: bool) -> Option<Addresses> {
-    let mut all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); 255];
-    let mut count = 0;
-    let mut slots = all.iter_mut();
-    let mut keep = |address: IpAddr| {
-        if let Some(slot) = slots.next() {
-            *slot = address;
-            count += 1;
-        }
-    };
-    if ipv6 {
-        let (chunks, _) = list.as_chunks::<16>();
-        chunks
-            .iter()
-            .for_each(|octets| keep(Ipv6Addr::from_octets(*octets).into()));
-    } else {
-        let (chunks, _) = list.as_chunks::<4>();
-        chunks
-            .iter()
-            .for_each(|octets| keep(Ipv4Addr::from_octets(*octets).into()));
-    }
-    Addresses::new(all.get(..count)?).ok()
+    let (v4, v6) = (list.as_chunks::<4>().0, list.as_chunks::<16>().0);
+    let v4 = v4
+        .iter()
+        .map(|octets| Ipv4Addr::from_octets(*octets).into());
+    let v6 = v6
+        .iter()
+        .map(|octets| Ipv6Addr::from_octets(*octets).into());
+    if ipv6 { listed(v6) } else { listed(v4) }
 }
 
+/// A list that is shared when it is long is made on the stack when it is not: room there for 255 would be
+/// filled for each advertisement, most of which have one.
+fn listed(each: impl ExactSizeIterator<Item = IpAddr>) -> Option<Addresses> {
+    let mut few = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); FEW];
+    let Some(few) = few.get_mut(..each.len()) else {
+        return Addresses::new(&each.collect::<Vec<_>>()).ok();
+    };
+    for (slot, address) in few.iter_mut().zip(each) {
+        *slot = address;
+    }
+    Addresses::new(few).ok()
+}
+
+/// So many addresses are few.
+const FEW: usize = 8;
 const HEADER: usize = 8;
 const CHECKSUM: std::ops::Range<usize> = 6..8;
 const TYPE_ADVERTISEMENT: u8 = 1;

@@ -110,7 +110,8 @@ impl Shell {
         if let (Some(page), Some(slot)) = (self.part.page(), instance.slot) {
             page.advertises(slot, clock::now());
         }
-        if let Err(error) = interface.send(transmit, instance.seal.as_mut(), through) {
+        let seal = instance.seal.as_mut();
+        if let Err(error) = interface.send(transmit, seal, through, &mut self.message) {
             instance.counters.count("send_errors");
             instance.send_error = Some((clock::now(), error.raw_os_error().unwrap_or_default()));
         } else {

@@ -183,12 +183,13 @@ impl Interface {
         Ok(())
     }
 
-    /// Sends an advertisement: to the group through the link `through`, if there is one.
+    /// Sends an advertisement, by way of `buffer`: to the group through the link `through`, if there is one.
     pub(super) fn send(
         &self,
         transmit: &Transmit,
         seal: Option<&mut Seal>,
         through: Option<u32>,
+        buffer: &mut [u8; MAX_LEN],
     ) -> io::Result<()> {
         let socket = if transmit.src.is_ipv6() {
             &self.vrrp_v6
@@ -196,13 +197,12 @@ impl Interface {
             &self.vrrp_v4
         };
         let socket = socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        let mut buffer = [0; MAX_LEN];
-        let length = transmit.emit(&mut buffer);
+        let length = transmit.emit(buffer);
         let length = match seal {
-            Some(seal) => seal.sign(transmit, &mut buffer, length),
+            Some(seal) => seal.sign(transmit, buffer, length),
             None => length,
         };
-        let message = buffer.get(..length).unwrap_or(&buffer);
+        let message = buffer.get(..length).unwrap_or(buffer);
         if transmit.dst.is_multicast() {
             // There is no route to look up, and no firewall on the way out to be silenced by.
             socket.send_through(through.unwrap_or(self.ifindex), transmit.src, message)
