@@ -55,6 +55,10 @@ fn claim_to_lead(snapshot: &Snapshot, case: &Case, balancer: &Balancer) -> impl 
     let mut published = published.iter().flatten().filter(|it| it.is_valid());
     let kept = balancer.kept.endpoint.as_ref();
     let own = kept.or(balancer.given.endpoint.as_ref());
+    // One whose record was lost still says what it had: without that it gave way, for one plan, to another
+    // that has the same endpoint.
+    let said = snapshot.balancers.get(&balancer.name);
+    let own = own.or(said.and_then(|said| said.status.endpoint.as_ref()));
     let in_force = published.next().is_some_and(|first| Some(first) == own);
     let was_in_force = in_force || published.any(|other| Some(other) == own);
     (!in_force, !was_in_force)
