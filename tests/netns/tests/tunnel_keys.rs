@@ -155,6 +155,14 @@ fn age(site: &Site, node: &str, role: &str) {
         .unwrap();
 }
 
+/// Ends a process in order. Only then may another take its socket.
+fn end(site: &mut Site, node: &str, process: &str) {
+    let lab = site.lab_mut();
+    lab.terminate(node, process).unwrap();
+    let ended = lab.process(node, process).unwrap().wait(secs(10));
+    assert!(ended.unwrap().success());
+}
+
 /// Whether the gateway answers a handshake with this key, for that one of its keys.
 fn is_answered(site: &Site, key: &PrivateKey, gateway: PublicKey) -> bool {
     let socket = {
@@ -223,7 +231,7 @@ fn keys_of_a_host_and_of_its_gateway_change_without_a_lost_packet() {
         let next_gateway = key_of(&site, "gateway").1.unwrap();
 
         // In the middle of both.
-        site.lab_mut().terminate(HOST, "agent").unwrap();
+        end(&mut site, HOST, "agent");
         site.start_agent(HOST).unwrap();
         eventually("the host is back with the new key", secs(30), || {
             is_up(&site) && {
@@ -235,7 +243,7 @@ fn keys_of_a_host_and_of_its_gateway_change_without_a_lost_packet() {
         // The old ones go.
         for (node, role, process) in [("gateway", "gateway", "gateway"), (HOST, "agent", "agent")] {
             age(&site, node, role);
-            site.lab_mut().terminate(node, process).unwrap();
+            end(&mut site, node, process);
             if node == "gateway" {
                 site.start_gateway().unwrap();
             } else {

@@ -36,6 +36,8 @@ pub enum Holder {
     Balancer(Name),
     /// A claim of somebody else.
     Claim(Name),
+    /// A host, whose own it is.
+    Host(Name),
 }
 
 impl fmt::Display for Holder {
@@ -43,6 +45,7 @@ impl fmt::Display for Holder {
         match self {
             Self::Balancer(name) => write!(f, "LoadBalancer {name}"),
             Self::Claim(name) => write!(f, "{CLAIM_KIND} {name}"),
+            Self::Host(name) => write!(f, "EdgeHost {name}"),
         }
     }
 }
@@ -96,6 +99,7 @@ impl Ledger {
             let gateway = gateway_of(snapshot, &balancer.name, &balancer.given);
             ledger.enter(&balancer.name, &balancer.given, gateway);
         }
+        ledger.enter_hosts(snapshot);
         ledger.serve_waiting(snapshot, cases);
         ledger
     }
@@ -108,6 +112,22 @@ impl Ledger {
                 let ports = self.ports.entry(gateway.clone()).or_default();
                 let owner = || (owner.clone(), port_name.clone());
                 ports.entry(*port).or_insert_with(owner);
+            }
+        }
+    }
+
+    /// A pool may end where addresses of hosts begin, or be wrong about it: what a host has is no VIP for
+    /// anybody. After what is asked for by name, since a host that is to give up a VIP of other software
+    /// still reports it.
+    fn enter_hosts(&mut self, snapshot: &Snapshot) {
+        for (name, host) in &snapshot.hosts {
+            let reported = host.status.addresses.iter();
+            for address in reported.filter_map(|reported| reported.address.parse().ok()) {
+                let key = (name.namespace.clone(), address);
+                self.vips.entry(key).or_insert_with(|| Held {
+                    holder: Holder::Host(name.clone()),
+                    pool: None,
+                });
             }
         }
     }
@@ -189,6 +209,7 @@ impl Ledger {
             let is_asked = match &holder {
                 Holder::Balancer(name) => asks(snapshot, cases, name, &claim.pool),
                 Holder::Claim(_) => true,
+                Holder::Host(_) => false,
             };
             if is_going || !is_asked || self.address_of(&holder, &claim.pool).is_some() {
                 continue;

@@ -181,7 +181,7 @@ impl Desk<'_> {
 
     fn place<'a>(&self, holder: &'a Holder) -> &'a str {
         match holder {
-            Holder::Balancer(name) | Holder::Claim(name) => &name.namespace,
+            Holder::Balancer(name) | Holder::Claim(name) | Holder::Host(name) => &name.namespace,
         }
     }
 

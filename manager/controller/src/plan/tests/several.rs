@@ -323,3 +323,21 @@ fn a_cluster_speaks_for_the_part_its_class_makes_and_that_part_for_itself() {
     world.settle();
     assert_eq!(world.endpoints("c").0, None);
 }
+
+#[test]
+fn a_pool_gives_nobody_what_a_host_has() {
+    let mut world = site();
+    world.write(&cluster("c", "", ""));
+    world.write(&lb("c", "c", FROM_POOL));
+    world.settle();
+    assert_eq!(world.balancer("c").0.endpoint.unwrap().host, "10.20.14.10");
+    // Its address is the next of the pool.
+    world.enrol("edge-d");
+    world.write(&lb("b", "c", FROM_POOL));
+    world.settle();
+    assert_eq!(world.balancer("b").0.endpoint.unwrap().host, "10.20.14.15");
+    // Whoever asks for it by name is believed: the host may be about to give it up.
+    world.write(&lb("a", "c", "mode: VIP, vip: {address: 10.20.14.14}"));
+    world.settle();
+    assert_eq!(world.balancer("a").0.endpoint.unwrap().host, "10.20.14.14");
+}
