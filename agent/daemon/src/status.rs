@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kedge_control::{
-    local::{ActivePeer, AgentStatus, RoleInfo, TrackStatus, Vip, VipList},
+    local::{ActivePeer, AgentStatus, RoleInfo, TrackStatus, TunnelList, Vip, VipList},
     report::{HostReport, MAX_ITEMS, ReportedAddress, ReportedVip},
 };
 use kedge_core::{Problem, vip::RouterState};
@@ -15,11 +15,14 @@ use crate::{
     agent::Agent,
     desired::{Source, Vip as Wanted},
     orders, report,
+    tunnel::Tunnel,
 };
 
 impl Agent {
     /// The agent at one glance.
     pub fn status(&self) -> AgentStatus {
+        let list = self.tunnel.as_ref().map(Tunnel::list);
+        let TunnelList { items, guard, .. } = list.unwrap_or_default();
         AgentStatus {
             role: RoleInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -35,11 +38,8 @@ impl Agent {
             vips: self.vips().items,
             health: self.gates.status(),
             bfd: self.bfd.list().items,
-            tunnels: self
-                .tunnel
-                .as_ref()
-                .map(|tunnel| tunnel.list().items)
-                .unwrap_or_default(),
+            tunnels: items,
+            guard,
             peer_links: self.peers.status(),
             manager: self.link.as_ref().map(|link| link.status(self.applied())),
             addresses: self.addresses(),

@@ -225,6 +225,8 @@ impl Tunnel {
             &self.ways,
             &self.fallbacks,
         );
+        let workers = device.as_ref().and_then(|device| device.workers);
+        let guard = device.as_ref().and_then(|device| device.guard);
         let offload = device.and_then(|device| device.offload);
         let parts = offload.into_iter().flat_map(|all| all.parts());
         let parts =
@@ -237,6 +239,8 @@ impl Tunnel {
         TunnelList {
             public_key: self.keys.current.to_string(),
             offload: parts.collect(),
+            workers: workers.map(view::workers),
+            guard: guard.map(view::guard),
             data_plane: plane,
             problems: self.device_problem().cloned().into_iter().collect(),
             ..list

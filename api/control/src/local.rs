@@ -79,8 +79,8 @@ pub use status::{
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
 pub use tunnel::{
-    DataPlane, EchoStatus, Fallback, GatewayUse, OffloadPart, PathMtu, Tunnel, TunnelKey,
-    TunnelList, TunnelState, Workers,
+    DataPlane, EchoStatus, Fallback, GatewayUse, HandshakeGuard, OffloadPart, PathMtu, Tunnel,
+    TunnelKey, TunnelList, TunnelState, Workers,
 };
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use upgrade::{PackageForm, Upgrade, UpgradeOutcome};

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::SystemTime};
 
 use kedge_control::local::{
-    GatewayStatus, OffloadPart, RoleInfo, Tunnel, TunnelList, TunnelState, Workers,
+    GatewayStatus, HandshakeGuard, OffloadPart, RoleInfo, Tunnel, TunnelList, TunnelState, Workers,
 };
 use kedge_host::wall;
 use kedge_net::clock;
@@ -15,6 +15,7 @@ use crate::hub::Hub;
 impl Hub {
     /// The gateway at one glance.
     pub fn status(&self) -> GatewayStatus {
+        let TunnelList { items, guard, .. } = self.tunnels();
         GatewayStatus {
             role: RoleInfo {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -30,7 +31,8 @@ impl Hub {
                 config_generation: self.live.generation(),
                 config_stale: self.live.stale().is_some(),
             },
-            tunnels: self.tunnels().items,
+            tunnels: items,
+            guard,
             listeners: self.plane.status(),
             manager: self.link.as_ref().map(|link| link.status(self.applied())),
             drain: Some(self.draining()).filter(|drain| drain.draining),
@@ -60,6 +62,12 @@ impl Hub {
             list.workers = stats.workers.map(|workers| Workers {
                 count: workers.count,
                 because: workers.because.to_owned(),
+            });
+            list.guard = stats.guard.map(|guard| HandshakeGuard {
+                under_load: guard.under_load,
+                times: guard.times,
+                cookies_sent: guard.cookies_sent,
+                cookies_proven: guard.cookies_proven,
             });
             let parts = stats.offload.into_iter().flat_map(|all| all.parts());
             list.offload = parts

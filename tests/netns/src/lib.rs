@@ -2,6 +2,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
     clippy::print_stderr,
@@ -16,6 +17,7 @@ pub mod bounds;
 pub mod capture;
 pub mod client;
 pub mod enrolled;
+pub mod flood;
 pub mod frr;
 pub mod gateway;
 pub mod guardian;

@@ -13,18 +13,11 @@ mod tunnel;
 
 use std::{
     net::{SocketAddr, UdpSocket},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
     time::{Duration, Instant, UNIX_EPOCH},
 };
 
-use kedge_core::Instant as Moment;
+use kedge_tests_netns::flood::Flood;
 use kedge_tunnel_device::{Device, PeerSpec};
-use kedge_tunnel_proto::{
-    directory::Directory, keys::PrivateKey, noise::Noise, shard::Shard, wire::INITIATION,
-};
 use tunnel::{
     wireguard_go::{Engine, WireGuardGo, engines},
     *,
@@ -213,18 +206,23 @@ fn with_a_cookie_under_load() {
              add rule ip seen output udp dport {THEIR_PORT} udp length 72 counter"
         );
         run(&site.gateway, "nft", &[&rules]);
-        let flood = Flood::start(&site);
-        std::thread::sleep(Duration::from_secs(1));
         let endpoint = SocketAddr::new(GATEWAY_WAN.parse().unwrap(), PORT);
+        let from = socket(&site.host, "10.20.14.11");
+        let flood = Flood::start(from, key(2).public(), endpoint);
+        let guard = || gateway.device_stats().guard.unwrap();
+        eventually("the gateway is under load", LIMIT, || guard().under_load);
         let _theirs = call(engine, &site, endpoint);
         let probe = socket(&site.host, HOST);
         eventually("a session in the flood", LIMIT, || {
             answered(&probe, GATEWAY)
         });
+        let during = guard();
         let sent = flood.end();
         let seen = run(&site.gateway, "nft", &["list", "table", "ip", "seen"]);
-        println!("{}: in a flood of {sent}", engine.program);
+        println!("{}: in a flood of {sent}, {during:?}", engine.program);
         assert!(!seen.contains("packets 0 "), "no cookie was needed: {seen}");
+        assert!(during.cookies_proven > 0, "theirs came back: {during:?}");
+        eventually("the load is over", LIMIT, || !guard().under_load);
     }
 }
 
@@ -249,61 +247,4 @@ fn through_the_re_key_after_two_minutes() {
         assert!((115..=130).contains(&(again - first)), "{first} {again}");
         assert_eq!(lost, 0);
     });
-}
-
-/// Initiations that are right for the gateway's key, of keys that it does not know.
-struct Flood {
-    over: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<u64>,
-}
-
-impl Flood {
-    fn start(site: &Site) -> Self {
-        let initiations: Vec<Vec<u8>> = (0..400_u16).map(initiation).collect();
-        let from = socket(&site.host, "10.20.14.11");
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&over);
-        let thread = std::thread::spawn(move || {
-            let mut sent = 0;
-            while !ends.load(Ordering::Relaxed) {
-                for batch in initiations.chunks(40) {
-                    for bytes in batch {
-                        sent += u64::from(from.send_to(bytes, (GATEWAY_WAN, PORT)).is_ok());
-                    }
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            }
-            sent
-        });
-        Self { over, thread }
-    }
-
-    fn end(self) -> u64 {
-        self.over.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap()
-    }
-}
-
-fn initiation(number: u16) -> Vec<u8> {
-    let mut bytes = [0x77; 32];
-    bytes[..2].copy_from_slice(&number.to_le_bytes());
-    let key = PrivateKey::from_random(bytes);
-    let now = Moment::ZERO + Duration::from_secs(1);
-    let mut shard = Shard::new(
-        &key,
-        0,
-        1420,
-        u64::from(number),
-        Arc::default(),
-        Noise::Boringtun,
-    );
-    let mut directory = Directory::new(key.public());
-    let change = directory.plan(vec![gateway_peer()]).unwrap();
-    directory.commit(&change);
-    shard.apply(now, change);
-    let mut datagram = vec![0; 2_048];
-    let transmit = shard.poll_transmit(now, &mut datagram).unwrap();
-    assert_eq!(transmit.length, INITIATION);
-    datagram.truncate(transmit.length);
-    datagram
 }

@@ -13,6 +13,7 @@ use kedge_net::{tun::Tun, udp::Group, wait::Doorbell};
 use kedge_tunnel_proto::{
     directory::{Change, owner},
     drops::Drops,
+    guard::Guard,
     keys::{PrivateKey, PublicKey},
     memory::Memory,
     noise::CoreName,
@@ -37,6 +38,7 @@ pub(crate) struct Crew(Member, Vec<Member>);
 pub(crate) struct Shared {
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) drops: Arc<Drops>,
+    pub(crate) guard: Arc<Guard>,
     pub(crate) offload: Arc<Standing>,
     pub(crate) shelf: Arc<Shelf>,
 }
@@ -122,6 +124,7 @@ impl Crew {
                 mtu,
                 noise_core,
                 drops: Arc::clone(&shared.drops),
+                guard: Arc::clone(&shared.guard),
                 ends_with_interface: false,
                 offload: Arc::clone(&shared.offload),
                 memory,

@@ -98,6 +98,7 @@ impl Device {
         let shared = Shared {
             lanes: Arc::new(Lanes::new(crew.first_bell())),
             drops: Arc::default(),
+            guard: Arc::default(),
             offload,
             shelf: Arc::new(Shelf::new(memories.clone())),
         };
@@ -367,6 +368,7 @@ impl Inner {
             running: *self.running.borrow(),
             offload: Some(self.shared.offload.read()),
             workers: Some(self.workers),
+            guard: Some(self.shared.guard.read()),
             drops: self.shared.drops.nonzero(),
         }
     }

@@ -391,6 +391,7 @@ impl Inner {
             running: inside.running,
             offload: None,
             workers: None,
+            guard: None,
             drops: Vec::new(),
         }
     }

@@ -7,6 +7,7 @@ use kedge_tunnel_proto::{
     counters::{Reading, State},
     directory::Entry,
     drops::DropReason,
+    guard::GuardReading,
     keys::{Pair, PublicKey},
 };
 
@@ -77,6 +78,8 @@ pub struct DeviceStats {
     pub offload: Option<Offload>,
     /// How many threads move its packets; `None` where the kernel does.
     pub workers: Option<Workers>,
+    /// How the door to its handshakes stands; `None` where the kernel has it.
+    pub guard: Option<GuardReading>,
     /// Packets that could be put down to no peer and were not carried, by reason.
     pub drops: Vec<(DropReason, u64)>,
 }

@@ -31,6 +31,7 @@ use kedge_net::{
 use kedge_tunnel_proto::{
     directory::{Change, PeerId},
     drops::Drops,
+    guard::Guard,
     keys::PrivateKey,
     memory::Memory,
     noise::{CoreName, HEAD},
@@ -93,6 +94,7 @@ pub(crate) struct Engine {
     pub(crate) mtu: u16,
     pub(crate) noise_core: CoreName,
     pub(crate) drops: Arc<Drops>,
+    pub(crate) guard: Arc<Guard>,
     /// Whether the device is meant to end with its interface.
     pub(crate) ends_with_interface: bool,
     pub(crate) offload: Arc<Standing>,
@@ -185,6 +187,7 @@ impl Worker {
             mtu,
             noise_core,
             drops,
+            guard,
             ends_with_interface: _,
             offload,
             memory,
@@ -210,6 +213,9 @@ impl Worker {
             }
         }
         let mut shard = Shard::new(&private_key, number, mtu, seed(), drops, noise);
+        if number == 0 {
+            shard.show(guard);
+        }
         shard.join(workers);
         shard.remember(memory);
         if !sockets.are_open() {
@@ -289,7 +295,9 @@ impl Worker {
         } else {
             Some(Instant::ZERO)
         };
-        self.alarm.set(due)?;
+        // A flood that ended wakes nobody.
+        let calm = self.under_load.then(|| clock::now() + LOAD_PAUSE);
+        self.alarm.set(due.into_iter().chain(calm).min())?;
         let mut ready = Ready::default();
         for key in self.waiter.wait()? {
             match *key {
@@ -461,6 +469,9 @@ const WALL_PAUSE: Duration = Duration::from_secs(10);
 /// How old what is known of peers may be on the disk. Who replays an initiation of this time after a
 /// crash gets an answer that is of no use to anybody.
 const NOTE_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long nobody looks whether the load is over.
+const LOAD_PAUSE: Duration = Duration::from_millis(250);
 
 const TUN: u64 = 0;
 const UDP_V4: u64 = 1;

@@ -2,11 +2,11 @@
 //!
 //! [`shard::Shard`] is what a worker owns: peers, timers, the prefix table. [`directory`] turns wanted
 //! peers into the smallest change, [`allowed`] knows who owns an inner address, [`noise`] has the
-//! handshakes and sessions, `admission` decides who gets a handshake first, [`pmtu`] finds what the way
-//! to a peer carries, [`echo`] proves that a session is alive, [`failover`] chooses between gateways,
-//! [`direct`] between them and a direct path, [`fallback`] between UDP and TLS,
-//! [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch, [`uapi`] is what
-//! WireGuard's tools say.
+//! handshakes and sessions, `admission` decides who gets a handshake first, [`guard`] tells how that
+//! stands, [`pmtu`] finds what the way to a peer carries, [`echo`] proves that a session is alive,
+//! [`failover`] chooses between gateways, [`direct`] between them and a direct path, [`fallback`] between
+//! UDP and TLS, [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch, [`uapi`] is
+//! what WireGuard's tools say.
 
 mod admission;
 pub mod allowed;
@@ -19,6 +19,7 @@ pub mod drops;
 pub mod echo;
 pub mod failover;
 pub mod fallback;
+pub mod guard;
 mod jitter;
 pub mod keys;
 pub mod memory;

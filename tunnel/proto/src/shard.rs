@@ -28,6 +28,7 @@ use crate::{
     counters::State,
     directory::{Other, PeerId},
     drops::{DropReason, Drops},
+    guard::Guard,
     jitter::Jitter,
     keys::{Pair, PresharedKey, PrivateKey, PublicKey},
     memory::Memory,
@@ -61,6 +62,7 @@ pub struct Shard {
     drops: Arc<Drops>,
     events: VecDeque<Event>,
     admission: Admission,
+    guard: Arc<Guard>,
     /// Where peers are, and how many: initiations from there come first.
     homes: BTreeMap<SocketAddr, u32>,
     /// Of peers that were removed or are still to come.
@@ -159,6 +161,7 @@ impl Shard {
             drops,
             events: VecDeque::with_capacity(EVENTS),
             admission: Admission::default(),
+            guard: Arc::default(),
             homes: BTreeMap::new(),
             absent: Memory::default(),
             learned: false,

@@ -199,6 +199,7 @@ pub(super) fn tunnels() -> TunnelList {
             repairs: 2,
         }),
         workers: None,
+        guard: None,
         offload: BTreeMap::from([
             ("tun".into(), part("tun+uso", None)),
             (
@@ -250,6 +251,7 @@ pub(super) fn agent() -> AgentStatus {
         }],
         bfd: sessions().items,
         tunnels: tunnels().items,
+        guard: None,
         peer_links: vec![
             PeerLink {
                 host: Some("edge-b\u{1b}[31m".into()),
@@ -305,6 +307,7 @@ pub(super) fn ill_agent() -> AgentStatus {
         health: Vec::new(),
         bfd: Vec::new(),
         tunnels: Vec::new(),
+        guard: None,
         peer_links: Vec::new(),
         manager: Some(ManagerLink {
             url: "https://203.0.113.9:9443".into(),
@@ -357,6 +360,7 @@ pub(super) fn gateway() -> GatewayStatus {
     GatewayStatus {
         role: role(),
         tunnels: vec![tunnel("edge-a", TunnelState::Up)],
+        guard: None,
         listeners: vec![ListenerStatus {
             name: "edge/edge-tunnel/6443".into(),
             address: "203.0.113.7".parse().unwrap(),

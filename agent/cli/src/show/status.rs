@@ -1,8 +1,8 @@
 //! A role at one glance: a line per thing, worst marks visible, the next command at the end.
 
 use kedge_control::local::{
-    AgentStatus, Ending, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus, ManagerLink,
-    ManagerStatus, PeerLink, RoleInfo, Tunnel, TunnelState, Vip,
+    AgentStatus, Ending, GatewayStatus, HandshakeGuard, HealthStatus, Inhibitor, ListenerStatus,
+    ManagerLink, ManagerStatus, PeerLink, RoleInfo, Tunnel, TunnelState, Vip,
 };
 use kedge_core::{Problem, vip::RouterState};
 
@@ -49,6 +49,7 @@ impl Show for AgentStatus {
         for peer in &self.tunnels {
             text.push_str(&tunnel_line(peer, view));
         }
+        text.push_str(&guard_line(self.guard.as_ref(), view));
         if let Some(link) = &self.manager {
             text.push_str(&manager_line(link, view));
         }
@@ -93,6 +94,7 @@ impl Show for GatewayStatus {
         for peer in &self.tunnels {
             text.push_str(&tunnel_line(peer, view));
         }
+        text.push_str(&guard_line(self.guard.as_ref(), view));
         text.push_str(&match &self.manager {
             Some(link) => manager_line(link, view),
             // A gateway knows hosts and listeners from nobody else.
@@ -267,6 +269,15 @@ fn health_line(health: &HealthStatus, view: &View) -> String {
         ],
         view,
     )
+}
+
+/// The door to the handshakes, while it is not open to everybody.
+fn guard_line(guard: Option<&HandshakeGuard>, view: &View) -> String {
+    let Some(guard) = guard.filter(|guard| guard.under_load) else {
+        return String::new();
+    };
+    let told = tunnels::guard(guard);
+    line(Mark::Warning, "Guard", &told, view)
 }
 
 fn tunnel_line(peer: &Tunnel, view: &View) -> String {

@@ -1,6 +1,6 @@
 use kedge_control::local::{
-    AgentStatus, ConfigInForce, Frozen, GatewayStatus, NetCheck, NetState, NetStep, NetTarget,
-    Origin, PingItem, RoundTrips, Timeline, TunnelPing, Vip, VipList, VipOrder,
+    AgentStatus, ConfigInForce, Frozen, GatewayStatus, HandshakeGuard, NetCheck, NetState, NetStep,
+    NetTarget, Origin, PingItem, RoundTrips, Timeline, TunnelPing, Vip, VipList, VipOrder,
 };
 
 use super::{samples, *};
@@ -190,6 +190,37 @@ fn a_fallback_is_loud_wherever_a_tunnel_is_shown() {
         assert!(text.contains("FALLBACK") && text.contains(why), "{text}");
     }
     assert!(!samples::tunnels().text(&view()).contains("FALLBACK"));
+}
+
+#[test]
+fn a_door_under_load_is_told_while_it_is() {
+    let guard = HandshakeGuard {
+        under_load: true,
+        times: 1,
+        cookies_sent: 40,
+        cookies_proven: 7,
+    };
+    let shown = |guard| {
+        let status = GatewayStatus {
+            guard: Some(guard),
+            ..samples::gateway()
+        };
+        let list = kedge_control::local::TunnelList {
+            guard: Some(guard),
+            ..samples::tunnels()
+        };
+        [status.text(&view()), list.text(&view())]
+    };
+    for text in shown(guard) {
+        assert!(text.contains("UNDER LOAD"), "{text}");
+        assert!(text.contains("40 cookies sent, 7 came back"), "{text}");
+    }
+    let [status, list] = shown(HandshakeGuard {
+        under_load: false,
+        ..guard
+    });
+    assert!(!status.contains("Guard"), "{status}");
+    assert!(list.contains("under load 1 times"), "{list}");
 }
 
 #[test]

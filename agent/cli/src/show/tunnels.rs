@@ -1,6 +1,8 @@
 //! Tunnel peers.
 
-use kedge_control::local::{EchoStatus, Tunnel, TunnelKey, TunnelList, TunnelState};
+use kedge_control::local::{
+    EchoStatus, HandshakeGuard, Tunnel, TunnelKey, TunnelList, TunnelState,
+};
 
 use super::{Show, View, hook, pairs};
 use crate::{
@@ -88,6 +90,10 @@ impl Show for TunnelList {
         if let Some(workers) = self.workers.as_ref().filter(|all| all.count > 1) {
             let (hook, because) = (view.style.hook(), clean(&workers.because));
             let line = format!("  {hook} {} workers because {because}\n", workers.count);
+            text.push_str(&line);
+        }
+        if let Some(told) = self.guard.as_ref().filter(|it| it.times > 0).map(guard) {
+            let line = format!("  {} handshakes: {}\n", view.style.hook(), told.join(", "));
             text.push_str(&line);
         }
         for (name, part) in &self.offload {
@@ -265,6 +271,18 @@ pub(super) fn fallback(peer: &Tunnel) -> Option<String> {
         format!("FALLBACK because {because} ({code})")
     });
     why.or_else(|| (peer.path == "tls").then(|| "FALLBACK: it calls over TLS".to_owned()))
+}
+
+/// How the door to the handshakes stands.
+pub(super) fn guard(guard: &HandshakeGuard) -> [String; 2] {
+    let state = if guard.under_load {
+        "UNDER LOAD because strangers ask for too many: they have to prove where they are"
+            .to_owned()
+    } else {
+        format!("under load {} times", guard.times)
+    };
+    let (sent, proven) = (guard.cookies_sent, guard.cookies_proven);
+    [state, format!("{sent} cookies sent, {proven} came back")]
 }
 
 /// A state as a word.

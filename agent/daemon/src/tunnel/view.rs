@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use kedge_control::local::{EchoStatus, Tunnel, TunnelList};
+use kedge_control::local::{self, EchoStatus, HandshakeGuard, Tunnel, TunnelList};
 use kedge_host::wall;
-use kedge_tunnel_device::{PeerStats, echo::Report};
+use kedge_tunnel_device::{PeerStats, Workers, echo::Report};
+use kedge_tunnel_proto::guard::GuardReading;
 
 use super::{Life, fallback::Fallbacks, gateways::Gateways, ways::Ways};
 use crate::desired::TunnelWish;
@@ -71,6 +72,22 @@ pub(super) fn list(
     }
     list.items.sort_by(|a, b| a.name.cmp(&b.name));
     list
+}
+
+pub(super) fn workers(workers: Workers) -> local::Workers {
+    local::Workers {
+        count: workers.count,
+        because: workers.because.to_owned(),
+    }
+}
+
+pub(super) const fn guard(guard: GuardReading) -> HandshakeGuard {
+    HandshakeGuard {
+        under_load: guard.under_load,
+        times: guard.times,
+        cookies_sent: guard.cookies_sent,
+        cookies_proven: guard.cookies_proven,
+    }
 }
 
 fn echo(report: &Report) -> EchoStatus {

@@ -6,7 +6,7 @@ use kedge_core::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BfdSession, Tunnel, Vip};
+use super::{BfdSession, HandshakeGuard, Tunnel, Vip};
 use crate::report::ReportedAddress;
 
 /// What every role says of itself.
@@ -53,6 +53,9 @@ pub struct AgentStatus {
     pub bfd: Vec<BfdSession>,
     /// The tunnel's peers.
     pub tunnels: Vec<Tunnel>,
+    /// How the door to this end's handshakes stands; absent while the device is not open, and where the kernel has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<HandshakeGuard>,
     /// Links to the other hosts of the VIPs, where they are configured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peer_links: Vec<PeerLink>,
@@ -160,6 +163,9 @@ pub struct GatewayStatus {
     pub role: RoleInfo,
     /// The tunnel's peers.
     pub tunnels: Vec<Tunnel>,
+    /// How the door to this end's handshakes stands; absent while the device is not open, and where the kernel has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<HandshakeGuard>,
     /// What the data plane serves.
     pub listeners: Vec<ListenerStatus>,
     /// The link to the manager, absent when none is configured.

@@ -32,6 +32,9 @@ pub struct TunnelList {
     /// How many threads move the packets; absent while the device is not open, and where the kernel does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
+    /// How the door to this end's handshakes stands; absent while the device is not open, and where the kernel has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<HandshakeGuard>,
     /// The peers, by name.
     pub items: Vec<Tunnel>,
     /// What is wrong with the device itself.
@@ -74,6 +77,24 @@ pub struct Workers {
     pub count: u8,
     /// Why so many.
     pub because: String,
+}
+
+/// What stands between strangers and this end's handshakes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HandshakeGuard {
+    /// Handshakes are asked for that would take more than half of a processor: strangers have to prove where
+    /// they are.
+    pub under_load: bool,
+    /// How often that began.
+    #[serde(default)]
+    pub times: u64,
+    /// Cookies that were sent.
+    #[serde(default)]
+    pub cookies_sent: u64,
+    /// Initiations that came with a cookie that holds.
+    #[serde(default)]
+    pub cookies_proven: u64,
 }
 
 /// Who moves the tunnel's packets.

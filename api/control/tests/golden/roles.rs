@@ -6,12 +6,13 @@ use kedge_control::{
     Document,
     local::{
         ActivePeer, AgentStatus, BfdRemote, BfdSession, BfdSessionList, ConfigInForce, DataPlane,
-        DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HealthStatus, History,
-        HistoryItem, Inhibitor, ListenerStatus, ManagerLink, MemberStatus, OffloadPart, Order,
-        OrderOutcome, OrderRequest, Origin, PackageForm, PathMtu, PeerLink, RejectedInterface,
-        Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp, Timeline, TimelineItem,
-        TrackStatus, Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Upgrade,
-        UpgradeOutcome, Vip, VipExplanation, VipList, VipOrder, VridScan, VridUse, Workers,
+        DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HandshakeGuard,
+        HealthStatus, History, HistoryItem, Inhibitor, ListenerStatus, ManagerLink, MemberStatus,
+        OffloadPart, Order, OrderOutcome, OrderRequest, Origin, PackageForm, PathMtu, PeerLink,
+        RejectedInterface, Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp,
+        Timeline, TimelineItem, TrackStatus, Transition, Tunnel, TunnelKey, TunnelList,
+        TunnelState, Upgrade, UpgradeOutcome, Vip, VipExplanation, VipList, VipOrder, VridScan,
+        VridUse, Workers,
     },
 };
 use kedge_core::{
@@ -31,6 +32,15 @@ fn key_change() -> TunnelKey {
         moved: vec![text("gw-0")],
         waiting: vec![text("gw-1")],
         because: text("one peer does not use the new key yet"),
+    }
+}
+
+fn guard() -> HandshakeGuard {
+    HandshakeGuard {
+        under_load: true,
+        times: 2,
+        cookies_sent: 4_711,
+        cookies_proven: 31,
     }
 }
 
@@ -91,6 +101,7 @@ fn the_agent() {
             }],
             bfd: vec![bfd()],
             tunnels: vec![tunnel()],
+            guard: Some(guard()),
             peer_links: vec![PeerLink {
                 host: Some("edge-b".into()),
                 address: "10.20.14.12".parse().unwrap(),
@@ -148,6 +159,7 @@ fn the_agent() {
             count: 2,
             because: text("auto: one for each processor, up to 4"),
         }),
+        guard: Some(guard()),
         items: vec![tunnel()],
         problems: Vec::new(),
     };
@@ -309,6 +321,7 @@ fn the_gateway() {
         &Document::new(GatewayStatus {
             role: role(),
             tunnels: vec![tunnel()],
+            guard: Some(guard()),
             listeners: vec![ListenerStatus {
                 name: text("store-014/edge/api"),
                 address: "203.0.113.7".parse().unwrap(),

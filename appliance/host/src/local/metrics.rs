@@ -17,7 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use kedge_control::local::{Tunnel, TunnelList, TunnelState};
+use kedge_control::local::{HandshakeGuard, Tunnel, TunnelList, TunnelState};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -115,6 +115,9 @@ fn of_device(list: &TunnelList, registry: &mut Registry) {
     }
     let help = "What is left to the kernel, part by part; of tun it is the step of the ladder";
     registry.register("offload_info", help, offload);
+    if let Some(guard) = &list.guard {
+        of_guard(guard, registry);
+    }
     let Some(key) = &list.key_change else { return };
     let peers = Family::<OfState, Gauge>::default();
     for (state, many) in [("moved", &key.moved), ("waiting", &key.waiting)] {
@@ -128,6 +131,26 @@ fn of_device(list: &TunnelList, registry: &mut Registry) {
         made.set(since);
         let help = "When the key in use was made";
         registry.register_with_unit("key_timestamp", help, Unit::Seconds, made);
+    }
+}
+
+fn of_guard(guard: &HandshakeGuard, registry: &mut Registry) {
+    let load = Gauge::<i64>::default();
+    load.set(guard.under_load.into());
+    let help = "Whether strangers have to prove where they are before a handshake";
+    registry.register("under_load", help, load);
+    for (name, help, many) in [
+        ("under_load_begun", "How often that began", guard.times),
+        ("cookies_sent", "Cookies that were sent", guard.cookies_sent),
+        (
+            "cookies_proven",
+            "Initiations that came with a cookie that holds",
+            guard.cookies_proven,
+        ),
+    ] {
+        let counter = Counter::<u64>::default();
+        counter.inc_by(many);
+        registry.register(name, help, counter);
     }
 }
 
@@ -280,6 +303,12 @@ mod tests {
                 count: 2,
                 because: String::new(),
             }),
+            guard: Some(HandshakeGuard {
+                under_load: true,
+                times: 1,
+                cookies_sent: 40,
+                cookies_proven: 7,
+            }),
             items: vec![tunnel],
             ..TunnelList::default()
         };
@@ -287,6 +316,10 @@ mod tests {
         for line in [
             "kedge_tunnel_workers 2",
             "kedge_tunnel_offload_info{part=\"tun\",state=\"tun+uso\"} 1",
+            "kedge_tunnel_under_load 1",
+            "kedge_tunnel_under_load_begun_total 1",
+            "kedge_tunnel_cookies_sent_total 40",
+            "kedge_tunnel_cookies_proven_total 7",
             "kedge_tunnel_up{peer=\"gw-0\"} 1",
             "kedge_tunnel_fallback{peer=\"gw-0\"} 0",
             "kedge_tunnel_path_info{peer=\"gw-0\",path=\"udp\"} 1",

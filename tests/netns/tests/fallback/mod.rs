@@ -86,11 +86,20 @@ impl Site {
         self.router.nft(format!("delete table ip no_{name}"));
     }
 
+    /// What a gateway is configured with.
+    pub fn gateway_configuration(&self) -> String {
+        format!("{MANAGER}tunnel: {{listen_port: 51820, tls_port: 443}}\n")
+    }
+
+    /// What the agent is configured with; `extra` is more of it.
+    pub fn agent_configuration(&self, extra: &str) -> String {
+        format!("{MANAGER}{extra}")
+    }
+
     /// A gateway that is a member, not started yet.
     pub fn gateway(&self, index: usize) -> Gateway<'_> {
         let host = &self.gateways[index];
-        let yaml = format!("{MANAGER}tunnel: {{listen_port: 51820, tls_port: 443}}\n");
-        let gateway = Gateway::new(host, KEDGE, &yaml);
+        let gateway = Gateway::new(host, KEDGE, &self.gateway_configuration());
         let uid = format!("2{index}");
         self.authority.enrol(gateway.root(), Role::Gateway, &uid);
         gateway
@@ -108,7 +117,7 @@ impl Site {
     }
 
     pub fn agent(&self, extra: &str) -> Agent<'_> {
-        let agent = Agent::new(&self.edge, KEDGE, &format!("{MANAGER}{extra}"));
+        let agent = Agent::new(&self.edge, KEDGE, &self.agent_configuration(extra));
         self.authority.enrol(agent.root(), Role::Agent, "11");
         agent
     }

@@ -108,6 +108,7 @@ impl Plain {
             mtu: MTU,
             noise_core: config.noise_core,
             drops: Arc::new(Drops::default()),
+            guard: Arc::default(),
             ends_with_interface: true,
             offload,
             memory: Memory::default(),

@@ -1,6 +1,6 @@
 //! Initiations: who is admitted, and what becomes of whoever is.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use kedge_core::Instant;
 
@@ -9,6 +9,7 @@ use crate::{
     admission::{Sender, Verdict, Waiting},
     directory::PeerId,
     drops::DropReason,
+    guard::Guard,
     noise::Caller,
     way::Way,
     wire::Kind,
@@ -71,7 +72,14 @@ impl Shard {
     /// Whether initiations of strangers are answered with a cookie, since handshakes would take
     /// more than half of a processor.
     pub fn is_under_load(&mut self, now: Instant) -> bool {
-        self.admission.demands_cookies(now)
+        let is = self.admission.demands_cookies(now);
+        self.guard.set_under_load(is);
+        is
+    }
+
+    /// Has others see how its door stands: those of the shard that initiations come to.
+    pub fn show(&mut self, guard: Arc<Guard>) {
+        self.guard = guard;
     }
 
     /// Whether a peer may have another session already.
@@ -106,10 +114,14 @@ impl Shard {
             known: self.homes.contains_key(&there),
             proven: self.door.proves(now, there, datagram),
         };
+        if sender.proven {
+            self.guard.proven();
+        }
         match self.admission.admit(now, sender, initiation)? {
             Verdict::Queued => Ok(Outcome::Nothing),
             Verdict::Cookie => {
                 let length = self.door.cookie(now, there, datagram, dst)?;
+                self.guard.sent();
                 Ok(Outcome::Cookie { to: from, length })
             }
         }

@@ -1,11 +1,11 @@
 //! What boringtun's core cannot do: these run on our own alone.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use kedge_core::Instant;
 
 use super::harness::*;
-use crate::{directory::PeerSpec, drops::DropReason, memory::Memory};
+use crate::{directory::PeerSpec, drops::DropReason, guard::Guard, memory::Memory};
 
 /// Peer 2 again, as it is after a restart: without sessions, with what was kept on disk.
 fn restart_the_second(net: &mut Net, seed: u64, wall: u64) {
@@ -173,7 +173,13 @@ fn flood(net: &mut Net) {
 #[test]
 fn a_device_under_load_answers_a_stranger_with_a_cookie_and_serves_who_brings_it_back() {
     let mut net = Net::pair();
+    let guard = Arc::new(Guard::default());
+    net.ends[1].shard.show(Arc::clone(&guard));
     flood(&mut net);
+    let asked = guard.read();
+    assert_eq!((asked.under_load, asked.times), (true, 1));
+    assert!((1..400).contains(&asked.cookies_sent), "{asked:?}");
+    assert_eq!(asked.cookies_proven, 0);
     let initiation = net.ends[0]
         .seal(net.now, &packet("10.0.0.1", "10.0.0.2", 64, 1))
         .unwrap();
@@ -192,6 +198,13 @@ fn a_device_under_load_answers_a_stranger_with_a_cookie_and_serves_who_brings_it
     net.carry(again, |_| true);
     assert_eq!(net.ends[1].delivered.len(), 1);
     assert!(net.works(0) && net.works(1));
+    let told = guard.read();
+    assert_eq!(told.cookies_sent, asked.cookies_sent + 2, "to both places");
+    assert_eq!(told.cookies_proven, 1, "from the one it is good for");
+    net.pass(1_200);
+    let now = net.now;
+    assert!(!net.ends[1].shard.is_under_load(now));
+    assert_eq!((guard.read().under_load, guard.read().times), (false, 1));
 }
 
 #[test]
