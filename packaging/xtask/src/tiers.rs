@@ -63,7 +63,13 @@ fn unprivileged() -> anyhow::Result<()> {
 
 /// Programs of tests/netns that wait for timers of seconds most of the time: several of their tests run
 /// at once. All others measure milliseconds, and have the machine to themselves.
-const PATIENT: [&str; 4] = ["vip_conflicts", "vip_migrate", "vip_proof", "vip_versions"];
+const PATIENT: [&str; 5] = [
+    "tunnel_fallback",
+    "vip_conflicts",
+    "vip_migrate",
+    "vip_proof",
+    "vip_versions",
+];
 
 fn netns() -> anyhow::Result<()> {
     let package = "kedge-tests-netns";

@@ -30,11 +30,14 @@ use serde_json::Value;
 pub const KEDGE: &str = env!("CARGO_BIN_EXE_kedge-under-test");
 /// The first gateway, and the second, in the tunnel.
 pub const GATEWAYS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
+pub const UDP: &str = "meta l4proto udp";
+pub const TLS: &str = "tcp dport 443";
+const BETWEEN_QUESTIONS: Duration = millis(25);
 const MANAGER: &str =
     "manager: {url: 'https://203.0.113.250:9443', token_file: /etc/kedge/token}\n";
 
 pub struct Site {
-    _lan: Lan,
+    pub lan: Lan,
     pub edge: Host,
     pub router: Host,
     pub gateways: [Host; 2],
@@ -44,18 +47,7 @@ pub struct Site {
 impl Site {
     pub fn new() -> Self {
         let lan = Lan::new();
-        let router = lan.host("router", "203.0.113.1/24");
-        router.add_address("10.1.0.1/24");
-        router.run(|| {
-            sysctl("ipv4/ip_forward", "1").unwrap();
-            for scope in ["all", "eth0"] {
-                sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0").unwrap();
-            }
-        });
-        router.nft(
-            "table ip way { chain out { type nat hook postrouting priority 100; \
-             ip saddr 10.1.0.0/24 ip daddr 203.0.113.0/24 masquerade; }; }",
-        );
+        let router = router(&lan, "router", ["203.0.113.1/24", "10.1.0.1/24"]);
         let edge = lan.host("edge", "10.1.0.2/24");
         edge.run(|| {
             let (to, via) = ("203.0.113.0/24", "10.1.0.1");
@@ -67,7 +59,7 @@ impl Site {
             lan.host("gw-b", "203.0.113.8/24"),
         ];
         Self {
-            _lan: lan,
+            lan,
             edge,
             router,
             gateways,
@@ -193,6 +185,23 @@ impl Site {
     }
 }
 
+/// A router that hides who is behind it.
+pub fn router(lan: &Lan, name: &str, [outside, inside]: [&str; 2]) -> Host {
+    let router = lan.host(name, outside);
+    router.add_address(inside);
+    router.run(|| {
+        sysctl("ipv4/ip_forward", "1").unwrap();
+        for scope in ["all", "eth0"] {
+            sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0").unwrap();
+        }
+    });
+    router.nft(
+        "table ip way { chain out { type nat hook postrouting priority 100; \
+         ip saddr 10.1.0.0/24 ip daddr 203.0.113.0/24 masquerade; }; }",
+    );
+    router
+}
+
 /// A proxy, until it is dropped.
 pub struct Proxy(Child);
 
@@ -203,8 +212,10 @@ impl Drop for Proxy {
     }
 }
 
-/// What the host says of a gateway.
+/// What the host says of a gateway. Whoever waits asks again and again, and each question is a process: tests
+/// beside this one want the processors, too.
 pub fn tunnel(agent: &Agent<'_>, name: &str) -> Value {
+    std::thread::sleep(BETWEEN_QUESTIONS);
     let list = agent.kedge("tunnel list -o json").json();
     let items = list["items"].as_array().cloned().unwrap_or_default();
     let found = items.into_iter().find(|it| it["name"] == name);
@@ -227,10 +238,21 @@ pub fn until(agent: &Agent<'_>, name: &str, path: &str, limit: Duration) -> Dura
 
 /// The codes of the host's problems.
 pub fn codes(agent: &Agent<'_>) -> Vec<String> {
+    std::thread::sleep(BETWEEN_QUESTIONS);
     let status = agent.kedge("status -o json").json();
     let problems = status["problems"].as_array().cloned().unwrap_or_default();
     let code = |it: &Value| it["code"].as_str().unwrap_or_default().to_owned();
     problems.iter().map(code).collect()
+}
+
+/// Waits until a gateway's echo answers.
+pub fn answered(from: &Host, to: Ipv4Addr) {
+    let socket = from.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap());
+    socket.set_read_timeout(Some(millis(20))).unwrap();
+    eventually("packets are answered", secs(5), || {
+        socket.send_to(&[0; 8], (to, 7007)).unwrap();
+        socket.recv(&mut [0; 8]).is_ok()
+    });
 }
 
 /// Megabits per second of one TCP connection to a gateway, for so long, and whether all of it arrived.
