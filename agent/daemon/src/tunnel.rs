@@ -118,6 +118,7 @@ impl Tunnel {
         let targets = Targets::default();
         Self {
             fallbacks: Fallbacks::with_news(targets.news()),
+            ways: Ways::with_news(targets.news()),
             kind,
             module: module::standing(Path::new("/")),
             keys: Keys::of(key.public()),
@@ -135,7 +136,6 @@ impl Tunnel {
             mesh: None,
             levels: Levels::default(),
             targets,
-            ways: Ways::default(),
             claim: None,
             epoch: 0,
             epoch_is_new: false,
@@ -163,6 +163,9 @@ impl Tunnel {
     /// be active at once.
     pub fn steer(&mut self, levels: &Levels) {
         self.levels = Levels::clone(levels);
+        if self.ways.are_due() {
+            self.ways.tend(self.wish.as_ref(), &mut self.keeper);
+        }
         let elsewhere = self.fall_back();
         let turned = self.mesh.as_mut().is_some_and(Mesh::has_turned) || !elsewhere.is_empty();
         if self.weigh() {

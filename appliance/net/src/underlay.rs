@@ -1,4 +1,6 @@
-//! What the first link on the way to somebody carries.
+//! By which link the way to somebody begins, and what that carries.
+
+mod changes;
 
 use std::{
     io,
@@ -8,10 +10,23 @@ use std::{
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage as Message,
     link::{LinkAttribute, LinkMessage},
-    route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric},
+    route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteVia},
 };
 
+pub use self::changes::Changes;
 use crate::rtnl::Requests;
+
+/// How a way begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The index of the interface it leaves by.
+    pub link: u32,
+    /// The router it goes to; `None` where whoever is meant is on the link.
+    pub router: Option<IpAddr>,
+    /// The MTU of its route where it has one, else that of the interface. What routers have said of the path
+    /// is left out.
+    pub mtu: u32,
+}
 
 /// Asks the kernel for ways, in the namespace of the thread that opened it.
 #[derive(Debug)]
@@ -27,25 +42,35 @@ impl Underlay {
         Requests::open().map(Self)
     }
 
-    /// The MTU of the way to `to`: that of its route where it has one, else that of the interface the
-    /// route leaves by. What routers have said of the path is left out.
+    /// The way to `to`.
     ///
     /// # Errors
     ///
-    /// There is no way, or the kernel did not answer.
-    pub fn mtu(&mut self, to: SocketAddr) -> io::Result<u32> {
+    /// There is none, or the kernel did not answer.
+    pub fn way(&mut self, to: SocketAddr) -> io::Result<Way> {
         // The route as it was configured, without what the kernel has learned of the path.
         let configured = self.route(to.ip(), RouteFlags::FibMatch)?;
-        let index = match outgoing(&configured) {
-            Some(index) => index,
+        let (link, router) = match outgoing(&configured) {
+            Some(link) => (link, router(&configured)),
             // One of several.
             None => {
                 let chosen = self.route(to.ip(), RouteFlags::empty())?;
-                outgoing(&chosen).ok_or(io::ErrorKind::HostUnreachable)?
+                let link = outgoing(&chosen).ok_or(io::ErrorKind::HostUnreachable)?;
+                (link, router(&chosen))
             }
         };
-        let link = self.link_mtu(index)?;
-        Ok(metric(&configured).map_or(link, |metric| metric.min(link)))
+        let mtu = self.link_mtu(link)?;
+        let mtu = metric(&configured).map_or(mtu, |metric| metric.min(mtu));
+        Ok(Way { link, router, mtu })
+    }
+
+    /// The MTU of the way to `to`.
+    ///
+    /// # Errors
+    ///
+    /// As [`way`](Self::way).
+    pub fn mtu(&mut self, to: SocketAddr) -> io::Result<u32> {
+        self.way(to).map(|way| way.mtu)
     }
 
     fn route(&mut self, to: IpAddr, flags: RouteFlags) -> io::Result<RouteMessage> {
@@ -91,6 +116,16 @@ fn outgoing(route: &RouteMessage) -> Option<u32> {
             RouteAttribute::Oif(index) => Some(*index),
             _ => None,
         })
+}
+
+fn router(route: &RouteMessage) -> Option<IpAddr> {
+    let mut attributes = route.attributes.iter();
+    attributes.find_map(|attribute| match attribute {
+        RouteAttribute::Gateway(RouteAddress::Inet(router)) => Some((*router).into()),
+        RouteAttribute::Gateway(RouteAddress::Inet6(router)) => Some((*router).into()),
+        RouteAttribute::Via(RouteVia::Inet6(router)) => Some((*router).into()),
+        _ => None,
+    })
 }
 
 fn metric(route: &RouteMessage) -> Option<u32> {

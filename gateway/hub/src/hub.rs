@@ -238,6 +238,9 @@ impl Hub {
 
     /// Looks who is alive, and tells the data plane.
     pub fn watch_hosts(&mut self) {
+        if self.ways.are_due() {
+            self.ways.tend(&self.plan, &mut self.keeper);
+        }
         let stats = self.keeper.device().map(|device| device.stats());
         let heard = stats
             .into_iter()

@@ -34,6 +34,11 @@ impl Ways {
         });
     }
 
+    /// Whether a route may have changed since it was looked at.
+    pub fn are_due(&self) -> bool {
+        self.0.is_due()
+    }
+
     /// What is known of the way to a peer.
     pub fn view(&self, peer: &str) -> Option<local::PathMtu> {
         let known = self.0.of(peer)?;

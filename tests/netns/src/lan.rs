@@ -193,6 +193,14 @@ impl Lan {
             .unwrap();
     }
 
+    /// Has the switch drop what is longer than that on its way to a host, and say nothing.
+    pub fn narrow(&self, host: &Host, mtu: u32) {
+        let port = host.name.clone();
+        self.switch
+            .run(move || Links::open().unwrap().set_mtu(&port, mtu).unwrap())
+            .unwrap();
+    }
+
     /// Starts a process that sees every frame of the LAN on [`BRIDGE`].
     #[must_use]
     pub fn spawn(&self, command: Command) -> Child {

@@ -2,21 +2,30 @@
 //! and what the route says elsewhere.
 
 mod finder;
+mod watcher;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
 use kedge_core::Instant;
-use kedge_net::{clock, underlay::Underlay};
+use kedge_net::{
+    clock,
+    underlay::{self, Underlay},
+};
 use kedge_tunnel_proto::fallback::is_lane;
 pub use kedge_tunnel_proto::pmtu::{Config, Standing};
+use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
-use self::finder::{Finder, Told};
+use self::{
+    finder::{Finder, Told},
+    watcher::Watcher,
+};
 use crate::{
     PeerStats, State,
     backend::{Backend, Capability, Kind, Paths},
@@ -30,6 +39,8 @@ pub struct PathFinder {
     underlay: Option<Underlay>,
     ways: BTreeMap<String, Way>,
     finder: Option<Finder>,
+    watcher: Option<Watcher>,
+    news: Arc<Notify>,
     /// The opening of the device that all of this belongs to.
     opening: u64,
 }
@@ -79,6 +90,10 @@ pub enum Because {
 struct Way {
     endpoint: SocketAddr,
     looked_at: Instant,
+    /// How it began when it was looked at last and began at all.
+    begins: Option<underlay::Way>,
+    /// How often it began another way.
+    turns: u64,
     most: u16,
     start: u16,
     known: PathMtu,
@@ -96,17 +111,38 @@ impl Default for PathFinder {
 impl PathFinder {
     /// Knows no way yet, and asks as patiently as `config` says.
     #[must_use]
-    pub const fn new(config: Config) -> Self {
+    pub fn new(config: Config) -> Self {
         Self {
             config,
             underlay: None,
             ways: BTreeMap::new(),
             finder: None,
+            watcher: None,
+            news: Arc::default(),
             opening: 0,
         }
     }
 
-    /// Looks at the ways to `peers`; call it about once a second, in the device's network namespace.
+    /// Has `news` hear when [it is due](Self::is_due) or [has news](Self::has_news).
+    #[must_use]
+    pub fn with_news(self, news: Arc<Notify>) -> Self {
+        Self { news, ..self }
+    }
+
+    /// Whether routes or links changed, so that ways have to be looked at before long.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.watcher.as_ref().is_some_and(Watcher::is_due)
+    }
+
+    /// Whether more is known of a way than is kept to yet.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.finder.as_ref().is_some_and(Finder::has_news)
+    }
+
+    /// Looks at the ways to `peers`; call it about once a second and whenever [it is due](Self::is_due), in
+    /// the device's network namespace.
     ///
     /// # Panics
     ///
@@ -114,6 +150,7 @@ impl PathFinder {
     pub fn tend(&mut self, device: Option<&dyn Backend>, opening: u64, peers: &[Peer]) {
         let Some(device) = device else {
             self.finder = None;
+            self.watcher = None;
             self.ways.clear();
             return;
         };
@@ -128,14 +165,19 @@ impl PathFinder {
         let wanted: BTreeSet<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
         self.ways.retain(|name, _| wanted.contains(name.as_str()));
         let now = clock::now();
+        let watcher = Watcher::watching(&mut self.watcher, &self.news);
+        let changed = watcher.is_some_and(|watcher| watcher.take(now));
         for peer in peers {
             let endpoint = stats.get(peer.name.as_str()).and_then(|it| it.endpoint);
             match endpoint {
                 // A stream carries any packet, and says nothing of the way that is come back to.
                 Some(endpoint) if is_lane(endpoint) => {}
-                Some(endpoint) => self.look(now, &peer.name, endpoint),
+                Some(endpoint) => self.look(now, &peer.name, endpoint, changed),
                 None => drop(self.ways.remove(&peer.name)),
             }
+        }
+        if let Some(watcher) = self.watcher.as_mut().filter(|_| changed) {
+            watcher.took(now, clock::now());
         }
         let cannot = device.kind().lacks(Capability::PathMtu);
         if device.kind() == Kind::Userspace {
@@ -151,13 +193,16 @@ impl PathFinder {
                     endpoint: way.endpoint,
                     most: way.most,
                     start: way.start,
+                    turns: way.turns,
                     sent: stats.tx_bytes,
                 })
             });
             let told: Vec<Told> = told.collect();
+            let news = Arc::clone(&self.news);
             let finder = self
                 .finder
-                .get_or_insert_with(|| Finder::start(device.handle(), self.config));
+                .get_or_insert_with(|| Finder::start(device.handle(), self.config, news));
+            finder.look();
             finder.tell(told);
         }
         for peer in peers {
@@ -184,14 +229,27 @@ impl PathFinder {
     }
 
     /// What the first link on the way carries.
-    fn look(&mut self, now: Instant, name: &str, endpoint: SocketAddr) {
+    fn look(&mut self, now: Instant, name: &str, endpoint: SocketAddr, changed: bool) {
         let known = self.ways.get(name).copied();
         let same = known.filter(|way| way.endpoint == endpoint);
-        if same.is_some_and(|way| now.since(way.looked_at) < LOOK) {
+        if same.is_some_and(|way| !changed && now.since(way.looked_at) < LOOK) {
             return;
         }
-        let route = self.route_mtu(endpoint);
-        let (most, start) = carried(route, endpoint.is_ipv4());
+        let begins = self.begins(endpoint);
+        let (most, start) = carried(begins.map(|way| way.mtu), endpoint.is_ipv4());
+        let before = same.and_then(|way| way.begins);
+        let turned = before.zip(begins).is_some_and(|(before, begins)| {
+            (before.link, before.router) != (begins.link, begins.router)
+        });
+        if turned {
+            let (from, to) = (before.map(|it| it.router), begins.map(|it| it.router));
+            debug!(
+                peer = name,
+                ?from,
+                ?to,
+                "the way to a peer begins another way"
+            );
+        }
         let unasked = PathMtu {
             mtu: start,
             most,
@@ -200,6 +258,8 @@ impl PathFinder {
         let way = Way {
             endpoint,
             looked_at: now,
+            begins: begins.or(before),
+            turns: known.map_or(0, |way| way.turns) + u64::from(turned),
             most,
             start,
             known: known.map_or(unasked, |way| way.known),
@@ -209,15 +269,15 @@ impl PathFinder {
         self.ways.insert(name.to_owned(), way);
     }
 
-    fn route_mtu(&mut self, to: SocketAddr) -> Option<u32> {
+    fn begins(&mut self, to: SocketAddr) -> Option<underlay::Way> {
         if self.underlay.is_none() {
             self.underlay = Underlay::open().ok();
         }
-        match self.underlay.as_mut()?.mtu(to) {
-            Ok(mtu) => Some(mtu),
+        match self.underlay.as_mut()?.way(to) {
+            Ok(way) => Some(way),
             Err(err) => {
                 let error = &err as &dyn std::error::Error;
-                debug!(error, "the MTU of the way to a peer is not known");
+                debug!(error, "how the way to a peer begins is not known");
                 None
             }
         }
@@ -334,7 +394,7 @@ const USUAL: u16 = 1500;
 const AROUND_V4: u16 = 20 + 8 + 32;
 const AROUND_V6: u16 = 40 + 8 + 32;
 
-/// How often the route to a peer is looked at.
+/// How often the route to a peer is looked at though nobody said that it changed.
 const LOOK: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

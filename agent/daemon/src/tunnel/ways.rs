@@ -1,6 +1,6 @@
 //! What the ways to peers carry, and answers to peers that ask the same of theirs.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use kedge_control::local;
 use kedge_core::{Code, Fix, Problem};
@@ -11,6 +11,7 @@ use kedge_tunnel_device::{
     keeper::Keeper,
     paths::{Because, PathFinder, PathMtu, Peer},
 };
+use tokio::sync::Notify;
 use tracing::debug;
 
 use crate::desired::TunnelWish;
@@ -19,6 +20,7 @@ use crate::desired::TunnelWish;
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     finder: PathFinder,
+    news: Arc<Notify>,
     answering: Option<Answering>,
     benches: Benches,
 }
@@ -32,6 +34,20 @@ struct Answering {
 }
 
 impl Ways {
+    /// Has `news` hear when [they are due](Self::are_due).
+    pub fn with_news(news: Arc<Notify>) -> Self {
+        Self {
+            finder: PathFinder::default().with_news(Arc::clone(&news)),
+            news,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a route may have changed since it was looked at, or more is known than is kept to.
+    pub fn are_due(&self) -> bool {
+        self.finder.is_due() || self.finder.has_news()
+    }
+
     /// Looks at the ways, and has the device keep to what they carry.
     pub fn tend(&mut self, wish: Option<&TunnelWish>, keeper: &mut Keeper) {
         self.answer(wish, keeper.device(), keeper.openings());
@@ -54,7 +70,7 @@ impl Ways {
 
     /// Asks and answers nobody any more.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self::with_news(Arc::clone(&self.news));
     }
 
     /// What is known of the way to a peer.

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,7 +18,7 @@ use kedge_tunnel_proto::{
 };
 use tokio::{
     net::UdpSocket,
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::{AbortHandle, JoinSet},
 };
 use tracing::{debug, trace};
@@ -35,6 +38,8 @@ pub(super) struct Told {
     pub(super) endpoint: SocketAddr,
     pub(super) most: u16,
     pub(super) start: u16,
+    /// How often its way began another way: what was known of it says nothing then.
+    pub(super) turns: u64,
     /// Bytes sent to it so far.
     pub(super) sent: u64,
 }
@@ -48,20 +53,49 @@ pub(super) struct Finder {
     listening: BTreeMap<IpAddr, (SocketAddr, AbortHandle)>,
     answers: mpsc::Sender<Answer>,
     told: watch::Sender<Vec<(Told, SocketAddr)>>,
-    reports: Reports,
+    reports: Arc<Reports>,
 }
 
-type Reports = Arc<Mutex<BTreeMap<String, Report>>>;
+/// What is known of those that are asked.
+#[derive(Debug)]
+struct Reports {
+    all: Mutex<BTreeMap<String, Report>>,
+    /// Whether something that data has to keep to is known since they were looked at.
+    news: AtomicBool,
+    tell: Arc<Notify>,
+}
+
+impl Reports {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Report>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, name: &str, report: Report) {
+        let before = self.lock().insert(name.to_owned(), report);
+        let known = |it: Report| (it.mtu, it.standing, it.most, it.settled);
+        let same = before.map(known) == Some(known(report));
+        // The steps of a search to more are kept to when somebody comes by.
+        let less = before.is_some_and(|before| report.mtu < before.mtu);
+        if !same && (report.settled || less) {
+            self.news.store(true, Ordering::Relaxed);
+            self.tell.notify_one();
+        }
+    }
+}
 
 /// Who answered, and what.
 type Answer = (IpAddr, Message);
 
 impl Finder {
     /// Asks nobody yet.
-    pub(super) fn start(handle: Handle, config: Config) -> Self {
+    pub(super) fn start(handle: Handle, config: Config, tell: Arc<Notify>) -> Self {
         let (answers, answered) = mpsc::channel(ANSWERS);
         let (told, heard) = watch::channel(Vec::new());
-        let reports = Reports::default();
+        let reports = Arc::new(Reports {
+            all: Mutex::default(),
+            news: AtomicBool::new(false),
+            tell,
+        });
         let task = Task {
             handle,
             config,
@@ -108,9 +142,17 @@ impl Finder {
 
     /// What is known of a peer that is asked.
     pub(super) fn report(&self, name: &str) -> Option<Report> {
-        let reports = self.reports.lock();
-        let reports = reports.unwrap_or_else(PoisonError::into_inner);
-        reports.get(name).copied()
+        self.reports.lock().get(name).copied()
+    }
+
+    /// Whether more is known than when it was [looked at](Self::look).
+    pub(super) fn has_news(&self) -> bool {
+        self.reports.news.load(Ordering::Relaxed)
+    }
+
+    /// Somebody looks at what is known.
+    pub(super) fn look(&self) {
+        self.reports.news.store(false, Ordering::Relaxed);
     }
 
     fn listen(&mut self, local: IpAddr) {
@@ -161,7 +203,7 @@ struct Task {
     config: Config,
     answered: mpsc::Receiver<Answer>,
     told: watch::Receiver<Vec<(Told, SocketAddr)>>,
-    reports: Reports,
+    reports: Arc<Reports>,
     asked: BTreeMap<String, Asked>,
     by_address: BTreeMap<IpAddr, String>,
     due: BTreeSet<(Instant, String)>,
@@ -175,6 +217,7 @@ struct Asked {
     endpoint: SocketAddr,
     most: u16,
     start: u16,
+    turns: u64,
     due: Option<Instant>,
 }
 
@@ -232,13 +275,17 @@ impl Task {
                 endpoint: told.endpoint,
                 most: 0,
                 start: 0,
+                turns: told.turns,
                 due: None,
             });
             self.by_address.insert(told.ends.1, told.name.clone());
-            let same = asked.question == question && asked.endpoint == told.endpoint;
+            let same = asked.question == question
+                && asked.endpoint == told.endpoint
+                && asked.turns == told.turns;
             if !same || (asked.most, asked.start) != (told.most, told.start) {
                 asked.question = question;
                 asked.endpoint = told.endpoint;
+                asked.turns = told.turns;
                 (asked.most, asked.start) = (told.most, told.start);
                 let path = Input::Path {
                     most: told.most,
@@ -294,9 +341,7 @@ impl Task {
         if let Some(due) = due {
             self.due.insert((due, name.to_owned()));
         }
-        let reports = self.reports.lock();
-        let mut reports = reports.unwrap_or_else(PoisonError::into_inner);
-        reports.insert(name.to_owned(), asked.machine.report());
+        self.reports.put(name, asked.machine.report());
     }
 
     fn forget(&mut self, name: &str) {
@@ -307,9 +352,7 @@ impl Task {
             }
         }
         self.waiting.retain(|(peer, ..)| peer != name);
-        let reports = self.reports.lock();
-        let mut reports = reports.unwrap_or_else(PoisonError::into_inner);
-        reports.remove(name);
+        self.reports.lock().remove(name);
     }
 
     /// Gives the worker what it takes.
