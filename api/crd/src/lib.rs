@@ -3,7 +3,7 @@
 //!
 //! Our specs refuse unknown fields, so that a typing mistake is an error and not a wish that is
 //! silently ignored. [`kinds`] makes their CustomResourceDefinitions from these types, and
-//! [`validate`] holds the same rules where no API server does. Foreign kinds are read tolerantly: their providers add fields at any time.
+//! `validate` holds the same rules where no API server does. Foreign kinds are read tolerantly: their providers add fields at any time.
 
 pub mod balancer;
 pub mod capi;
@@ -24,6 +24,7 @@ pub mod tenant;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod traffic;
+#[cfg(feature = "validate")]
 pub mod validate;
 
 pub use balancer::{LoadBalancer, LoadBalancerSpec, LoadBalancerStatus};

@@ -27,6 +27,26 @@ impl Edition {
             Self::Whole => &[],
         }
     }
+
+    /// What a panic does: a host's agent dies of it, and its guardian hands over; of the manager, which serves
+    /// many, one request does (docs/adr/0058).
+    const fn panic(self) -> &'static str {
+        match self {
+            Self::Hosts => "abort",
+            Self::Whole => "unwind",
+        }
+    }
+
+    /// What the compilers of Rust and C are told: without unwinding, nobody reads the tables it takes.
+    const fn flags(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Hosts => (
+                " -Cforce-unwind-tables=no",
+                " -fno-unwind-tables -fno-asynchronous-unwind-tables",
+            ),
+            Self::Whole => ("", ""),
+        }
+    }
 }
 
 /// Builds it with this profile, and says where it is.
@@ -53,8 +73,11 @@ pub fn kedge(
         (folder.as_path(), "/target"),
         (root, "/kedge"),
     ];
-    let mut rust = String::from("-Ctarget-feature=+crt-static");
-    let mut c = String::new();
+    let (rust, c) = edition.flags();
+    let (mut rust, mut c) = (format!("{LINKED}{rust}"), c.to_owned());
+    if Machine::here() != Some(machine) {
+        rust.push_str(&format!(" -Clink-arg=-B{}", lld()?.display()));
+    }
     for (from, to) in places {
         let from = from.display();
         rust.push_str(&format!(" --remap-path-prefix={from}={to}"));
@@ -77,6 +100,8 @@ pub fn kedge(
         ])
         .args(["--profile", profile, "--target", target])
         .args(edition.features())
+        .arg("--config")
+        .arg(format!("profile.{profile}.panic={:?}", edition.panic()))
         .env("RUSTFLAGS", rust)
         .env("CFLAGS", c)
         .current_dir(root)
@@ -87,3 +112,22 @@ pub fn kedge(
     ensure!(fs::exists(&built)?, "{} is not there", built.display());
     Ok(built)
 }
+
+/// Where the toolchain keeps the linker it brings along. Cross compilers do not look there, and Debian's own
+/// knows short relocations for few machines.
+fn lld() -> anyhow::Result<PathBuf> {
+    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let asked = Command::new(rustc)
+        .args(["--print", "target-libdir"])
+        .output()?;
+    ensure!(asked.status.success(), "rustc does not say where it is");
+    let libraries = PathBuf::from(String::from_utf8(asked.stdout)?.trim());
+    let place = libraries.with_file_name("bin").join("gcc-ld");
+    ensure!(fs::exists(&place)?, "{} is not there", place.display());
+    Ok(place)
+}
+
+/// Static; relocations in their short form, which the linked C library reads itself; of functions that are the same,
+/// one.
+const LINKED: &str = "-Ctarget-feature=+crt-static -Clink-arg=-fuse-ld=lld \
+                      -Clink-arg=-Wl,-z,pack-relative-relocs -Clink-arg=-Wl,--icf=all";
