@@ -84,6 +84,10 @@ pub fn kedge(
         c.push_str(&format!(" -ffile-prefix-map={from}={to}"));
     }
     let mut build = Command::new(program);
+    // Without AES for AVX-512 and large tables of curves that TLS alone needs (0.9 MiB); a gateway's tunnel uses neither.
+    if edition == Edition::Hosts && env::var_os(SMALL_TLS).is_none() {
+        build.env(SMALL_TLS, "1");
+    }
     for (name, tool) in machine.cross_tools() {
         if env::var_os(name).is_none() {
             build.env(name, tool);
@@ -127,6 +131,8 @@ fn lld() -> anyhow::Result<PathBuf> {
     Ok(place)
 }
 
+/// What aws-lc-sys is asked to be small by.
+const SMALL_TLS: &str = "AWS_LC_SYS_SMALL";
 /// Static; relocations in their short form, which the linked C library reads itself; of functions that are the same,
 /// one.
 const LINKED: &str = "-Ctarget-feature=+crt-static -Clink-arg=-fuse-ld=lld \
