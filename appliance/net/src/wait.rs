@@ -12,7 +12,7 @@ use std::{
 
 use kedge_core::Instant;
 use rustix::{
-    event::{EventfdFlags, epoll, eventfd},
+    event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll},
     io::Errno,
     time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -20,7 +20,7 @@ use rustix::{
     },
 };
 
-use crate::clock;
+use crate::{clock, sys};
 
 /// A deadline as a descriptor that becomes readable, on the clock of [`crate::clock::now`].
 #[derive(Debug)]
@@ -130,6 +130,8 @@ impl AsFd for Doorbell {
 pub struct Waiter {
     fd: OwnedFd,
     ready: Vec<u64>,
+    /// The kernel has no `epoll_pwait2`, as its first answer said.
+    coarse: bool,
 }
 
 impl Waiter {
@@ -143,6 +145,7 @@ impl Waiter {
         Ok(Self {
             fd,
             ready: Vec::with_capacity(READY),
+            coarse: false,
         })
     }
 
@@ -188,6 +191,9 @@ impl Waiter {
 
     fn wait_for(&mut self, limit: Option<&Timespec>) -> io::Result<&[u64]> {
         self.ready.clear();
+        if self.coarse {
+            return self.wait_in_two(limit);
+        }
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY];
         match epoll::wait(&self.fd, &mut events[..], limit) {
             Ok((ready, _)) => {
@@ -196,7 +202,28 @@ impl Waiter {
                 Ok(&self.ready)
             }
             Err(Errno::INTR) => Ok(&self.ready),
+            // Some sandboxes refuse what they do not know; this call refuses nothing else that way.
+            Err(Errno::NOSYS | Errno::PERM) => {
+                self.coarse = true;
+                self.wait_in_two(limit)
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same before Linux 5.11 and under qemu-user, where epoll itself waits in milliseconds: `ppoll`
+    /// waits for the epoll, in nanoseconds, and then epoll says at once what it is.
+    #[cold]
+    fn wait_in_two(&mut self, limit: Option<&Timespec>) -> io::Result<&[u64]> {
+        let waited = poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], limit);
+        let asked = match waited {
+            Ok(0) => Ok(()),
+            Ok(_) => sys::epoll::ready::<READY>(self.fd.as_fd(), &mut self.ready),
+            Err(error) => Err(error.into()),
+        };
+        match asked {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(&self.ready),
         }
     }
 }
@@ -218,6 +245,85 @@ mod tests {
 
     #[test]
     fn an_alarm_rings_at_its_deadline_and_not_before() {
+        alarm();
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline_and_not_before() {
+        deadline();
+    }
+
+    #[test]
+    fn a_doorbell_wakes_a_waiting_thread() {
+        doorbell();
+    }
+
+    /// Runs it on a thread for which the kernel is one without `epoll_pwait2`.
+    fn without_pwait2<R: Send>(errno: Errno, run: impl FnOnce() -> R + Send) -> R {
+        let old = || {
+            sys::epoll::forget_pwait2(errno.raw_os_error()).unwrap();
+            let fd = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+            let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; 1];
+            let at_once = Timespec::default();
+            let answer = epoll::wait(&fd, &mut events[..], Some(&at_once)).map(|_| ());
+            assert_eq!(answer, Err(errno));
+            run()
+        };
+        std::thread::scope(|scope| scope.spawn(old).join().unwrap())
+    }
+
+    #[test]
+    fn an_old_kernel_does_the_same() {
+        for errno in [Errno::NOSYS, Errno::PERM] {
+            without_pwait2(errno, alarm);
+            without_pwait2(errno, deadline);
+            without_pwait2(errno, doorbell);
+        }
+    }
+
+    #[test]
+    fn an_old_kernel_waits_for_fractions_of_a_millisecond() {
+        let shortest = without_pwait2(Errno::NOSYS, || {
+            let mut waiter = Waiter::new().unwrap();
+            let waits = (0..50).map(|_| {
+                let start = now();
+                let ready = waiter.wait_until(Some(start + Duration::from_micros(300)));
+                assert!(ready.unwrap().is_empty());
+                now().since(start)
+            });
+            let shortest = waits.min().unwrap();
+            assert!(waiter.coarse, "it is asked once");
+            shortest
+        });
+        assert!(shortest >= Duration::from_micros(300), "{shortest:?}");
+        assert!(shortest < Duration::from_millis(1), "{shortest:?}");
+    }
+
+    #[test]
+    fn what_is_ready_comes_with_its_keys_on_an_old_kernel_too() {
+        without_pwait2(Errno::NOSYS, || {
+            let bells = [(); READY + 3].map(|()| Doorbell::new().unwrap());
+            let mut waiter = Waiter::new().unwrap();
+            let mut keys = Vec::new();
+            for (bell, key) in bells.iter().zip(u64::MAX - 100..) {
+                waiter.add(bell, key).unwrap();
+                bell.ring();
+                keys.push(key);
+            }
+            let mut seen = waiter.wait().unwrap().to_vec();
+            assert_eq!(seen.len(), READY);
+            for (bell, key) in bells.iter().zip(&keys) {
+                if seen.contains(key) {
+                    bell.silence();
+                }
+            }
+            seen.extend(waiter.wait().unwrap());
+            seen.sort_unstable();
+            assert_eq!(seen, keys);
+        });
+    }
+
+    fn alarm() {
         let mut alarm = Alarm::new().unwrap();
         let mut waiter = Waiter::new().unwrap();
         waiter.add(&alarm, 7).unwrap();
@@ -236,8 +342,7 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_wait_ends_at_its_deadline_and_not_before() {
+    fn deadline() {
         let bell = Doorbell::new().unwrap();
         let mut waiter = Waiter::new().unwrap();
         waiter.add(&bell, 1).unwrap();
@@ -253,8 +358,7 @@ mod tests {
         assert_eq!(waiter.wait_until(Some(Instant::FAR)).unwrap(), [1]);
     }
 
-    #[test]
-    fn a_doorbell_wakes_a_waiting_thread() {
+    fn doorbell() {
         let bell = Arc::new(Doorbell::new().unwrap());
         let mut waiter = Waiter::new().unwrap();
         waiter.add(&*bell, 1).unwrap();

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod datagrams;
 pub mod descriptor;
+pub mod epoll;
 pub mod group;
 pub mod memory;
 pub mod monitor;
