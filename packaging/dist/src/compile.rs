@@ -61,22 +61,24 @@ pub fn kedge(
     profile: &str,
 ) -> anyhow::Result<PathBuf> {
     let target = machine.target();
-    let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    let folder = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    // Compilers know it by its whole path.
+    let folder = root.join(folder);
     let program = env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let home = match env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
         None => Path::new(&env::var_os("HOME").context("no home")?).join(".cargo"),
     };
-    // The order in which one replaces another is the last that fits.
+    // Of those that fit the last replaces: the folder of the target may be inside the root, or not.
     let places = [
+        (root, "/kedge"),
         (home.as_path(), "/cargo"),
         (folder.as_path(), "/target"),
-        (root, "/kedge"),
     ];
     let (rust, c) = edition.flags();
     let (mut rust, mut c) = (format!("{LINKED}{rust}"), c.to_owned());
-    if Machine::here() != Some(machine) {
-        rust.push_str(&format!(" -Clink-arg=-B{}", lld()?.display()));
+    if let Some(lld) = lld()? {
+        rust.push_str(&format!(" -Clink-arg=-B{}", lld.display()));
     }
     for (from, to) in places {
         let from = from.display();
@@ -108,6 +110,8 @@ pub fn kedge(
         .arg(format!("profile.{profile}.panic={:?}", edition.panic()))
         .env("RUSTFLAGS", rust)
         .env("CFLAGS", c)
+        // It would be asked before the former.
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .current_dir(root)
         .status()?;
     ensure!(status.success(), "the executable does not build");
@@ -117,9 +121,9 @@ pub fn kedge(
     Ok(built)
 }
 
-/// Where the toolchain keeps the linker it brings along. Cross compilers do not look there, and Debian's own
+/// Where the toolchain keeps the linker it brings along, if it does: compilers look for another on the `PATH`. GNU's
 /// knows short relocations for few machines.
-fn lld() -> anyhow::Result<PathBuf> {
+fn lld() -> anyhow::Result<Option<PathBuf>> {
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let asked = Command::new(rustc)
         .args(["--print", "target-libdir"])
@@ -127,8 +131,7 @@ fn lld() -> anyhow::Result<PathBuf> {
     ensure!(asked.status.success(), "rustc does not say where it is");
     let libraries = PathBuf::from(String::from_utf8(asked.stdout)?.trim());
     let place = libraries.with_file_name("bin").join("gcc-ld");
-    ensure!(fs::exists(&place)?, "{} is not there", place.display());
-    Ok(place)
+    Ok(fs::exists(&place)?.then_some(place))
 }
 
 /// What aws-lc-sys is asked to be small by.
