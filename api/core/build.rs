@@ -17,12 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             .to_owned();
     for name in names {
         let code = name.trim_end_matches(".md");
-        let path = folder.join(&name);
-        writeln!(
-            source,
-            "        {code:?} => include_str!({:?}),",
-            path.display().to_string()
-        )?;
+        // The text itself: a path would make another crate of it in another folder.
+        let page = fs::read_to_string(folder.join(&name))?;
+        writeln!(source, "        {code:?} => {page:?},")?;
     }
     source.push_str("        _ => \"\",\n    }\n}\n");
     fs::write(Path::new(&env::var("OUT_DIR")?).join("pages.rs"), source)?;
