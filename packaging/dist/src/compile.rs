@@ -37,6 +37,14 @@ impl Edition {
         }
     }
 
+    /// What the last step is told, from the root.
+    const fn linked(self) -> &'static [&'static str] {
+        match self {
+            Self::Hosts => &["-Clink-arg=-Wl,-T,packaging/dist/src/no-unwinding.ld"],
+            Self::Whole => &[],
+        }
+    }
+
     /// What the compilers of Rust and C are told: without unwinding, nobody reads the tables it takes.
     const fn flags(self) -> (&'static str, &'static str) {
         match self {
@@ -97,7 +105,7 @@ pub fn kedge(
     }
     let status = build
         .args([
-            "build",
+            "rustc",
             "--locked",
             "--package",
             "kedge-agent-cli",
@@ -108,6 +116,8 @@ pub fn kedge(
         .args(edition.features())
         .arg("--config")
         .arg(format!("profile.{profile}.panic={:?}", edition.panic()))
+        .arg("--")
+        .args(edition.linked())
         .env("RUSTFLAGS", rust)
         .env("CFLAGS", c)
         // It would be asked before the former.
