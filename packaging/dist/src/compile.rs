@@ -29,7 +29,7 @@ impl Edition {
     }
 
     /// What a panic does: a host's agent dies of it, and its guardian hands over; of the manager, which serves
-    /// many, one request does (docs/adr/0058).
+    /// many, one request does (docs/adr/0059).
     const fn panic(self) -> &'static str {
         match self {
             Self::Hosts => "abort",
