@@ -206,8 +206,15 @@ fn on_the_bus(a: &Node, other: &Host) {
 fn the_peer_is_on_the_bus(a: &Node) {
     let get = "busctl get-property dev.kedge.Agent1 /dev/kedge/Agent1/tunnel/gw \
                dev.kedge.Agent1.Tunnel State Path";
+    let mut seen = String::new();
     eventually("the peer is on the bus", secs(10), || {
-        a.run(get).out == "s \"Connecting\"\ns \"udp\"\n"
+        let said = a.run(get);
+        let said = format!("{}{}", said.out, said.err);
+        if said != seen {
+            println!("{said:?}");
+            seen = said;
+        }
+        seen == "s \"Connecting\"\ns \"udp\"\n"
     });
     let xml =
         a.run("busctl introspect --xml-interface dev.kedge.Agent1 /dev/kedge/Agent1/tunnel/gw");
