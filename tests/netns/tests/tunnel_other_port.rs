@@ -8,7 +8,6 @@
     reason = "test code"
 )]
 
-#[allow(dead_code, reason = "each test binary uses its own part")]
 mod fallback;
 
 use std::net::UdpSocket;
