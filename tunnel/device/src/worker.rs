@@ -6,7 +6,6 @@
 mod crew;
 mod inward;
 mod live;
-mod telling;
 mod whole;
 
 use std::{
@@ -36,18 +35,18 @@ use kedge_tunnel_proto::{
     keys::PrivateKey,
     memory::Memory,
     noise::{CoreName, HEAD},
-    shard::{Admitted, Shard},
+    shard::{Admitted, Event, EventKind, Shard},
 };
 use tokio::sync::watch;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, field::display, info, warn};
 
 pub(crate) use self::live::{Identities, Reconfiguration};
 use crate::{
     from_host::FromHost,
     lanes::{Inbound, Lanes},
-    network::{At, Network, Other},
+    network::{At, Network},
     noise::{noise, unix},
-    offload::Standing,
+    offload::{Part, Standing},
     outbox::Outbox,
     post::{Mail, Post},
     seed::seed,
@@ -87,8 +86,6 @@ pub(crate) struct Engine {
     pub(crate) sockets: Arc<Sockets>,
     /// Where initiations come, if that is not where the rest does.
     pub(crate) door: Option<Arc<Sockets>>,
-    /// The other port, if there is one.
-    pub(crate) other: Option<Other>,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) post: Post,
     pub(crate) bell: Arc<Doorbell>,
@@ -140,10 +137,6 @@ struct Ready {
     v6: bool,
     door_v4: bool,
     door_v6: bool,
-    other_v4: bool,
-    other_v6: bool,
-    other_door_v4: bool,
-    other_door_v6: bool,
     bell: bool,
 }
 
@@ -186,7 +179,6 @@ impl Worker {
             tun,
             sockets,
             door,
-            other,
             lanes,
             post,
             bell,
@@ -213,12 +205,6 @@ impl Worker {
         for (sockets, v4, v6) in [
             (Some(&sockets), UDP_V4, UDP_V6),
             (door.as_ref(), DOOR_V4, DOOR_V6),
-            (other.as_ref().map(|it| &it.sockets), OTHER_V4, OTHER_V6),
-            (
-                other.as_ref().and_then(|it| it.door.as_ref()),
-                OTHER_DOOR_V4,
-                OTHER_DOOR_V6,
-            ),
         ] {
             for (family, key) in [(Family::V4, v4), (Family::V6, v6)] {
                 if let Some(fd) = sockets.and_then(|sockets| sockets.fd(family)) {
@@ -243,9 +229,7 @@ impl Worker {
             noted_at: clock::now(),
             shelf,
             tun,
-            network: Network::new(sockets, lanes, standing.gso)
-                .with_door(door)
-                .with_other(other),
+            network: Network::new(sockets, lanes, standing.gso).with_door(door),
             inbox: Inbox::new(),
             inbound: Inbound::default(),
             mail: post.room(),
@@ -292,10 +276,6 @@ impl Worker {
                 (ready.v6, At::Own, Family::V6),
                 (ready.door_v4, At::Door, Family::V4),
                 (ready.door_v6, At::Door, Family::V6),
-                (ready.other_v4, At::Other, Family::V4),
-                (ready.other_v6, At::Other, Family::V6),
-                (ready.other_door_v4, At::OtherDoor, Family::V4),
-                (ready.other_door_v6, At::OtherDoor, Family::V6),
             ] {
                 if is_ready {
                     self.drain_network(at, family);
@@ -326,10 +306,6 @@ impl Worker {
                 UDP_V6 => ready.v6 = true,
                 DOOR_V4 => ready.door_v4 = true,
                 DOOR_V6 => ready.door_v6 = true,
-                OTHER_V4 => ready.other_v4 = true,
-                OTHER_V6 => ready.other_v6 = true,
-                OTHER_DOOR_V4 => ready.other_door_v4 = true,
-                OTHER_DOOR_V6 => ready.other_door_v6 = true,
                 BELL => ready.bell = true,
                 _ => {}
             }
@@ -432,6 +408,63 @@ impl Worker {
             self.shelf.leave(self.number, memory);
         }
     }
+
+    fn tell(&mut self) {
+        if let Some(gso) = self.network.changed() {
+            let refused = match gso {
+                Part::OnBut(destinations) => destinations,
+                Part::On | Part::Off(_) => 0,
+            };
+            self.offload.refused(self.number, refused);
+        }
+        while let Some(Event { peer, change }) = self.shard.poll_event() {
+            let peer = self.name(peer);
+            match change {
+                EventKind::State { from, to } => {
+                    info!(peer, ?from, ?to, because = "handshake", "tunnel session");
+                }
+                EventKind::Keys { to } => {
+                    let (ours, its) = (to.local, to.remote);
+                    info!(peer, %ours, %its, because = "a newer session", "tunnel keys");
+                }
+                EventKind::Doubted => {
+                    let because = "handshakes older than one before, again and again";
+                    info!(peer, because, "the clock of a tunnel peer went back");
+                }
+                EventKind::Moved { from, to } => {
+                    let (from, to) = (from.map(display), to.map(display));
+                    info!(
+                        peer,
+                        from,
+                        to,
+                        because = "authenticated data",
+                        "tunnel endpoint"
+                    );
+                }
+            }
+        }
+    }
+
+    fn rename(&mut self, change: &Change) {
+        for id in &change.remove {
+            self.names.remove(id);
+        }
+        let updated = change.update.iter().map(|update| &update.entry);
+        for entry in change.add.iter().chain(updated) {
+            let name = &entry.spec.name;
+            if *name != entry.spec.public_key.to_string() {
+                self.names.insert(entry.id, name.clone());
+            } else {
+                self.names.remove(&entry.id);
+            }
+        }
+    }
+
+    fn name(&self, peer: PeerId) -> String {
+        let named = self.names.get(&peer).cloned();
+        let key = || Some(self.shard.public_key(peer)?.to_string());
+        named.or_else(key).unwrap_or_else(|| "?".to_owned())
+    }
 }
 
 /// How old the shard's idea of the time of day may be.
@@ -451,7 +484,3 @@ const BELL: u64 = 3;
 const ALARM: u64 = 4;
 const DOOR_V4: u64 = 5;
 const DOOR_V6: u64 = 6;
-const OTHER_V4: u64 = 7;
-const OTHER_V6: u64 = 8;
-const OTHER_DOOR_V4: u64 = 9;
-const OTHER_DOOR_V6: u64 = 10;

@@ -10,7 +10,7 @@ use std::{
 
 use kedge_core::Instant;
 
-use crate::{drops::Drops, keys::Pair, other};
+use crate::{drops::Drops, keys::Pair};
 
 /// Where the peer's session stands. Only an answered echo proves that the path works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,8 +72,6 @@ pub struct Reading {
     pub state: State,
     /// Where datagrams for the peer go.
     pub endpoint: Option<SocketAddr>,
-    /// Whether from this end's other port.
-    pub by_other: bool,
     /// The keys its packets are sent with, and since when; `None` is those it began with: the older
     /// one of each end.
     pub pair: Option<(Pair, Instant)>,
@@ -97,8 +95,7 @@ impl Counters {
                 1 => State::Connecting,
                 _ => State::Idle,
             },
-            endpoint: place.endpoint.map(other::address),
-            by_other: place.endpoint.is_some_and(other::is_by_other),
+            endpoint: place.endpoint,
             pair: place.pair.as_deref().copied(),
         }
     }

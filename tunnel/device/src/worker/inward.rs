@@ -40,7 +40,7 @@ impl Worker {
                 continue;
             };
             let from = Way {
-                there: at.place(received.from),
+                there: received.from,
                 here: received.at,
             };
             trace!(
