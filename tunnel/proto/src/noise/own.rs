@@ -3,7 +3,6 @@
 //! It reads no clock and no randomness: both are arguments, so the same inputs give the same bytes.
 
 mod door;
-mod doubt;
 mod exchange;
 mod handshake;
 mod macs;
@@ -24,7 +23,6 @@ pub(super) use self::macs::name;
 pub(crate) use self::{door::FrontDoor, handshake::Call};
 use self::{
     door::Identity,
-    doubt::Doubt,
     handshake::{Pending, Remote},
     macs::{Jar, Labels},
     random::Random,
@@ -73,8 +71,6 @@ pub(crate) struct Core {
     base: u32,
     last: u8,
     stamps: Stamps,
-    /// Whether what was seen of them may be wrong.
-    doubt: Option<Doubt>,
     /// The newest initiation of ours, and the one before it, whose answer may still come.
     pending: Option<Pending>,
     overtaken: Option<Pending>,
@@ -111,7 +107,6 @@ impl Core {
             base: index << 8,
             last: 0,
             stamps: Stamps::default(),
-            doubt: None,
             pending: None,
             overtaken: None,
             jar: Jar::default(),
@@ -128,12 +123,6 @@ impl Core {
     /// Takes over what is known from before; nothing goes back.
     pub(crate) fn raise_stamps(&mut self, stamps: Stamps) {
         self.stamps.raise(stamps);
-    }
-
-    /// Answers initiations that are older than one before, for a while: the peer's clock may have gone
-    /// back.
-    pub(crate) fn doubt(&mut self, now: Instant) {
-        self.doubt = Some(Doubt::new(now));
     }
 
     /// Whether there is no session and nobody asks for one.
@@ -295,18 +284,13 @@ impl Core {
     ) -> Result<usize, DropReason> {
         let message = dst.get_mut(..wire::RESPONSE).ok_or(DropReason::Oversized)?;
         let stamp = call.stamp(&self.remote)?;
-        let stale = !self.stamps.is_new(stamp);
-        if stale && self.doubt.as_ref().is_none_or(|doubt| doubt.is_over(now)) {
+        if !self.stamps.is_new(stamp) {
             return Err(DropReason::StaleHandshake);
         }
         let index = self.free_index();
         let keys = call.respond(&self.remote, &mut self.random, index, message)?;
         self.jar.sign(now, &self.labels, index, message)?;
-        match &mut self.doubt {
-            // A recording would be refused no more, so it is not taken for true before it is used.
-            Some(doubt) if stale => doubt.offered(index, stamp),
-            _ => self.stamps.seen = Some(stamp),
-        }
+        self.stamps.seen = Some(stamp);
         self.slots.offer(Session::new(index, &keys, now, false));
         Ok(message.len())
     }
@@ -351,9 +335,6 @@ impl Core {
         }
         if self.slots.confirm(receiver) {
             self.rotated = true;
-            if let Some(stamp) = self.doubt.take().and_then(|doubt| doubt.settled(receiver)) {
-                self.stamps.seen = Some(stamp);
-            }
             self.pending = None;
             self.overtaken = None;
             self.timers.confirmed();

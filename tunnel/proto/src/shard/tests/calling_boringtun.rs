@@ -4,8 +4,6 @@ use crate::noise::CoreName;
 
 #[path = "attacks.rs"]
 mod attacks;
-#[path = "doubt.rs"]
-mod doubt;
 #[path = "harness.rs"]
 mod harness;
 #[path = "live.rs"]

@@ -10,8 +10,6 @@ mod attacks;
 mod crew;
 #[path = "cured.rs"]
 mod cured;
-#[path = "doubt.rs"]
-mod doubt;
 #[path = "harness.rs"]
 mod harness;
 #[path = "here.rs"]
