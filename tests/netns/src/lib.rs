@@ -10,6 +10,7 @@
 )]
 
 pub mod agent;
+pub mod answers;
 pub mod asked;
 pub mod bfdd;
 pub mod bird;
@@ -17,6 +18,7 @@ pub mod bounds;
 pub mod capture;
 pub mod client;
 pub mod enrolled;
+pub mod envoy;
 pub mod flood;
 pub mod frr;
 pub mod gateway;

@@ -146,19 +146,28 @@ impl Channel {
         (self.unanswered || !load.is_empty()).then_some(load)
     }
 
-    /// What goes next of a response that was refused, or of what is new.
-    fn part(&mut self) -> Vec<(Name, Version)> {
-        while let Some(names) = self.parts.pop_front() {
-            let wanted = |name: Name| {
-                let revision = self.wanted.get(&name)?;
-                self.is_asked_for(&name).then_some((name, revision.version))
-            };
-            let told: Vec<_> = names.into_iter().filter_map(wanted).collect();
-            if !told.is_empty() {
-                return told;
-            }
+    /// Forgets parts of a refused response of which nothing is wanted any more.
+    pub fn tidy(&mut self) {
+        while self
+            .parts
+            .front()
+            .is_some_and(|part| self.told(part).is_empty())
+        {
+            self.parts.pop_front();
         }
-        self.difference()
+    }
+
+    /// What goes next of a response that was refused.
+    fn part(&mut self) -> Vec<(Name, Version)> {
+        let part = self.parts.pop_front().unwrap_or_default();
+        self.told(&part)
+    }
+
+    fn told(&self, names: &[Name]) -> Vec<(Name, Version)> {
+        let asked_for = names.iter().filter(|name| self.is_asked_for(name));
+        let told =
+            asked_for.filter_map(|name| Some((name.clone(), self.wanted.get(name)?.version)));
+        told.collect()
     }
 
     /// What is new, as much as goes into one response.

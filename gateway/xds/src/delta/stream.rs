@@ -161,6 +161,9 @@ impl Stream {
     /// Sends what may be sent.
     fn advance(&mut self, now: Instant) {
         for kind in Kind::ALL {
+            self.channels.of(kind).tidy();
+        }
+        for kind in Kind::ALL {
             let Some(load) = self.next(kind) else {
                 continue;
             };
@@ -215,7 +218,8 @@ impl Stream {
         for (name, _) in &response.told {
             members.repeat(name);
             let has_members = members.is_wanted(name) && !members.is_refused(name);
-            if has_members && !clusters.is_known(name) {
+            let is_whole = clusters.is_known(name) && members.is_known(name);
+            if has_members && !is_whole {
                 let warming = Warming {
                     is_taken: false,
                     until: now + WARMING,

@@ -311,3 +311,103 @@ fn config() -> ProptestConfig {
         ProptestConfig::with_cases(500)
     }
 }
+
+/// Orders of things that an earlier form of the machine got wrong.
+#[test]
+fn what_went_wrong_once_does_not_go_wrong_again() {
+    use Step::{Cluster, Down, Listener, Members, NoCluster, NoListener, Reconnect, Refuse, Up};
+    let cases = [
+        // A cluster changes while its first members are on their way: it waits for others.
+        vec![Cluster(4), Up, Down, Up, Cluster(0), Cluster(4)],
+        // A cluster goes and comes back before Envoy has heard of it.
+        vec![
+            Up,
+            Down,
+            Members(0),
+            Up,
+            Cluster(2),
+            NoCluster(2),
+            Cluster(2),
+            Listener(0, 0, 2),
+        ],
+        // Members of a cluster that was are taken before the new one is there.
+        vec![
+            Up,
+            Down,
+            Down,
+            Up,
+            Cluster(4),
+            NoCluster(4),
+            Down,
+            Members(0),
+            Members(0),
+            Up,
+            Up,
+            Down,
+            Up,
+            Up,
+            Down,
+            Cluster(4),
+            Members(0),
+            Listener(0, 0, 4),
+        ],
+        // A cluster that goes is part of a response that is refused for another.
+        vec![
+            Refuse(Kind::Cluster, 3),
+            Cluster(2),
+            Up,
+            Listener(1, 0, 2),
+            Down,
+            Up,
+            Up,
+            Cluster(3),
+            Listener(2, 1, 0),
+            Down,
+            Down,
+            Cluster(2),
+            Up,
+            Up,
+            Up,
+            Cluster(2),
+            NoListener(1),
+            Down,
+            Refuse(Kind::Cluster, 0),
+            Down,
+            Down,
+            Reconnect,
+            Up,
+            NoCluster(2),
+        ],
+        // What is left of a refused response is not wanted any more.
+        vec![
+            Up,
+            Down,
+            Down,
+            Up,
+            Cluster(2),
+            Refuse(Kind::Listener, 3),
+            Members(0),
+            Listener(0, 0, 2),
+            Down,
+            Reconnect,
+            Up,
+            Down,
+            Up,
+            Up,
+            Listener(3, 1, 2),
+            Cluster(3),
+            Up,
+            NoCluster(3),
+            Cluster(0),
+            NoListener(3),
+        ],
+    ];
+    for steps in cases {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        world.rest();
+        world.holds_what_is_wanted();
+    }
+}
