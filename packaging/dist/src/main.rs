@@ -17,7 +17,7 @@ use kedge_dist::{
     Build, Form, Machine,
     appliance::{self, System},
     compile::{self, Edition},
-    oci::{Image, Role},
+    oci::{self, Image, Role},
     sbom,
     sign::{self, Signer},
     verity,
@@ -255,7 +255,23 @@ fn images(arguments: &Arguments, root: &Path, build: &Build, out: &Path) -> anyh
             "  images/{name}: an OCI layout, {} unpacked",
             size(kedge.len())
         );
+        for_all_machines(role, &build.version, &out.join("images"))?;
     }
+    Ok(())
+}
+
+/// The image of a role for every machine that there is one for in this folder, of this version.
+fn for_all_machines(role: Role, version: &str, images: &Path) -> anyhow::Result<()> {
+    let name = role.name();
+    let made = Machine::ALL.map(|machine| images.join(format!("{name}-{}", machine.debian())));
+    let made = made.into_iter().filter(|it| oci::is_of(it, version));
+    let made: Vec<_> = made.collect();
+    let folder = images.join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    oci::join(&made, version, &folder)?;
+    println!("  images/{name}: the same for {} machines", made.len());
     Ok(())
 }
 
