@@ -32,6 +32,9 @@ pub enum Machine {
 }
 
 impl Machine {
+    /// Every machine.
+    pub const ALL: [Self; 2] = [Self::X86, Self::Arm];
+
     /// As Rust's targets call it, of the C library the binary is linked with.
     #[must_use]
     pub const fn target(self) -> &'static str {

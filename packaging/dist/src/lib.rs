@@ -1,6 +1,7 @@
 //! Packages of the build for hosts. One table of files ([`fn@table`]) and what the program writes about
 //! itself make a tree; each form writes the same tree its own way. The same input gives the same bytes.
 
+pub mod again;
 pub mod appliance;
 mod archive;
 pub mod catalogue;

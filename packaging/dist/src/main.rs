@@ -6,7 +6,7 @@
 )]
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -15,9 +15,10 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Parser, ValueEnum};
 use kedge_dist::{
     Build, Form, Machine,
+    again::Again,
     appliance::{self, System},
     compile::{self, Edition},
-    oci::{Image, Role},
+    oci::{self, Image, Role},
     sbom,
     sign::{self, Signer},
     verity,
@@ -66,6 +67,10 @@ struct Arguments {
     /// Writes the bootable appliance as well: a Debian with the extension laid over it, for QEMU
     #[arg(long)]
     appliance: bool,
+    /// Builds the same again from a clone, everything below this folder, and fails unless packages are the same to the
+    /// byte
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kedge", "sign"])]
+    again: Option<PathBuf>,
     /// Asks lintian and rpmlint, and fails at an error or a warning
     #[arg(long)]
     check: bool,
@@ -103,7 +108,7 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .canonicalize()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);
     let out = arguments
         .out
@@ -140,12 +145,36 @@ fn dist(arguments: &Arguments) -> anyhow::Result<()> {
             check(&root, path)?;
         }
     }
+    if let Some(folder) = &arguments.again {
+        once_more(arguments, folder, &root, &out)?;
+    }
     if arguments.appliance {
         bootable(&build, extension(&written)?, &target, &out)?;
     }
     if arguments.images {
         images(arguments, &root, &build, &out)?;
     }
+    Ok(())
+}
+
+/// Builds packages at another place, and compares them with these.
+fn once_more(arguments: &Arguments, folder: &Path, root: &Path, out: &Path) -> anyhow::Result<()> {
+    let again = Again::within(&env::current_dir()?.join(folder), root)?;
+    let level = arguments.level.to_string();
+    let machine = arguments.machine().kernel();
+    let mut told = vec!["--machine", machine, "--level", &level];
+    told.extend(["--profile", &arguments.profile]);
+    let more = [
+        ("--version", &arguments.version),
+        ("--runner", &arguments.runner),
+    ];
+    for (option, value) in more {
+        told.extend(value.iter().flat_map(|value| [option, value]));
+    }
+    again.build(&told)?;
+    let count = again.compare(out)?;
+    println!("  {count} packages are the same to the byte, built at another place");
+    fs::remove_dir_all(folder)?;
     Ok(())
 }
 
@@ -255,7 +284,23 @@ fn images(arguments: &Arguments, root: &Path, build: &Build, out: &Path) -> anyh
             "  images/{name}: an OCI layout, {} unpacked",
             size(kedge.len())
         );
+        for_all_machines(role, &build.version, &out.join("images"))?;
     }
+    Ok(())
+}
+
+/// The image of a role for every machine that there is one for in this folder, of this version.
+fn for_all_machines(role: Role, version: &str, images: &Path) -> anyhow::Result<()> {
+    let name = role.name();
+    let made = Machine::ALL.map(|machine| images.join(format!("{name}-{}", machine.debian())));
+    let made = made.into_iter().filter(|it| oci::is_of(it, version));
+    let made: Vec<_> = made.collect();
+    let folder = images.join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    oci::join(&made, version, &folder)?;
+    println!("  images/{name}: the same for {} machines", made.len());
     Ok(())
 }
 
@@ -298,7 +343,7 @@ fn check(root: &Path, package: &Path) -> anyhow::Result<()> {
 
 /// The age of files: of the last commit, unless `SOURCE_DATE_EPOCH` says another.
 fn epoch(root: &Path) -> anyhow::Result<u64> {
-    if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
+    if let Ok(epoch) = env::var("SOURCE_DATE_EPOCH") {
         return epoch.parse().context("SOURCE_DATE_EPOCH is not a number");
     }
     let output = Command::new("git")

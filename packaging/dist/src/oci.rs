@@ -1,9 +1,12 @@
-//! Images of containers: an OCI layout of one layer, written without an engine.
+//! Images of containers: OCI layouts of one layer, written without an engine, and those of several machines as one.
 //!
 //! Nothing is in an image but the executable and who runs it: no shell, no libraries. Whom a role
 //! trusts comes with its configuration, so there are no certificates of authorities either.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -74,15 +77,8 @@ impl Image<'_> {
     ///
     /// The folder cannot be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        let blobs = folder.join("blobs/sha256");
-        fs::create_dir_all(&blobs)?;
-        let put = |kind: &str, content: &[u8]| -> io::Result<Value> {
-            let digest = format!("{:x}", Sha256::digest(content));
-            fs::write(blobs.join(&digest), content)?;
-            Ok(json!({
-                "mediaType": kind, "digest": format!("sha256:{digest}"), "size": content.len(),
-            }))
-        };
+        let layout = Layout::create(folder)?;
+        let put = |kind: &str, content: &[u8]| layout.put(kind, content);
         let files = archive::tarred(&self.files(), ".", self.epoch)?;
         let layer = put(LAYER, &archive::gzip(&files)?)?;
         let config = self.config(&format!("sha256:{:x}", Sha256::digest(&files)))?;
@@ -99,29 +95,10 @@ impl Image<'_> {
             "layers": [put(SBOM, self.sbom.as_bytes())?], "subject": image,
         });
         let bill = put(MANIFEST, bill.to_string().as_bytes())?;
-        let image = with(
-            image,
-            [
-                (
-                    "platform",
-                    json!({"os": "linux", "architecture": self.machine.debian()}),
-                ),
-                (
-                    "annotations",
-                    json!({"org.opencontainers.image.ref.name": self.version}),
-                ),
-            ],
-        );
+        let platform = json!({"os": "linux", "architecture": self.machine.debian()});
+        let image = with(image, [("platform", platform), tag(self.version)]);
         let bill = with(bill, [("artifactType", SBOM.into())]);
-        let index = json!({
-            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [image, bill],
-        });
-        fs::write(folder.join("index.json"), index.to_string())?;
-        fs::write(
-            folder.join("oci-layout"),
-            r#"{"imageLayoutVersion":"1.0.0"}"#,
-        )?;
+        layout.close(&[image, bill])?;
         Ok(())
     }
 
@@ -180,6 +157,92 @@ impl Image<'_> {
     }
 }
 
+/// Writes a layout whose image is for every machine that these layouts of one role and version are for; what refers
+/// to theirs refers to them there too. A runtime takes its machine's.
+///
+/// # Errors
+///
+/// One of them is no layout of [`Image::write`], or the folder cannot be written.
+pub fn join(layouts: &[PathBuf], version: &str, folder: &Path) -> anyhow::Result<()> {
+    let joined = Layout::create(folder)?;
+    let (mut images, mut bills) = (Vec::new(), Vec::new());
+    for layout in layouts {
+        let index = fs::read(layout.join("index.json"))
+            .with_context(|| format!("{} is no layout", layout.display()))?;
+        let index: Value = serde_json::from_slice(&index)?;
+        let listed = index.get("manifests").and_then(Value::as_array);
+        for descriptor in listed.into_iter().flatten() {
+            let mut descriptor = descriptor.clone();
+            if descriptor.get("platform").is_none() {
+                bills.push(descriptor);
+            } else {
+                // What has the name is the index.
+                descriptor
+                    .as_object_mut()
+                    .and_then(|it| it.remove("annotations"));
+                images.push(descriptor);
+            }
+        }
+        for blob in fs::read_dir(layout.join(BLOBS))? {
+            let blob = blob?;
+            fs::copy(blob.path(), joined.blobs.join(blob.file_name()))?;
+        }
+    }
+    images.sort_by_key(|it| it.pointer("/platform/architecture").map(Value::to_string));
+    let every = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": images});
+    let every = joined.put(INDEX, every.to_string().as_bytes())?;
+    let mut named = vec![with(every, [tag(version)])];
+    named.append(&mut bills);
+    joined.close(&named)?;
+    Ok(())
+}
+
+/// Whether a folder is a layout that has an image of this version.
+#[must_use]
+pub fn is_of(layout: &Path, version: &str) -> bool {
+    let index = fs::read(layout.join("index.json")).unwrap_or_default();
+    let index: Value = serde_json::from_slice(&index).unwrap_or_default();
+    let name = "/manifests/0/annotations/org.opencontainers.image.ref.name";
+    index.pointer(name).and_then(Value::as_str) == Some(version)
+}
+
+/// A layout that is being written.
+struct Layout {
+    folder: PathBuf,
+    blobs: PathBuf,
+}
+
+impl Layout {
+    fn create(folder: &Path) -> io::Result<Self> {
+        let blobs = folder.join(BLOBS);
+        fs::create_dir_all(&blobs)?;
+        let folder = folder.to_owned();
+        Ok(Self { folder, blobs })
+    }
+
+    /// Keeps this by its digest, and describes it.
+    fn put(&self, kind: &str, content: &[u8]) -> io::Result<Value> {
+        let digest = format!("{:x}", Sha256::digest(content));
+        fs::write(self.blobs.join(&digest), content)?;
+        let size = content.len();
+        Ok(json!({"mediaType": kind, "digest": format!("sha256:{digest}"), "size": size}))
+    }
+
+    /// Lists what it is about, which makes it one.
+    fn close(&self, manifests: &[Value]) -> io::Result<()> {
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+        fs::write(self.folder.join("index.json"), index.to_string())?;
+        let version = r#"{"imageLayoutVersion":"1.0.0"}"#;
+        fs::write(self.folder.join("oci-layout"), version)
+    }
+}
+
+/// What tools find an image by.
+fn tag(version: &str) -> (&'static str, Value) {
+    let name = json!({"org.opencontainers.image.ref.name": version});
+    ("annotations", name)
+}
+
 /// A descriptor with more said of what it describes.
 fn with<const N: usize>(mut descriptor: Value, more: [(&str, Value); N]) -> Value {
     if let Some(fields) = descriptor.as_object_mut() {
@@ -188,6 +251,8 @@ fn with<const N: usize>(mut descriptor: Value, more: [(&str, Value); N]) -> Valu
     descriptor
 }
 
+const BLOBS: &str = "blobs/sha256";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

@@ -16,7 +16,7 @@ use std::{
 
 use kedge_dist::{
     Machine,
-    oci::{Image, Role},
+    oci::{self, Image, Role},
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -98,6 +98,76 @@ fn a_layout_is_the_same_to_the_byte_and_its_bill_refers_to_the_image() {
     assert_eq!(bill["subject"]["digest"], manifests[0]["digest"]);
     assert_eq!(bill["artifactType"], "application/vnd.cyclonedx+json");
     assert_eq!(fs::read_to_string(blob(&bill["layers"][0])).unwrap(), BILL);
+}
+
+#[test]
+fn an_image_for_every_machine_gives_each_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let kedge = stub(folder.path());
+    let here = Machine::of(&kedge).unwrap();
+    let mut made = Vec::new();
+    for machine in Machine::ALL {
+        let place = folder.path().join(machine.debian());
+        let image = Image {
+            role: Role::Gateway,
+            version: VERSION,
+            machine,
+            epoch: 1_700_000_000,
+            kedge: if machine == here {
+                &kedge
+            } else {
+                b"another one's"
+            },
+            sbom: BILL,
+        };
+        image.write(&place).unwrap();
+        assert!(oci::is_of(&place, VERSION) && !oci::is_of(&place, "0.1.1"));
+        made.push(place);
+    }
+    let place = folder.path().join("every");
+    oci::join(&made, VERSION, &place).unwrap();
+    // In another order it is the same.
+    let again = folder.path().join("again");
+    made.reverse();
+    oci::join(&made, VERSION, &again).unwrap();
+    let digest = |place: &Path| read(&place.join("index.json"))["manifests"][0]["digest"].clone();
+    assert_eq!(digest(&place), digest(&again));
+
+    let image = format!("oci:{}:{VERSION}", place.display());
+    for machine in Machine::ALL {
+        let shown = [
+            "--override-arch",
+            machine.debian(),
+            "inspect",
+            "--config",
+            &image,
+        ];
+        let Some(shown) = asked("skopeo", &shown) else {
+            return;
+        };
+        let shown: Value = serde_json::from_str(&said(&shown)).unwrap();
+        assert_eq!(shown["architecture"], machine.debian());
+    }
+    // As a registry gets it: both, and the list that leads to them.
+    let copy = folder.path().join("copy");
+    let to = format!("dir:{}", copy.display());
+    let copied = asked(
+        "skopeo",
+        &["--insecure-policy", "copy", "--all", &image, &to],
+    );
+    _ = said(&copied.unwrap());
+    let list = read(&copy.join("manifest.json"));
+    let machines = list["manifests"].as_array().unwrap().iter();
+    let machines: Vec<_> = machines
+        .map(|it| it["platform"]["architecture"].clone())
+        .collect();
+    assert_eq!(machines, ["amd64", "arm64"]);
+    let raw = said(&asked("skopeo", &["inspect", "--raw", &image]).unwrap());
+    assert_eq!(
+        format!("sha256:{:x}", Sha256::digest(&raw)),
+        digest(&place),
+        "{raw}"
+    );
 }
 
 #[test]

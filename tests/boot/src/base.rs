@@ -1,4 +1,4 @@
-//! The system that every node starts from: Debian with systemd, built once.
+//! The systems that tests start from: Debian with systemd, built once.
 
 use std::{
     env, fs,
@@ -18,53 +18,71 @@ pub fn cache() -> PathBuf {
     })
 }
 
-/// Where it is, if it is there.
-pub fn path() -> Option<PathBuf> {
-    Some(cache().join(RECIPE)).filter(|path| path.is_dir())
+/// A recipe for one.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipe {
+    /// Another name when the recipe changes: what was built before is not taken for it.
+    name: &'static str,
+    release: &'static str,
+    packages: &'static str,
 }
 
-/// Where it is; builds it first where it is not.
-pub fn ready() -> PathBuf {
-    let place = cache().join(RECIPE);
-    fs::create_dir_all(cache()).unwrap();
-    // Tests run in several processes; one of them builds.
-    let lock = fs::File::create(cache().join("lock")).unwrap();
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
-    if place.is_dir() {
-        return place;
+/// What nodes start from.
+pub const NODES: Recipe = Recipe {
+    name: "bookworm-4",
+    release: "bookworm",
+    packages: "systemd,systemd-sysv,systemd-resolved,dbus,iproute2,nftables,network-manager,rpm",
+};
+
+/// What a later system has that the nodes' has not: systemd-sysupdate, which Debian 12 leaves out.
+pub const LATER: Recipe = Recipe {
+    name: "trixie-1",
+    release: "trixie",
+    packages: "systemd-container,gpg",
+};
+
+impl Recipe {
+    /// Where it is, if it is there.
+    pub fn path(self) -> Option<PathBuf> {
+        Some(cache().join(self.name)).filter(|path| path.is_dir())
     }
-    let begun = Instant::now();
-    let partial = cache().join("partial");
-    _ = fs::remove_dir_all(&partial);
-    let mut bootstrap = Command::new("mmdebstrap");
-    bootstrap.args(["--mode=root", "--variant=essential", "--format=directory"]);
-    bootstrap.arg(format!("--include={PACKAGES}"));
-    for excluded in ["man", "doc", "locale", "info"] {
-        bootstrap.arg(format!("--dpkgopt=path-exclude=/usr/share/{excluded}/*"));
+
+    /// Where it is; builds it first where it is not.
+    pub fn ready(self) -> PathBuf {
+        let place = cache().join(self.name);
+        fs::create_dir_all(cache()).unwrap();
+        // Tests run in several processes; one of them builds.
+        let lock = fs::File::create(cache().join("lock")).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        if place.is_dir() {
+            return place;
+        }
+        let begun = Instant::now();
+        let partial = cache().join("partial");
+        _ = fs::remove_dir_all(&partial);
+        let mut bootstrap = Command::new("mmdebstrap");
+        bootstrap.args(["--mode=root", "--variant=essential", "--format=directory"]);
+        bootstrap.arg(format!("--include={}", self.packages));
+        for excluded in ["man", "doc", "locale", "info"] {
+            bootstrap.arg(format!("--dpkgopt=path-exclude=/usr/share/{excluded}/*"));
+        }
+        bootstrap.arg("--aptopt=Apt::Install-Recommends \"false\"");
+        let output = bootstrap.arg(self.release).arg(&partial).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{self:?} cannot be built: {said}");
+        for unwanted in UNWANTED {
+            let mask = partial.join("etc/systemd/system").join(unwanted);
+            std::os::unix::fs::symlink("/dev/null", mask).unwrap();
+        }
+        for unasked in UNASKED {
+            _ = fs::remove_file(partial.join("etc/systemd/system").join(unasked));
+        }
+        fs::rename(&partial, &place).unwrap();
+        println!("{} was built in {:?}", self.name, begun.elapsed());
+        place
     }
-    bootstrap.arg("--aptopt=Apt::Install-Recommends \"false\"");
-    let output = bootstrap.arg("bookworm").arg(&partial).output().unwrap();
-    assert!(
-        output.status.success(),
-        "the system of the nodes cannot be built: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    for unwanted in UNWANTED {
-        let mask = partial.join("etc/systemd/system").join(unwanted);
-        std::os::unix::fs::symlink("/dev/null", mask).unwrap();
-    }
-    for unasked in UNASKED {
-        _ = fs::remove_file(partial.join("etc/systemd/system").join(unasked));
-    }
-    fs::rename(&partial, &place).unwrap();
-    println!("the system of the nodes was built in {:?}", begun.elapsed());
-    place
 }
 
-/// Another name when the recipe below changes: what was built before is not taken for it.
-const RECIPE: &str = "bookworm-3";
-const PACKAGES: &str =
-    "systemd,systemd-sysv,systemd-resolved,dbus,iproute2,nftables,network-manager";
 /// What its package enables, and only some nodes run.
 const UNASKED: &[&str] = &[
     "multi-user.target.wants/NetworkManager.service",

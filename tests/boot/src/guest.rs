@@ -28,6 +28,7 @@ pub struct Guest {
     power_on: Instant,
     line: RefCell<Line>,
     console: PathBuf,
+    screen: PathBuf,
 }
 
 /// The way in that is not the network.
@@ -54,9 +55,11 @@ impl Guest {
         command.args(["-c", &plug]);
         assert!(lan.spawn(command).wait().unwrap().success(), "{plug}");
         let (console, socket) = (folder.join("console"), folder.join("asked"));
+        let screen = folder.join("screen");
         let mut qemu = Command::new(appliance::runner());
         qemu.arg(system.folder())
             .args(["-serial", &format!("file:{}", console.display())])
+            .args(["-serial", &format!("file:{}", screen.display())])
             .args(["-netdev", &netdev(&tap)])
             .args(["-device", &format!("virtio-net-pci,netdev=lan,mac={mac}")])
             .args(["-drive", &drive("seed", &iso)])
@@ -97,6 +100,7 @@ impl Guest {
             power_on,
             line,
             console,
+            screen,
         }
     }
 
@@ -155,8 +159,13 @@ impl Guest {
     /// What came over its console.
     #[must_use]
     pub fn console(&self) -> String {
-        let text = fs::read(&self.console).unwrap_or_default();
-        String::from_utf8_lossy(&text).into_owned()
+        text(&self.console)
+    }
+
+    /// What came over its second serial line, `ttyS1`, where a screen may be.
+    #[must_use]
+    pub fn screen(&self) -> String {
+        text(&self.screen)
     }
 }
 
@@ -207,6 +216,11 @@ impl Drop for Guest {
         _ = self.qemu.kill();
         _ = self.qemu.wait();
     }
+}
+
+fn text(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What answers in the guest.

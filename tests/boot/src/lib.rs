@@ -16,6 +16,7 @@ pub mod connects;
 pub mod fleet;
 pub mod gone;
 pub mod guest;
+pub mod later;
 pub mod links;
 pub mod node;
 pub mod packages;
@@ -82,5 +83,5 @@ fn missing() -> Option<&'static str> {
     if !has("systemd-nspawn") {
         return Some("systemd-nspawn (Debian: systemd-container)");
     }
-    (base::path().is_none() && !has("mmdebstrap")).then_some("mmdebstrap")
+    (base::NODES.path().is_none() && !has("mmdebstrap")).then_some("mmdebstrap")
 }

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub use crate::tree::write;
-use crate::{cgroup::Cgroup, links::Links, tree::Tree};
+use crate::{cgroup::Cgroup, links::Links, packages::shipped, tree::Tree};
 
 /// A node on the LAN. It ends, as if its power were cut, when it is dropped.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Boots one with this configuration of the agent and this address on `eth0`.
+    /// Boots one with this configuration of the agent and this address on `eth0`; its executable is what hosts get.
     #[must_use]
     pub fn boot(
         lan: &Lan,
@@ -40,7 +40,7 @@ impl Node {
         kedge: &str,
         yaml: &str,
     ) -> Self {
-        let tree = Tree::new(lan.id(), name, Some(Path::new(kedge)));
+        let tree = Tree::new(lan.id(), name, Some(&shipped(kedge)));
         tree.write("etc/kedge/agent.yaml", yaml);
         tree.enable(AGENT);
         Self::start(lan, name, (links, net), tree)

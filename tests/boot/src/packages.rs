@@ -13,6 +13,7 @@ use kedge_dist::{
     tree::Tree,
     written::Program,
 };
+use rpm::{Dependency, PackageBuilder};
 use tempfile::TempDir;
 
 /// Two versions of the same executable, as packages.
@@ -24,13 +25,12 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// Makes them: of the executable in the folder `KEDGE_DIST`, if that is set, and else of this one.
+    /// Makes them of the executable that hosts get.
     #[must_use]
     pub fn of(kedge: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("kedge");
-        let given = env::var_os("KEDGE_DIST").map(|it| Path::new(&it).join("kedge"));
-        let from = given.as_deref().unwrap_or(Path::new(kedge));
+        let from = shipped(kedge);
         // What a debugger reads is ten times the program.
         let mut strip = Command::new("strip");
         strip.arg("--strip-all").arg("-o").arg(&path).arg(from);
@@ -96,11 +96,31 @@ impl Packages {
         Signer::ephemeral().unwrap().sign(folder).unwrap();
     }
 
-    /// The files of the system extension.
+    /// The files of the system extension of that version.
     #[must_use]
-    pub fn extension(&self) -> Tree {
-        sysext::tree(&self.old).unwrap()
+    pub fn extension(&self, version: &str) -> Tree {
+        let mut build = self.old.clone();
+        version.clone_into(&mut build.version);
+        sysext::tree(&build).unwrap()
     }
+}
+
+/// What a package for rpm asks of a system, as a package for a database that has nothing of Debian's.
+#[must_use]
+pub fn system(folder: &Path) -> PathBuf {
+    let what = "what packages need";
+    let mut system = PackageBuilder::new("system", "1", "none", "noarch", what);
+    system.provides(Dependency::any("/bin/sh"));
+    let path = folder.join("system.rpm");
+    system.build().unwrap().write_file(&path).unwrap();
+    path
+}
+
+/// The executable that hosts get: that of the folder `KEDGE_DIST`, if it is set, and else this one.
+#[must_use]
+pub fn shipped(kedge: &str) -> PathBuf {
+    let given = env::var_os("KEDGE_DIST").map(|it| Path::new(&it).join("kedge"));
+    given.unwrap_or_else(|| kedge.into())
 }
 
 /// The version that is installed first.

@@ -12,7 +12,10 @@ use kedge_net::netns::{self, Lease};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
-use crate::{base, cgroup};
+use crate::{
+    base::{self, Recipe},
+    cgroup,
+};
 
 /// A node's files; they go when it is dropped.
 #[derive(Debug)]
@@ -25,7 +28,20 @@ impl Tree {
     /// The files of a node of the run with that id, with this executable as a package installs it, or
     /// without Kedge.
     pub fn new(run: &str, name: &str, kedge: Option<&Path>) -> Self {
-        let base = base::ready();
+        let tree = Self::of(base::NODES, run, name, kedge);
+        tree.write("etc/machine-id", "");
+        tree.write("etc/hostname", &format!("{name}\n"));
+        if kedge.is_some() {
+            let groups = fs::read_to_string(tree.root.join("etc/group")).unwrap();
+            tree.write("etc/group", &format!("{groups}kedge:x:{GROUP}:\n"));
+            tree.write(LIMITS.0, LIMITS.1);
+        }
+        tree
+    }
+
+    /// The files of another system as they are, with this executable or without.
+    pub fn of(recipe: Recipe, run: &str, name: &str, kedge: Option<&Path>) -> Self {
+        let base = recipe.ready();
         let nodes = base::cache().join("nodes");
         fs::create_dir_all(&nodes).unwrap();
         collect(&nodes);
@@ -58,18 +74,10 @@ impl Tree {
             layers.as_c_str(),
         )
         .unwrap();
-        let tree = Self {
+        Self {
             root,
             _folder: folder,
-        };
-        tree.write("etc/machine-id", "");
-        tree.write("etc/hostname", &format!("{name}\n"));
-        if kedge.is_some() {
-            let groups = fs::read_to_string(tree.root.join("etc/group")).unwrap();
-            tree.write("etc/group", &format!("{groups}kedge:x:{GROUP}:\n"));
-            tree.write(LIMITS.0, LIMITS.1);
         }
-        tree
     }
 
     /// Where it is.

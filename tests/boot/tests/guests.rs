@@ -24,7 +24,7 @@ use kedge_tests_boot::{
     fleet::Fleet,
     guest::Guest,
     guests,
-    packages::{OLD, Packages},
+    packages::{NEW, OLD, Packages},
     pair::VIP,
     place, repository,
     seed::Seed,
@@ -75,6 +75,7 @@ fn hosts_come_by_themselves_and_reboot_without_a_failed_connect() {
     a.is_up(secs(240));
     is_a_member(&a, &fleet, &client);
     a.does(SCHEMA);
+    shows_what_it_does(&a);
     b.is_up(secs(240));
     eventually("one holds it, one stands by", secs(60), || {
         stands_by(&a) || stands_by(&b)
@@ -85,6 +86,7 @@ fn hosts_come_by_themselves_and_reboot_without_a_failed_connect() {
     let everything = std::env::var("KEDGE_GUESTS").is_ok_and(|it| it == "all");
     if everything {
         reads_what_was_signed_alone(&b);
+        takes_another_image(&b, &client);
     }
     let first = at_vip(&client).unwrap();
     let (first, second) = if first == "a" { (&a, &b) } else { (&b, &a) };
@@ -94,7 +96,7 @@ fn hosts_come_by_themselves_and_reboot_without_a_failed_connect() {
         eventually("it stands by", secs(60), || stands_by(first));
         hands_over_at_reboot(second, first.name(), &client);
     } else {
-        println!("left out: signed extensions, and the way back (KEDGE_GUESTS=all)");
+        println!("left out: signed extensions, another image, and the way back (KEDGE_GUESTS=all)");
     }
 }
 
@@ -179,6 +181,54 @@ fn reads_what_was_signed_alone(guest: &Guest) {
     eventually("it stands by once more", secs(60), || stands_by(guest));
 }
 
+/// The screens that nobody logs in at: a serial line, and a terminal of the kernel's.
+fn shows_what_it_does(guest: &Guest) {
+    let expected = format!("{} ", guest.name().to_uppercase());
+    guest.does("systemctl start kedge-console@ttyS1 kedge-console@tty1");
+    let (mut line, mut terminal) = (String::new(), String::new());
+    let shows = |text: &str| text.contains(&expected) && text.contains(VIP);
+    eventually("both show it", secs(30), || {
+        line = guest.screen();
+        // Its rows, one after the other.
+        terminal = guest.run("fold -w 80 /dev/vcs1").out;
+        shows(&line) && shows(&terminal)
+    });
+    println!("{}", terminal.trim_end());
+    let who = guest.does("ps -o user= -p $(systemctl show -P MainPID kedge-console@tty1)");
+    assert_ne!(who.trim(), "root", "it needs to be nobody");
+    guest.does("systemctl stop kedge-console@ttyS1 kedge-console@tty1");
+}
+
+/// A later image of the extension is merged in the place of the one that is, and taken back: whoever uses the VIP
+/// sees nothing of it.
+fn takes_another_image(guest: &Guest, client: &Host) {
+    let version = || {
+        let marker = guest.does("cat /usr/lib/kedge/release.json");
+        let marker: serde_json::Value = serde_json::from_str(&marker).unwrap();
+        marker["version"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(version(), OLD);
+    for (order, expected) in [("upgrade /mnt/release", NEW), ("upgrade --rollback", OLD)] {
+        let vip = SocketAddr::new(VIP.parse().unwrap(), API);
+        let holder = at_vip(client);
+        let connects = Connects::start(client, vip);
+        let said = guest.kedge(order);
+        assert_eq!(said.code, 0, "{said:?}");
+        println!("{}", said.out);
+        let outcome = connects.finish();
+        println!(
+            "{order}: {} of {} connects failed",
+            outcome.failed, outcome.tried
+        );
+        assert_eq!(outcome.failed, 0, "{outcome:?}");
+        assert_eq!(version(), expected);
+        assert_eq!(at_vip(client), holder);
+        eventually("it is there as before", secs(60), || {
+            stands_by(guest) || holder.as_deref() == Some(guest.name())
+        });
+    }
+}
+
 /// Images of the extension.
 struct Images {
     plain: PathBuf,
@@ -217,6 +267,7 @@ impl Images {
         let length = bytes[start..].iter().position(|it| *it == b'"').unwrap();
         // What he signed with is at the end; a certificate before it is not believed anyway.
         changed("signature-changed", start + length - 16);
+        packages.release(&[Form::Sysext], NEW, None, &folder.join("release"));
         Self {
             plain,
             signed: folder,
