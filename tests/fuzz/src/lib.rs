@@ -7,9 +7,11 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::panic,
     reason = "a target's panic is its result"
 )]
 
+mod bgp;
 mod claims;
 mod codecs;
 mod noise;
@@ -20,6 +22,7 @@ mod session;
 mod uapi;
 mod wireguard;
 
+pub use bgp::{bgp_message, bgp_update};
 pub use claims::claims;
 pub use codecs::{arp, bfd, nd, vrrp};
 pub use noise::noise;
@@ -34,7 +37,7 @@ pub use wireguard::wg_dump;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 15] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -48,4 +51,6 @@ pub const TARGETS: [Target; 13] = [
     ("wg_dump", wg_dump),
     ("claims", claims),
     ("records", records),
+    ("bgp_message", bgp_message),
+    ("bgp_update", bgp_update),
 ];
