@@ -24,7 +24,10 @@ use kedge_tunnel_device::{
     keeper::{self, Keeper, Wish},
     offload::Allowed,
 };
-use kedge_tunnel_proto::memory::Memory;
+use kedge_tunnel_proto::{
+    memory::{Memory, Remembered},
+    noise::{CoreName, Stamp, Stamps},
+};
 use tunnel::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -66,6 +69,44 @@ fn a_taken_port_or_name_is_told_and_leaves_nothing_behind() {
         .unwrap()
         .unwrap_err();
     assert_eq!(again.problem().code, Code::TunDeviceMissing);
+}
+
+#[test]
+fn a_host_whose_clock_went_back_is_refused_three_times_and_no_longer() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    // What the gateway heard of the host is of the year 2106.
+    let seen = Stamp::from_bytes(&[0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    let seen = Remembered {
+        stamps: Stamps {
+            seen: Some(seen),
+            sent: None,
+        },
+        endpoint: None,
+    };
+    let gateway = kedge_tunnel_device::DeviceConfig {
+        noise_core: CoreName::Own,
+        memory: Memory([(key(1).public(), seen)].into()),
+        ..config(2, PORT, &[GATEWAY, GATEWAY_V4])
+    };
+    let gateway = site.gateway.run(|| Device::open(gateway)).unwrap().unwrap();
+    gateway.apply(vec![host_peer()]).unwrap();
+    let host = site.open_host();
+    host.apply(vec![gateway_peer()]).unwrap();
+    let _echo = site.echo();
+    let probe = socket(&site.host, HOST);
+    let limit = Duration::from_secs(25);
+    eventually("answered again", limit, || answered(&probe, GATEWAY));
+    assert_eq!(peer(&gateway).drops, [(DropReason::StaleHandshake, 3)]);
+    // It is believed from here on: the next handshake is answered at once.
+    let before = peer(&gateway).last_handshake;
+    host.rehandshake("gw-0").unwrap();
+    eventually("another session", LIMIT, || {
+        peer(&gateway).last_handshake > before
+    });
+    assert_eq!(peer(&gateway).drops, [(DropReason::StaleHandshake, 3)]);
 }
 
 #[test]

@@ -427,6 +427,10 @@ impl Worker {
                     let (ours, its) = (to.local, to.remote);
                     info!(peer, %ours, %its, because = "a newer session", "tunnel keys");
                 }
+                EventKind::Doubted => {
+                    let because = "handshakes older than one before, again and again";
+                    info!(peer, because, "the clock of a tunnel peer went back");
+                }
                 EventKind::Moved { from, to } => {
                     let (from, to) = (from.map(display), to.map(display));
                     info!(

@@ -471,6 +471,7 @@ const MOVE_PAUSE: Duration = Duration::from_secs(1);
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
 
 mod asleep;
+mod doubt;
 mod here;
 mod live;
 mod padding;
