@@ -110,6 +110,39 @@ fn a_host_whose_clock_went_back_is_refused_three_times_and_no_longer() {
 }
 
 #[test]
+fn a_host_that_changes_its_noise_core_is_not_refused_until_its_stamps_are_newer() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let open = |number, port, addresses: [&str; 2], noise_core| {
+        let config = kedge_tunnel_device::DeviceConfig {
+            noise_core,
+            ..config(number, port, &addresses)
+        };
+        Device::open(config).unwrap()
+    };
+    let at = [GATEWAY, GATEWAY_V4];
+    let gateway = site.gateway.run(|| open(2, PORT, at, CoreName::Boringtun));
+    let gateway = gateway.unwrap();
+    gateway.apply(vec![host_peer()]).unwrap();
+    let _echo = site.echo();
+    for core in [CoreName::Boringtun, CoreName::Own] {
+        let host = site.host.run(|| open(1, 0, [HOST, HOST_V4], core)).unwrap();
+        host.apply(vec![gateway_peer()]).unwrap();
+        let probe = socket(&site.host, HOST);
+        // The stamps of boringtun's core are 27 s ahead of all others.
+        let limit = Duration::from_secs(20);
+        eventually(&format!("answered with {core:?}"), limit, || {
+            answered(&probe, GATEWAY)
+        });
+        host.close().unwrap();
+    }
+    let stale: Vec<_> = peer(&gateway).drops;
+    assert_eq!(stale, [(DropReason::StaleHandshake, 3)]);
+}
+
+#[test]
 fn a_missing_tun_device_is_told() {
     if !ready() {
         return;
@@ -316,6 +349,7 @@ fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
     let wish = Wish {
         ifname: "kedge0".to_owned(),
         listen_port: PORT,
+        other_port: None,
         mtu: 1_420,
         noise_core: noise_core(),
         offload: Allowed::ALL,
@@ -410,6 +444,7 @@ fn a_gateway_that_restarts_calls_a_host_behind_nat_if_it_remembers_it() {
     let wish = Wish {
         ifname: "kedge0".to_owned(),
         listen_port: PORT,
+        other_port: None,
         mtu: 1420,
         noise_core: noise_core(),
         offload: Allowed::ALL,

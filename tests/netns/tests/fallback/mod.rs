@@ -4,6 +4,7 @@
 //!   edge 10.1.0.2 ── 10.1.0.1 router 203.0.113.1 ──┬── 203.0.113.7 gw-a   198.18.0.1
 //!   198.18.0.10                                    └── 203.0.113.8 gw-b   198.18.0.2
 //! ```
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::{
     io::{Read as _, Write as _},
@@ -42,6 +43,8 @@ pub struct Site {
     pub router: Host,
     pub gateways: [Host; 2],
     pub authority: Authority,
+    /// The other UDP port of the gateways.
+    pub other: Option<u16>,
 }
 
 impl Site {
@@ -64,6 +67,7 @@ impl Site {
             router,
             gateways,
             authority: Authority::new(),
+            other: None,
         }
     }
 
@@ -80,7 +84,9 @@ impl Site {
 
     /// What a gateway is configured with.
     pub fn gateway_configuration(&self) -> String {
-        format!("{MANAGER}tunnel: {{listen_port: 51820, tls_port: 443}}\n")
+        let other = self.other.map(|port| format!(", other_port: {port}"));
+        let other = other.unwrap_or_default();
+        format!("{MANAGER}tunnel: {{listen_port: 51820, tls_port: 443{other}}}\n")
     }
 
     /// What the agent is configured with; `extra` is more of it.
@@ -131,6 +137,7 @@ impl Site {
                         public_key: edge.clone(),
                         next_public_key: None,
                         endpoint: None,
+                        other_endpoint: None,
                         tls_endpoint: None,
                         allowed_ips: own("198.18.0.10/32"),
                         keepalive_seconds: 0,
@@ -144,6 +151,7 @@ impl Site {
                 public_key: gateway.key().to_string(),
                 next_public_key: None,
                 endpoint: Some(format!("{at}:51820")),
+                other_endpoint: self.other.map(|port| format!("{at}:{port}")),
                 tls_endpoint: Some(format!("{at}:443")),
                 allowed_ips: own(&address),
                 keepalive_seconds: 25,

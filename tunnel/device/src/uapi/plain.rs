@@ -100,6 +100,7 @@ impl Plain {
             tun,
             sockets: Arc::clone(&sockets),
             door: None,
+            other: None,
             post: Post::alone(Arc::clone(&bell)),
             lanes: Arc::new(Lanes::new(Arc::clone(&bell))),
             bell: Arc::clone(&bell),

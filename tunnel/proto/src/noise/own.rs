@@ -136,9 +136,10 @@ impl Core {
         self.doubt = Some(Doubt::new(now));
     }
 
-    /// Whether there is no session and nobody asks for one.
+    /// Whether there is no session, nobody asks for one, and nothing is in doubt.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.pending.is_none() && self.overtaken.is_none() && self.slots.is_empty()
+        let asks = self.pending.is_some() || self.overtaken.is_some();
+        !asks && self.slots.is_empty() && self.doubt.is_none()
     }
 
     /// Mixes another preshared key into every handshake that ends from here on. An initiation under
@@ -218,6 +219,7 @@ impl Core {
     /// Drops what is too old, and sends nothing.
     pub(crate) fn expire(&mut self, now: Instant) -> Tick {
         self.slots.expire(now);
+        self.doubt.take_if(|doubt| doubt.is_over(now));
         if self.timers.due(now) != Due::GiveUp {
             return Tick::Nothing;
         }

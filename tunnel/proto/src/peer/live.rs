@@ -60,7 +60,8 @@ impl Peer {
         self.keepalive = spec.keepalive;
         self.always_up = spec.always_up;
         if let Some(endpoint) = spec.endpoint.filter(|_| endpoint_changed) {
-            if is_lane(endpoint) || self.endpoint.is_some_and(is_lane) {
+            let port = |before: SocketAddr| before.ip() == endpoint.ip();
+            if is_lane(endpoint) || self.endpoint.is_some_and(|at| is_lane(at) || port(at)) {
                 // What is still on its way from the place before does not lead back there. Between
                 // two addresses it does: a peer that answers from elsewhere may be deaf where one
                 // believes it, as behind a NAT that knows only its other address.

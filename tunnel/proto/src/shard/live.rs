@@ -99,7 +99,7 @@ impl Shard {
     }
 
     /// Notes that an initiation with these keys was refused, since it is older than one before. A peer that
-    /// goes on with others as old is answered: its clock went back (docs/adr/0058).
+    /// goes on with others as old is answered: its clock went back (docs/adr/0061).
     pub(super) fn was_stale(
         &mut self,
         now: Instant,

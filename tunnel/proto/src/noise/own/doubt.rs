@@ -1,5 +1,5 @@
 //! What is known of a peer's stamps may be wrong: its clock went back, and it lost what it had sent
-//! (docs/adr/0058).
+//! (docs/adr/0061).
 //!
 //! Old initiations are answered then, like new ones, each with a session of its own that nothing is sent
 //! with. One that comes to be used is of a peer that is there, since a recording has no key to use it
