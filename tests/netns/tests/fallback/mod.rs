@@ -4,7 +4,6 @@
 //!   edge 10.1.0.2 ── 10.1.0.1 router 203.0.113.1 ──┬── 203.0.113.7 gw-a   198.18.0.1
 //!   198.18.0.10                                    └── 203.0.113.8 gw-b   198.18.0.2
 //! ```
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::{
     io::{Read as _, Write as _},
