@@ -13,7 +13,7 @@ mod fallback;
 
 use std::net::UdpSocket;
 
-use fallback::{GATEWAYS, Site, codes, is_up, throughput, tunnel, until};
+use fallback::{GATEWAYS, Site, codes, dropped, is_up, throughput, tunnel, until};
 use kedge_tests_netns::{
     asked::Asked, eventually, gateway::Gateway, millis, on_a_steady_machine, secs, throughout,
     train::Train,
@@ -109,7 +109,7 @@ fn where_udp_passes_to_443_alone_that_port_is_used_and_left_again_without_loss()
         });
         let (sent, lost) = train.finish();
         println!("by 443/udp: {lost} of {sent} packets lost");
-        assert_eq!(lost, 0);
+        assert_eq!(lost, 0, "{}", dropped(&agent, gateway));
 
         let train = Train::start(&site.edge, GATEWAYS[0]);
         std::thread::sleep(millis(300));
@@ -124,7 +124,7 @@ fn where_udp_passes_to_443_alone_that_port_is_used_and_left_again_without_loss()
             "by 51820/udp again {:.1} s after it was let pass: {lost} of {sent} packets lost",
             took.as_secs_f64()
         );
-        assert_eq!(lost, 0);
+        assert_eq!(lost, 0, "{}", dropped(&agent, gateway));
         assert!(!codes(&agent).contains(&CODE.to_owned()));
         assert!(is_up(&agent, "gw-a", "udp"));
         assert!(
@@ -151,7 +151,8 @@ fn a_host_that_only_443_ever_answers_begins_there_and_comes_back_after_a_restart
             std::thread::sleep(secs(2));
             train.finish()
         };
-        assert_eq!(lost, 0, "of {sent}");
+        let why = dropped(&agent, &gateways[0]);
+        assert_eq!(lost, 0, "of {sent}; {why}");
         gateways[0].stop();
         gateways[0].start();
         eventually("the restarted gateway has it there", secs(30), || {
@@ -188,7 +189,7 @@ fn a_port_that_does_not_answer_either_costs_the_way_over_tls_no_second() {
             "by 443/udp {:.1} s after it opened: {lost} of {sent} packets lost",
             took.as_secs_f64()
         );
-        assert_eq!(lost, 0);
+        assert_eq!(lost, 0, "{}", dropped(&agent, &gateways[0]));
     });
 }
 

@@ -243,6 +243,19 @@ pub fn until(agent: &Agent<'_>, name: &str, path: &str, limit: Duration) -> Dura
     begun.elapsed()
 }
 
+/// What either end dropped so far, and why.
+pub fn dropped(agent: &Agent<'_>, gateway: &Gateway<'_>) -> String {
+    [
+        agent.kedge("tunnel list -o json").json(),
+        gateway.kedge("tunnel list -o json").json(),
+    ]
+    .iter()
+    .flat_map(|list| list["items"].as_array().cloned().unwrap_or_default())
+    .map(|item| format!("{}: {}", item["name"], item["drops"]))
+    .collect::<Vec<_>>()
+    .join("; ")
+}
+
 /// The codes of the host's problems.
 pub fn codes(agent: &Agent<'_>) -> Vec<String> {
     std::thread::sleep(BETWEEN_QUESTIONS);
