@@ -95,6 +95,7 @@ impl Device {
         interface.set_addresses(&config.addresses)?;
         let all = group.all().chain(other.iter().flat_map(Group::all));
         let offload = Arc::new(Standing::settle(&tun, all, config.offload));
+        offload.fit(&mut interface);
         let (crew, received) = Crew::new(config.workers.count).map_err(OpenError::Worker)?;
         let (ended, running) = watch::channel(true);
         let memories = config.memory.share(crew.count());

@@ -116,7 +116,7 @@ pub struct DataPlane {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OffloadPart {
-    /// `tun+uso`, `tun+tso` or `plain` of `tun`, otherwise `on` or `off`.
+    /// `tun+usotnl`, `tun+uso`, `tun+tso` or `plain` of `tun`, otherwise `on` or `off`.
     pub state: String,
     /// Why it is not all it could be.
     #[serde(default, skip_serializing_if = "Option::is_none")]

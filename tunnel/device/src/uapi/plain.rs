@@ -89,11 +89,13 @@ impl Plain {
             None => Tun::open(&config.ifname)?,
         };
         let ifname = tun.name().to_owned();
-        let index = Interface::prepare(&tun, MTU)?.index();
+        let mut interface = Interface::prepare(&tun, MTU)?;
+        let index = interface.index();
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
         let sockets = Arc::new(Sockets::closed());
         let (commands, received) = sync_channel(COMMANDS);
         let offload = Arc::new(Standing::settle(&tun, [&*sockets], Allowed::ALL));
+        offload.fit(&mut interface);
         let engine = worker::Engine {
             number: 0,
             workers: 1,
