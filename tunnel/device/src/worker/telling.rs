@@ -57,7 +57,7 @@ impl Worker {
         let updated = change.update.iter().map(|update| &update.entry);
         for entry in change.add.iter().chain(updated) {
             let name = &entry.spec.name;
-            if *name != entry.spec.public_key.to_string() {
+            if !name.is_empty() && *name != entry.spec.public_key.to_string() {
                 self.names.insert(entry.id, name.clone());
             } else {
                 self.names.remove(&entry.id);
