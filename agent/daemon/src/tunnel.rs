@@ -293,8 +293,9 @@ impl Tunnel {
 
     fn bring_about(&mut self) {
         let endpoints = self.wish.iter().flat_map(|wish| &wish.peers);
-        self.names
-            .want(endpoints.filter_map(|peer| peer.endpoint.as_ref()));
+        self.names.want(
+            endpoints.flat_map(|peer| [&peer.endpoint, &peer.other_endpoint].into_iter().flatten()),
+        );
         let elsewhere = self.fall_back();
         self.weigh();
         if let Some(mesh) = &mut self.mesh {
@@ -325,7 +326,7 @@ impl Tunnel {
             answers: echoes.get(name).and_then(|echo| echo.client.report().up),
             heard: device.as_ref().and_then(|device| device.heard(name)),
             target: targets.through(name),
-            over_tls: fallbacks.place(name).is_some(),
+            over_tls: fallbacks.is_over_tls(name),
         })
     }
 
@@ -337,6 +338,7 @@ impl Tunnel {
         let wish = self.wish.as_ref().map(|wish| Wish {
             ifname: wish.interface.clone(),
             listen_port: wish.listen_port,
+            other_port: None,
             mtu: wish.mtu,
             noise_core: wish.noise_core,
             offload: wish.offload,

@@ -138,7 +138,7 @@ codes! {
     TunNoKernel = TUN 12, "the kernel has no WireGuard";
     TunNoClamp = TUN 20, "the tunnel has no MSS clamp";
     TunSmallPath = TUN 21, "the way to a tunnel peer is too small";
-    TunFallback = TUN 22, "a gateway is reached over TLS, because UDP does not pass";
+    TunFallback = TUN 22, "a gateway is not reached by the usual UDP port, and another way is used";
     TunNoTls = TUN 23, "the tunnel's way over TLS cannot be used";
     TunNoCapture = TUN 30, "the tunnel's packets cannot be captured";
     TunNoBench = TUN 31, "a tunnel peer answers no bench";

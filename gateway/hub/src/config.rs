@@ -53,6 +53,9 @@ section! {
     TunnelFile {
         /// The UDP port hosts call.
         listen_port: Number<1, 65535>,
+        /// Another UDP port beside it, for hosts whose UDP passes to that one alone: 443, which most firewalls
+        /// let pass. Left out there is none.
+        other_port: Number<1, 65535>,
         /// The TCP port at which hosts call over TLS whose UDP does not reach this gateway; left out, nobody
         /// can. It needs the certificate of a manager.
         tls_port: Number<1, 65535>,
@@ -127,6 +130,8 @@ pub struct ManagerConfig {
 pub struct TunnelConfig {
     /// The UDP port.
     pub listen_port: u16,
+    /// Another one beside it; `None` is none.
+    pub other_port: Option<u16>,
     /// The TCP port of the fallback over TLS; `None` is none.
     pub tls_port: Option<u16>,
     /// Up to which rate benches of hosts are answered, in Mbit/s; 0 answers none.
@@ -207,6 +212,7 @@ impl RoleFile for GatewayFile {
             metrics: self.metrics.and_then(|metrics| metrics.listen),
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
+                other_port: tunnel.other_port.map(|port| port.0),
                 tls_port: tunnel.tls_port.map(|port| port.0),
                 bench_mbps: tunnel.bench_mbps.unwrap_or_default().into(),
                 interface: tunnel

@@ -325,6 +325,11 @@ impl Hub {
             .chain(self.fallback.problem())
             .chain(&self.plan.problems)
             .cloned()
+            .chain(
+                self.keeper
+                    .device()
+                    .and_then(|device| device.device_stats().other_problem),
+            )
             .chain(self.key_problem())
             .chain(self.plane.problems())
             .chain(self.sessions.problems())

@@ -111,7 +111,11 @@ impl Hub {
             since: host
                 .map(|host| wall::rfc3339(host.since))
                 .unwrap_or_default(),
-            path: if place.is_some() { "tls" } else { "udp" }.to_owned(),
+            path: match self.live.config().tunnel.other_port {
+                _ if place.is_some() => "tls".to_owned(),
+                Some(port) if peer.by_other => format!("udp/{port}"),
+                _ => "udp".to_owned(),
+            },
             public_key: peer.public_key.to_string(),
             endpoint: match place {
                 Some(_) => caller.map(|at| at.to_string()),

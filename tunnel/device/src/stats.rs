@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::SystemTime};
 
-use kedge_core::Instant;
+use kedge_core::{Instant, Problem};
 use kedge_tunnel_proto::{
     counters::{Reading, State},
     directory::Entry,
@@ -24,6 +24,8 @@ pub struct PeerStats {
     pub pair: Option<(Pair, Instant)>,
     /// Where datagrams for it go: where it was last heard from, else what was configured.
     pub endpoint: Option<SocketAddr>,
+    /// Whether they leave from this end's other port.
+    pub by_other: bool,
     /// Where its session stands. "Connected" is not "reachable": ask the echo.
     pub state: State,
     /// When the last handshake was completed, on the wall clock.
@@ -53,6 +55,7 @@ impl PeerStats {
                 .map_or(entry.spec.public_key, |(pair, _)| pair.remote),
             pair: reading.pair,
             endpoint: reading.endpoint,
+            by_other: reading.by_other,
             state: reading.state,
             last_handshake,
             last_authenticated_data: reading.last_data,
@@ -72,6 +75,10 @@ pub struct DeviceStats {
     pub public_key: PublicKey,
     /// The UDP port in use.
     pub listen_port: u16,
+    /// The other one, where there is one.
+    pub other_port: Option<u16>,
+    /// Why there is none, although one is wanted.
+    pub other_problem: Option<Problem>,
     /// Whether it runs. It ends only when the interface is taken away from outside.
     pub running: bool,
     /// What is left to the kernel; `None` where the kernel does everything.

@@ -34,7 +34,7 @@ pub(super) fn list(
         let handshake = stats.and_then(|stats| stats.last_handshake);
         let age = handshake.and_then(|at| SystemTime::now().duration_since(at).ok());
         let fallback = fallbacks.view(&peer.name);
-        let stream = fallback.as_ref().map(|it| it.endpoint.clone());
+        let elsewhere = fallback.as_ref().map(|it| it.endpoint.clone());
         let configured = || peer.endpoint.as_ref().map(ToString::to_string);
         list.items.push(Tunnel {
             name: peer.name.clone(),
@@ -44,11 +44,11 @@ pub(super) fn list(
             since: life
                 .map(|life| wall::rfc3339(life.since))
                 .unwrap_or_default(),
-            path: if fallback.is_some() { "tls" } else { "udp" }.to_owned(),
+            path: super::fallback::path(fallback.as_ref()),
             public_key: stats
                 .map_or(peer.public_key, |stats| stats.public_key)
                 .to_string(),
-            endpoint: stream.or_else(|| {
+            endpoint: elsewhere.or_else(|| {
                 let at = stats.and_then(|stats| stats.endpoint);
                 at.map(|at| at.to_string()).or_else(configured)
             }),
