@@ -146,6 +146,8 @@ codes! {
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";
+    GatewayEnvoyRefused = GW 4, "Envoy refuses what a gateway tells it";
+    GatewayNoEnvoy = GW 5, "a gateway has no Envoy beside it";
     EnrolTokenMalformed = ENR 1, "an enrolment token is malformed";
     EnrolTokenExpired = ENR 2, "an enrolment token has expired";
     EnrolTokenUsed = ENR 3, "an enrolment token has been used up";

@@ -33,6 +33,8 @@ section! {
         manager: ManagerFile,
         /// The WireGuard hub.
         tunnel: TunnelFile,
+        /// What carries the connections of clients to hosts.
+        proxy: ProxyFile,
         /// Metrics, for scrapers.
         metrics: MetricsFile,
     }
@@ -45,6 +47,19 @@ section! {
         url: ManagerUrl,
         /// The file with the enrolment token, needed once.
         token_file: PathBuf,
+    }
+}
+
+section! {
+    /// What carries the connections of clients to hosts. A change closes those that are open.
+    ProxyFile {
+        /// `builtin`, in this process, or `envoy`, beside it.
+        engine: Engine,
+        /// The executable of Envoy, started and stopped with the gateway. Left out, an Envoy is waited for that
+        /// somebody else starts with the configuration this gateway writes (`/run/kedge/envoy/envoy.json`).
+        envoy: PathBuf,
+        /// How many connections of clients Envoy takes at most; 50000 when left out.
+        max_connections: u32,
     }
 }
 
@@ -112,8 +127,32 @@ pub struct GatewayConfig {
     pub manager: Option<ManagerConfig>,
     /// The WireGuard hub.
     pub tunnel: TunnelConfig,
+    /// What carries the connections of clients.
+    pub proxy: ProxyConfig,
     /// Where metrics are told beside the control socket.
     pub metrics: Option<SocketAddr>,
+}
+
+/// What carries the connections of clients to hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyConfig {
+    /// Which one.
+    pub engine: Engine,
+    /// The executable of Envoy, if the gateway is to run it.
+    pub envoy: Option<PathBuf>,
+    /// How many connections of clients Envoy takes at most.
+    pub max_connections: u32,
+}
+
+/// What carries the connections of clients to hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// The gateway itself.
+    #[default]
+    Builtin,
+    /// An Envoy beside it.
+    Envoy,
 }
 
 /// The way to the manager.
@@ -184,6 +223,9 @@ impl RoleFile for GatewayFile {
         tunnel.workers.get_or_insert_default();
         tunnel.gateways.get_or_insert_default();
         tunnel.behind.get_or_insert_default();
+        let proxy = self.proxy.get_or_insert_default();
+        proxy.engine.get_or_insert_default();
+        proxy.max_connections.get_or_insert(CONNECTIONS);
         self
     }
 
@@ -204,12 +246,31 @@ impl RoleFile for GatewayFile {
                 return Err(vec![problem]);
             }
         };
+        let proxy = self.proxy.unwrap_or_default();
+        let engine = proxy.engine.unwrap_or_default();
+        if engine == Engine::Envoy && !cfg!(feature = "envoy") {
+            let mut problem =
+                Problem::new(Code::ConfigRule, "this build of Kedge has no part in Envoy")
+                    .object("proxy.engine")
+                    .fix(Fix::text(
+                        "run the build that has everything, or say `engine: builtin`",
+                    ));
+            if let Some(origin) = origins.get("proxy.engine") {
+                problem = problem.evidence(origin);
+            }
+            return Err(vec![problem]);
+        }
         let tunnel = self.tunnel.unwrap_or_default();
         let gateways = neighbors(tunnel.gateways.unwrap_or_default())?;
         Ok(GatewayConfig {
             name: self.name,
             manager,
             metrics: self.metrics.and_then(|metrics| metrics.listen),
+            proxy: ProxyConfig {
+                engine,
+                envoy: proxy.envoy,
+                max_connections: proxy.max_connections.unwrap_or(CONNECTIONS),
+            },
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
                 other_port: tunnel.other_port.map(|port| port.0),
@@ -337,6 +398,7 @@ impl From<InterfaceName> for String {
 }
 
 const LISTEN_PORT: u16 = 51820;
+const CONNECTIONS: u32 = 50_000;
 const INTERFACE: &str = "kedge0";
 
 #[cfg(test)]
@@ -379,6 +441,21 @@ mod tests {
     }
 
     #[test]
+    fn a_build_without_envoy_says_so() {
+        let config = load("proxy: {engine: envoy, envoy: /usr/bin/envoy}");
+        if cfg!(feature = "envoy") {
+            let proxy = config.unwrap().proxy;
+            assert_eq!(
+                (proxy.engine, proxy.max_connections),
+                (Engine::Envoy, 50_000)
+            );
+        } else {
+            let problem = config.unwrap_err().remove(0);
+            assert_eq!(problem.code, Code::ConfigRule);
+        }
+    }
+
+    #[test]
     fn every_mistake_is_located_and_coded() {
         for (yaml, code, words) in [
             (
@@ -410,6 +487,11 @@ mod tests {
                 "not a manager's address",
             ),
             ("version: 7", Code::ConfigOutOfRange, "must be 1, not 7"),
+            (
+                "proxy: {engine: haproxy}",
+                Code::ConfigOutOfRange,
+                "haproxy",
+            ),
         ] {
             let problem = load(yaml).unwrap_err().remove(0);
             let text = format!("{} {}", problem.what, problem.evidence.join(" "));

@@ -88,5 +88,5 @@ const DOWNSTREAM_CONNECTIONS: &str = "type.googleapis.com/\
      envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig";
 
 /// The statistics of listeners and clusters that are kept.
-const KEPT: &str = ".*(upstream_cx_active|upstream_cx_total|upstream_cx_connect_fail|\
+const KEPT: &str = ".*(upstream_cx_active|upstream_cx_total|upstream_cx_connect_fail|upstream_cx_none_healthy|\
      downstream_cx_total|downstream_cx_active|membership_healthy|bytes_total)$";

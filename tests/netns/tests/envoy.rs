@@ -12,7 +12,8 @@ use std::{
     num::NonZeroU16,
     path::Path,
     sync::Arc,
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use kedge_control::frontend::{ClientIp, Frontend, Health, Offer, Pool, PoolMember, Protocol};
@@ -242,6 +243,37 @@ fn an_envoy_that_is_started_again_is_told_everything() {
 }
 
 #[test]
+fn an_envoy_that_starts_while_members_change_holds_the_last_of_them() {
+    let Some(site) = Site::new() else { return };
+    let offer = offer(vec![tcp("web", PORT)], vec![site.pool("web")]);
+    let rounds = std::env::var("KEDGE_ROUNDS").map_or(10, |it| it.parse().unwrap());
+    for round in 0..rounds {
+        let mut here = Here::default();
+        site.declare(&offer, &here);
+        thread::scope(|scope| {
+            let (site, offer) = (&site, &offer);
+            let envoy = scope.spawn(move || site.envoy());
+            // About as long as it takes to start, with changes at other times in each round.
+            for (index, host) in ["a", "b"].into_iter().cycle().take(20).enumerate() {
+                thread::sleep(micros(500 + 700 * (round % 10) + 97 * index as u64));
+                let life = if index < 18 && index % 4 < 2 {
+                    Life::Dead
+                } else {
+                    Life::Alive
+                };
+                here.lives.insert(host.to_owned(), life);
+                for members in of_host(offer, &here, host) {
+                    site.server.wanted.change(members);
+                }
+            }
+            let envoy = envoy.join().unwrap();
+            site.both_answer();
+            envoy.kill();
+        });
+    }
+}
+
+#[test]
 fn two_tenants_whose_hosts_have_the_same_address_each_reach_their_own() {
     let Some(site) = Site::new() else { return };
     // Each tenant's hosts are behind a namespace of its own.
@@ -437,6 +469,10 @@ fn tcp(name: &str, port: u16) -> Frontend {
         pool: name.to_owned(),
         client_ip: ClientIp::Hidden,
     }
+}
+
+const fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
 }
 
 fn number(port: u16) -> NonZeroU16 {

@@ -118,6 +118,7 @@ pub fn passthrough(ip: IpAddr, port: NonZeroU16) -> Resource {
 
 fn listener(name: String, ip: IpAddr, port: NonZeroU16) -> Listener {
     Listener {
+        stat_prefix: name.clone(),
         name,
         address: Some(address(ip, port)),
         // A gateway whose VIP is elsewhere has the listener already.
