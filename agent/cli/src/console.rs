@@ -51,14 +51,10 @@ fn screen(asked: Result<&AgentStatus, &Problem>, now: Timestamp, style: Style) -
     let mut lines = Vec::new();
     match asked {
         Ok(status) => {
-            let of_vips = status.vips.iter().flat_map(|vip| &vip.problems);
-            let problems: Vec<_> = status.problems.iter().chain(of_vips).collect();
+            // Those of VIPs are among them.
+            let problems = &status.problems;
             let name = clean(&status.role.hostname).to_uppercase();
-            lines.push(first(
-                &name,
-                Mark::of(problems.iter().copied(), Mark::Good),
-                style,
-            ));
+            lines.push(first(&name, Mark::of(problems, Mark::Good), style));
             lines.push(String::new());
             lines.extend(status.vips.iter().map(|vip| of_vip(vip, style)));
             let tunnels = status.tunnels.iter().map(|tunnel| {
@@ -186,6 +182,10 @@ mod tests {
             text.contains("x VIP-0007  e\n") && !text.contains('\u{1b}'),
             "{text}"
         );
+        // As an agent tells it: with the VIP, and with everything.
+        status.vips[0].problems = vec![status.problems[1].clone()];
+        let text = drawn(Ok(&status));
+        assert_eq!(text.matches("VIP-0007").count(), 1, "{text}");
         let silent = Problem::new(Code::HostNotRunning, "the agent is not running");
         let text = drawn(Err(&silent));
         assert!(text.starts_with("  KEDGE   CALL\n"), "{text}");

@@ -63,6 +63,10 @@ fn with_keep_configuration_it_is_never_gone() {
             items[0]["because"].to_string().contains("Debian"),
             "{items}"
         );
+        let clock = items[1]["because"].as_str().unwrap_or_default();
+        println!("the clock: {clock}");
+        let told = ["it is kept right", "set it right", "keeps it right"];
+        assert!(told.iter().any(|words| clock.contains(words)), "{items}");
         let spans = spans(&pair, "with KeepConfiguration=yes");
         assert!(spans.iter().all(Vec::is_empty), "{spans:?}");
     });

@@ -126,6 +126,7 @@ fn a_vip_goes_where_its_unit_runs_and_a_drain_stops_it_last() {
             "{}",
             link("default-route")
         );
+        its_domains_alone_are_asked_about_in_the_tunnel(&a);
         tunnel("");
         eventually("it is taken back", secs(5), || {
             link("domain").ends_with("):\n")
@@ -143,6 +144,27 @@ fn a_vip_goes_where_its_unit_runs_and_a_drain_stops_it_last() {
             said.contains("/run/credentials/kedge-agent.service/kedge.token")
         });
     });
+}
+
+/// Questions about names leave by the tunnel for the domains that are configured, and for no others.
+fn its_domains_alone_are_asked_about_in_the_tunnel(a: &Node) {
+    a.does("nft add table inet asked");
+    a.does("nft add chain inet asked out { type filter hook output priority 0 ; }");
+    a.does("nft add rule inet asked out oifname kedge0 udp dport 53 counter");
+    let asked = || -> u64 {
+        let shown = a.run("nft list chain inet asked out").out;
+        let (_, count) = shown.split_once("packets ").unwrap();
+        count.split(' ').next().unwrap().parse().unwrap()
+    };
+    let other = a.run("resolvectl query www.example.org");
+    assert_ne!(other.code, 0, "{other:?}");
+    assert_eq!(asked(), 0, "{other:?}");
+    let mut query = a.inside("resolvectl query api.lb.example.com");
+    let mut query = query.spawn().unwrap();
+    eventually("it is asked about in the tunnel", secs(5), || asked() > 0);
+    _ = query.kill();
+    _ = query.wait();
+    a.does("nft delete table inet asked");
 }
 
 /// What the agent is on the bus, and who may do what there. It holds the VIP, before and after.
