@@ -82,6 +82,12 @@ impl Session {
         &self.config
     }
 
+    /// What this host offers.
+    #[must_use]
+    pub fn offers(&self) -> &Offers {
+        &self.offers
+    }
+
     /// Its state: that of the connection that is furthest.
     #[must_use]
     pub const fn state(&self) -> SessionState {
