@@ -69,6 +69,7 @@ areas! {
     VIP "Floating addresses.";
     ARP "ARP and neighbour discovery.";
     VRRP "The VRRP protocol.";
+    BGP "Routes that neighbours are told of.";
     BFD "Paths to peers.";
     TUN "Tunnels.";
     GW "The gateway role.";
@@ -122,6 +123,10 @@ codes! {
     VrrpSocket = VRRP 2, "VRRP cannot be spoken on an interface";
     VrrpSplitBrain = VRRP 3, "a VRRP peer does not hear or accept our advertisements";
     VrrpUnverified = VRRP 4, "advertisements for our virtual router cannot be verified";
+    BgpPortInUse = BGP 1, "another program of this host speaks BGP";
+    BgpSocket = BGP 2, "BGP has no socket";
+    BgpNotEstablished = BGP 3, "a BGP session is not established";
+    BgpNoNextHop = BGP 4, "there is no address to send a route's packets to";
     BfdPortInUse = BFD 1, "another program of this host speaks BFD";
     BfdSocket = BFD 2, "a BFD session has no socket";
     BfdLost = BFD 3, "a BFD session has lost its peer";

@@ -14,6 +14,7 @@
 mod bgp;
 mod claims;
 mod codecs;
+mod neighbour;
 mod noise;
 mod packets;
 mod records;
@@ -25,6 +26,7 @@ mod wireguard;
 pub use bgp::{bgp_message, bgp_update};
 pub use claims::claims;
 pub use codecs::{arp, bfd, nd, vrrp};
+pub use neighbour::neighbour;
 pub use noise::noise;
 pub use packets::{coalesce, split};
 pub use records::records;
@@ -37,7 +39,7 @@ pub use wireguard::wg_dump;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 16] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -53,4 +55,5 @@ pub const TARGETS: [Target; 15] = [
     ("records", records),
     ("bgp_message", bgp_message),
     ("bgp_update", bgp_update),
+    ("neighbour", neighbour),
 ];

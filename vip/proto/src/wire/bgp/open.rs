@@ -34,6 +34,8 @@ impl HoldTime {
     pub const NEVER: Self = Self(0);
     /// The shortest there is.
     pub const LEAST: Self = Self(3);
+    /// 9 s.
+    pub const DEFAULT: Self = Self(9);
 
     /// That many seconds, unless it is one or two.
     #[must_use]
@@ -106,6 +108,13 @@ impl Open {
                 }
             )
         })
+    }
+
+    /// Whether it says that it may restart (RFC 4724).
+    #[must_use]
+    pub fn restarts(&self) -> bool {
+        let mut all = self.capabilities.iter();
+        all.any(|one| matches!(one, Capability::GracefulRestart { .. }))
     }
 
     /// Reads what follows the header.
