@@ -108,7 +108,8 @@ fn where_udp_passes_to_443_alone_that_port_is_used_and_left_again_without_loss()
             }
         }
         println!("TCP: {usual:.0} Mbit/s by 51820/udp, {other:.0} by 443/udp");
-        assert!(other > usual / 4.0, "{other} of {usual} Mbit/s");
+        let why = dropped(&agent, gateway);
+        assert!(other > usual / 4.0, "{other} of {usual} Mbit/s; {why}");
         let train = Train::start(&site.edge, GATEWAYS[0]);
         throughout("it stays while the rest is blocked", secs(12), || {
             is_up(&agent, "gw-a", "udp/443")

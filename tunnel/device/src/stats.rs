@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::SystemTime};
 
+use kedge_control::local::{HandshakeGuard, OffloadPart, TunnelList, Workers as Threads};
 use kedge_core::{Instant, Problem};
 use kedge_tunnel_proto::{
     counters::{Reading, State},
@@ -89,4 +90,25 @@ pub struct DeviceStats {
     pub guard: Option<GuardReading>,
     /// Packets that could be put down to no peer and were not carried, by reason.
     pub drops: Vec<(DropReason, u64)>,
+}
+
+impl DeviceStats {
+    /// Tells people how it stands, as far as roles do not differ.
+    pub fn tell(self, list: &mut TunnelList) {
+        list.listen_port = self.listen_port;
+        list.workers = self.workers.map(|workers| Threads {
+            count: workers.count,
+            because: workers.because.to_owned(),
+        });
+        list.guard = self.guard.map(|guard| HandshakeGuard {
+            under_load: guard.under_load,
+            times: guard.times,
+            cookies_sent: guard.cookies_sent,
+            cookies_proven: guard.cookies_proven,
+        });
+        let parts = self.offload.iter().flat_map(Offload::parts);
+        let parts =
+            parts.map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
+        list.offload = parts.collect();
+    }
 }

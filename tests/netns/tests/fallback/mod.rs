@@ -243,15 +243,19 @@ pub fn until(agent: &Agent<'_>, name: &str, path: &str, limit: Duration) -> Dura
     begun.elapsed()
 }
 
-/// What either end dropped so far, and why.
+/// What either end dropped so far, and why, and what it leaves to the kernel.
 pub fn dropped(agent: &Agent<'_>, gateway: &Gateway<'_>) -> String {
     [
         agent.kedge("tunnel list -o json").json(),
         gateway.kedge("tunnel list -o json").json(),
     ]
     .iter()
-    .flat_map(|list| list["items"].as_array().cloned().unwrap_or_default())
-    .map(|item| format!("{}: {}", item["name"], item["drops"]))
+    .flat_map(|list| {
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let offload = list["offload"].clone();
+        items.into_iter().map(move |item| (item, offload.clone()))
+    })
+    .map(|(item, offload)| format!("{}: {} {offload}", item["name"], item["drops"]))
     .collect::<Vec<_>>()
     .join("; ")
 }

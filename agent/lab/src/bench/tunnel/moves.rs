@@ -30,8 +30,8 @@ pub(super) fn roam(site: &mut Site, stage: &Stage) -> Result<f64, LabError> {
     thread::sleep(MOMENT);
     site.lab().worker(one)?.run(|| {
         for order in [
-            "address add 192.0.2.77/24 dev eth0",
             "address del 192.0.2.1/24 dev eth0",
+            "address add 192.0.2.77/24 dev eth0",
         ] {
             let mut command = Command::new("ip");
             command.args(order.split(' '));
