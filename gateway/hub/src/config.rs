@@ -1,5 +1,7 @@
 //! The gateway's configuration.
 
+mod proxy;
+
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -21,6 +23,8 @@ use kedge_tunnel_device::offload::{Allowed, Switch};
 use kedge_tunnel_proto::keys::PublicKey;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+
+pub use proxy::{Engine, ProxyConfig, ProxyFile};
 
 section! {
     /// The configuration file of `kedge gateway`.
@@ -47,19 +51,6 @@ section! {
         url: ManagerUrl,
         /// The file with the enrolment token, needed once.
         token_file: PathBuf,
-    }
-}
-
-section! {
-    /// What carries the connections of clients to hosts. A change closes those that are open.
-    ProxyFile {
-        /// `builtin`, in this process, or `envoy`, beside it.
-        engine: Engine,
-        /// The executable of Envoy, started and stopped with the gateway. Left out, an Envoy is waited for that
-        /// somebody else starts with the configuration this gateway writes (`/run/kedge/envoy/envoy.json`).
-        envoy: PathBuf,
-        /// How many connections of clients Envoy takes at most; 50000 when left out.
-        max_connections: u32,
     }
 }
 
@@ -133,28 +124,6 @@ pub struct GatewayConfig {
     pub metrics: Option<SocketAddr>,
 }
 
-/// What carries the connections of clients to hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxyConfig {
-    /// Which one.
-    pub engine: Engine,
-    /// The executable of Envoy, if the gateway is to run it.
-    pub envoy: Option<PathBuf>,
-    /// How many connections of clients Envoy takes at most.
-    pub max_connections: u32,
-}
-
-/// What carries the connections of clients to hosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Engine {
-    /// The gateway itself.
-    #[default]
-    Builtin,
-    /// An Envoy beside it.
-    Envoy,
-}
-
 /// The way to the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagerConfig {
@@ -223,9 +192,7 @@ impl RoleFile for GatewayFile {
         tunnel.workers.get_or_insert_default();
         tunnel.gateways.get_or_insert_default();
         tunnel.behind.get_or_insert_default();
-        let proxy = self.proxy.get_or_insert_default();
-        proxy.engine.get_or_insert_default();
-        proxy.max_connections.get_or_insert(CONNECTIONS);
+        self.proxy.get_or_insert_default().fill();
         self
     }
 
@@ -246,31 +213,14 @@ impl RoleFile for GatewayFile {
                 return Err(vec![problem]);
             }
         };
-        let proxy = self.proxy.unwrap_or_default();
-        let engine = proxy.engine.unwrap_or_default();
-        if engine == Engine::Envoy && !cfg!(feature = "envoy") {
-            let mut problem =
-                Problem::new(Code::ConfigRule, "this build of Kedge has no part in Envoy")
-                    .object("proxy.engine")
-                    .fix(Fix::text(
-                        "run the build that has everything, or say `engine: builtin`",
-                    ));
-            if let Some(origin) = origins.get("proxy.engine") {
-                problem = problem.evidence(origin);
-            }
-            return Err(vec![problem]);
-        }
+        let proxy = self.proxy.unwrap_or_default().check(origins)?;
         let tunnel = self.tunnel.unwrap_or_default();
         let gateways = neighbors(tunnel.gateways.unwrap_or_default())?;
         Ok(GatewayConfig {
             name: self.name,
             manager,
             metrics: self.metrics.and_then(|metrics| metrics.listen),
-            proxy: ProxyConfig {
-                engine,
-                envoy: proxy.envoy,
-                max_connections: proxy.max_connections.unwrap_or(CONNECTIONS),
-            },
+            proxy,
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
                 other_port: tunnel.other_port.map(|port| port.0),
@@ -398,7 +348,6 @@ impl From<InterfaceName> for String {
 }
 
 const LISTEN_PORT: u16 = 51820;
-const CONNECTIONS: u32 = 50_000;
 const INTERFACE: &str = "kedge0";
 
 #[cfg(test)]
