@@ -10,7 +10,7 @@
 //!
 //! **Order.** What is new is told from the ground up: clusters, their members, then the listeners and
 //! routes that name them; a listener waits until the members of every new cluster are acknowledged, at
-//! most [`WARMING`]. What is gone goes from the top down: a cluster stays until no listener and no
+//! most [`WARMING`]: Envoy itself says nothing of clusters while one waits for its members. What is gone goes from the top down: a cluster stays until no listener and no
 //! route waits for anything. A listener that takes the place of another goes in one response with the
 //! removal of that.
 //!

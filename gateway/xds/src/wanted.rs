@@ -115,6 +115,24 @@ impl Wanted {
         refused.collect()
     }
 
+    /// What Envoy has neither taken nor refused as it is wanted.
+    #[must_use]
+    pub fn pending(&self) -> Vec<Key> {
+        let inner = self.inner();
+        let is_settled = |(key, resource): &(&Key, &Shared)| {
+            let of = match inner.outcomes.get(*key) {
+                Some(Outcome::Applied(version) | Outcome::Refused { version, .. }) => {
+                    Some(*version)
+                }
+                Some(Outcome::Gone) | None => None,
+            };
+            of == Some(resource.revision.version)
+        };
+        let wanted = inner.resources.iter().flatten();
+        let pending = wanted.filter(|one| !is_settled(one));
+        pending.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Changes whenever Envoy made something of a resource.
     #[must_use]
     pub fn observed(&self) -> watch::Receiver<u64> {

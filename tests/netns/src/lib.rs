@@ -13,6 +13,7 @@ pub mod agent;
 pub mod answers;
 pub mod asked;
 pub mod bfdd;
+pub mod bgpd;
 pub mod bird;
 pub mod bounds;
 pub mod capture;

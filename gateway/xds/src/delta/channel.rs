@@ -128,11 +128,11 @@ impl Channel {
 
     /// What to send next: at most one response is under way. `may_remove` says of each name whether its
     /// time has come; with `apart`, what is new and what goes are never in one response.
-    pub fn next(&mut self, apart: bool, may_remove: impl Fn(&Self, &Name) -> bool) -> Option<Load> {
+    pub fn next(&mut self, apart: bool, may_remove: impl Fn(&Name) -> bool) -> Option<Load> {
         if !self.open || self.flight.is_some() {
             return None;
         }
-        let leaving = || self.leaving.iter().filter(|name| may_remove(self, name));
+        let leaving = || self.leaving.iter().filter(|name| may_remove(name));
         let removed: Vec<Name> = leaving().cloned().collect();
         // What was refused may have wanted the room of what goes: that goes first, and alone.
         let told = match (self.parts.is_empty(), removed.is_empty()) {
@@ -245,6 +245,19 @@ impl Channel {
         self.parts.push_front(names(second));
         self.parts.push_front(names(first));
         Vec::new()
+    }
+
+    /// What the client holds as it is wanted.
+    pub fn held(&self) -> Vec<(Name, Outcome)> {
+        let asked_for = self
+            .wanted
+            .iter()
+            .filter(|(name, _)| self.is_asked_for(name));
+        let held = asked_for.filter_map(|(name, revision)| {
+            let known = self.known.get(name).copied().flatten()?;
+            (known == revision.version).then(|| (name.clone(), Outcome::Applied(known)))
+        });
+        held.collect()
     }
 
     /// Whether something of what is new is still to be told.

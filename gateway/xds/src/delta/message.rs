@@ -127,7 +127,7 @@ pub struct Settled {
 /// What became of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Envoy took it.
+    /// Envoy took it, or holds it from an earlier stream.
     Applied(Version),
     /// Envoy refuses it, and keeps what it had under this name.
     Refused {

@@ -33,8 +33,8 @@ pub struct Stream {
 /// A cluster that waits for its members.
 #[derive(Debug)]
 struct Warming {
-    /// Whether Envoy has taken the cluster. Members it takes before are of one that was.
-    is_taken: bool,
+    /// The response it was told in. Members that are told before are of one that was.
+    nonce: u64,
     /// When it is waited for no longer.
     until: Instant,
 }
@@ -101,12 +101,13 @@ impl Stream {
         if channel.names() + request.subscribe.len() > MAX_NAMES {
             return Err(Reject::TooManyNames);
         }
-        let settled = match (request.nonce, &request.refused) {
+        let mut settled = match (request.nonce, &request.refused) {
             (Some(nonce), Some(detail)) => channel.refused(nonce, detail),
             (Some(nonce), None) => channel.acknowledged(nonce),
             (None, _) => Vec::new(),
         };
-        if !channel.is_open() {
+        let is_first = !channel.is_open();
+        if is_first {
             let everything = kind.is_listed() && request.subscribe.is_empty();
             let mut holds = request.holds;
             if kind == Kind::Endpoint {
@@ -123,28 +124,25 @@ impl Stream {
         for name in request.subscribe {
             channel.subscribe(name);
         }
+        if is_first {
+            settled.extend(channel.held());
+        }
         for (name, outcome) in settled {
-            self.settled(kind, name, outcome);
+            self.settled(kind, name, outcome, request.nonce);
         }
         Ok(())
     }
 
-    fn settled(&mut self, kind: Kind, name: Name, outcome: Outcome) {
+    fn settled(&mut self, kind: Kind, name: Name, outcome: Outcome, nonce: Option<u64>) {
         match kind {
-            Kind::Cluster if matches!(outcome, Outcome::Applied(_)) => {
-                if let Some(warming) = self.warming.get_mut(&name) {
-                    warming.is_taken = true;
-                }
-            }
+            // Of clusters that wait Envoy acknowledges nothing until they have their members.
+            Kind::Cluster if matches!(outcome, Outcome::Applied(_)) => {}
             Kind::Cluster => {
                 self.warming.remove(&name);
             }
             Kind::Endpoint => {
-                let is_over = self
-                    .warming
-                    .get(&name)
-                    .is_some_and(|warming| warming.is_taken);
-                if is_over {
+                let is_over = |warming: &Warming| nonce.is_some_and(|nonce| nonce > warming.nonce);
+                if self.warming.get(&name).is_some_and(is_over) {
                     self.warming.remove(&name);
                 }
             }
@@ -196,14 +194,12 @@ impl Stream {
         let is_heard = listeners.is_open() && (routes.is_open() || routes.is_empty());
         let is_unused = is_heard && listeners.is_settled() && routes.is_settled();
         match kind {
-            Kind::Secret => secrets.next(true, |_, _| is_unused),
-            Kind::Cluster => clusters.next(true, |_, _| is_unused),
-            // Members go after their cluster.
-            Kind::Endpoint => endpoints.next(false, |endpoints, name| {
-                !(clusters.is_known(name) && endpoints.is_known(name))
-            }),
-            Kind::Listener if is_grounded => listeners.next(false, |_, _| true),
-            Kind::Route if is_grounded => routes.next(false, |_, _| true),
+            Kind::Secret => secrets.next(true, |_| is_unused),
+            Kind::Cluster => clusters.next(true, |_| is_unused),
+            // Whoever hears that there are no members keeps those it has, and waits for none.
+            Kind::Endpoint => endpoints.next(false, |_| true),
+            Kind::Listener if is_grounded => listeners.next(false, |_| true),
+            Kind::Route if is_grounded => routes.next(false, |_| true),
             Kind::Listener | Kind::Route => None,
         }
     }
@@ -221,7 +217,7 @@ impl Stream {
             let is_whole = clusters.is_known(name) && members.is_known(name);
             if has_members && !is_whole {
                 let warming = Warming {
-                    is_taken: false,
+                    nonce: response.nonce,
                     until: now + WARMING,
                 };
                 self.warming.insert(name.clone(), warming);

@@ -178,9 +178,12 @@ fn pool_of(pool: &Pool) -> Result<(), Reason> {
 }
 
 fn health(health: &Health) -> Result<(), Reason> {
-    let is_span = |seconds: f64| (0.01..=3_600.0).contains(&seconds);
-    if !(is_span(health.interval_seconds) && is_span(health.timeout_seconds)) {
-        return Err(Reason::Invalid("spans of checks are from 10 ms to an hour"));
+    if !(0.01..=3_600.0).contains(&health.interval_seconds) {
+        return Err(Reason::Invalid("checks are 10 ms to an hour apart"));
+    }
+    // A new cluster keeps all others waiting until its first checks are over.
+    if !(0.01..=5.0).contains(&health.timeout_seconds) {
+        return Err(Reason::Invalid("a check takes 10 ms to 5 s"));
     }
     if health.fall == 0 || health.rise == 0 {
         return Err(Reason::Invalid(

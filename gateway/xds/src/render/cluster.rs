@@ -163,8 +163,9 @@ fn check(health: &Health) -> HealthCheck {
     HealthCheck {
         timeout: Some(seconds(health.timeout_seconds)),
         interval: Some(seconds(health.interval_seconds)),
-        // Not all members of all pools in the same instant.
-        initial_jitter: Some(seconds(health.interval_seconds)),
+        // Not all members of all pools in the same instant; but until the first checks are over Envoy
+        // answers nothing about clusters, of whomever they are.
+        initial_jitter: Some(seconds(health.interval_seconds.min(JITTER_SECONDS))),
         unhealthy_interval: Some(seconds(health.interval_seconds)),
         no_traffic_interval: Some(seconds(health.interval_seconds)),
         unhealthy_threshold: Some(number(u32::from(health.fall))),
@@ -196,6 +197,9 @@ fn transport(client_ip: ClientIp) -> Option<TransportSocket> {
     let name = "envoy.transport_sockets.upstream_proxy_protocol";
     Some(socket(name, any(&proxied)))
 }
+
+/// The most by which first checks are spread, seconds.
+const JITTER_SECONDS: f64 = 0.1;
 
 /// How long a member may take to answer the first packet. It is near, or the tunnel knows that it is gone.
 const CONNECT: Duration = Duration::from_millis(500);

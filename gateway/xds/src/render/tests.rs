@@ -249,7 +249,16 @@ fn what_cannot_be_told_is_refused_and_everything_else_is_told() {
                 interval_seconds: f64::NAN,
                 ..HEALTH
             }),
-            Reason::Invalid("spans of checks are from 10 ms to an hour"),
+            Reason::Invalid("checks are 10 ms to an hour apart"),
+        ),
+        (
+            "checks that take long",
+            tcp("bad", "10.0.0.2", 80),
+            with_health(Health {
+                timeout_seconds: 6.0,
+                ..HEALTH
+            }),
+            Reason::Invalid("a check takes 10 ms to 5 s"),
         ),
     ];
     for (what, bad, pool_of_bad, reason) in cases {

@@ -20,8 +20,12 @@ pub struct Envoy {
     pub bad: BTreeSet<(Kind, Name, Version)>,
     /// Clusters that wait for their members.
     pub warming: BTreeSet<Name>,
+    /// Clusters that have had members since they are there.
+    served: BTreeSet<Name>,
     asked: BTreeSet<Kind>,
     nonces: BTreeSet<u64>,
+    /// What it says of clusters once none of them waits any more: until then it says nothing of them.
+    paused: Vec<Request>,
 }
 
 impl Envoy {
@@ -29,6 +33,7 @@ impl Envoy {
     pub fn connect(&mut self) -> Vec<Request> {
         self.asked.clear();
         self.nonces.clear();
+        self.paused.clear();
         let mut requests = vec![self.first(Kind::Cluster)];
         if self.of(Kind::Cluster).next().is_some() {
             requests.push(self.first(Kind::Endpoint));
@@ -60,8 +65,13 @@ impl Envoy {
         for name in &response.removed {
             assert!(!names.contains(name), "{name} is told and removed at once");
             self.held.entry(*kind).or_default().remove(name);
+            if *kind == Kind::Endpoint {
+                // It keeps what it has, and waits for nothing else.
+                self.warming.remove(name);
+            }
             if *kind == Kind::Cluster {
                 self.warming.remove(name);
+                self.served.remove(name);
                 self.held.entry(Kind::Endpoint).or_default().remove(name);
                 let mut leave = Request::new(Kind::Endpoint);
                 leave.unsubscribe.push(name.clone());
@@ -93,14 +103,23 @@ impl Envoy {
                 }
                 Kind::Endpoint => {
                     self.warming.remove(name);
+                    self.served.insert(name.clone());
                 }
                 Kind::Listener => self.is_served(name, *version),
                 Kind::Secret | Kind::Route => {}
             }
         }
         self.asked.extend(more.iter().map(|request| request.kind));
-        let mut answers = vec![answer];
+        let mut answers = if *kind == Kind::Cluster {
+            self.paused.push(answer);
+            Vec::new()
+        } else {
+            vec![answer]
+        };
         answers.append(&mut more);
+        if self.warming.is_empty() {
+            answers.append(&mut self.paused);
+        }
         answers.extend(self.listeners(*kind));
         answers
     }
@@ -164,14 +183,16 @@ impl Envoy {
         if is_refused(Kind::Cluster) || is_refused(Kind::Endpoint) {
             return;
         }
-        for kind in [Kind::Cluster, Kind::Endpoint] {
-            let held = self.held.get(&kind);
-            assert!(
-                held.is_some_and(|held| held.contains_key(&cluster)),
-                "{listener} leads to {cluster}, of which no {} is there",
-                kind.as_str()
-            );
-        }
+        let is_there = self.of(Kind::Cluster).any(|(name, _)| *name == cluster);
+        assert!(
+            is_there,
+            "{listener} leads to {cluster}, which is not there"
+        );
+        let is_served = self.served.contains(&cluster);
+        assert!(
+            is_served,
+            "{listener} leads to {cluster}, which has no members"
+        );
     }
 
     /// A cluster that goes was of no use any more.

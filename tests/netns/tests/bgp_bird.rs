@@ -18,14 +18,15 @@ use kedge_core::{
     bfd::Liveness,
     bgp::{Asn, RouterId, SessionState},
 };
+use kedge_tests_netns::{
+    bird::Bird,
+    eventually,
+    lan::{Host, Lan},
+    millis, ready, secs, throughout,
+};
 use kedge_vip_speaker::bgp::{
     Bgp, BgpSnapshot, BgpSpec, Config, HoldTime, Offer, Offers, PORT, Password, Text,
 };
-
-#[path = "bgp/lab.rs"]
-mod lab;
-
-use lab::{Bird, Host, Lan, eventually, millis, ready, secs, throughout};
 
 const NEAR: &str = "10.20.14.11";
 const FAR: &str = "10.20.14.12";

@@ -3,26 +3,18 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    dead_code,
     reason = "test code"
 )]
 
 use std::{net::Ipv4Addr, time::Duration};
 
 use kedge_core::bgp::{Asn, RouterId, SessionState};
+use kedge_tests_netns::{bgpd::Bgpd, eventually, lan::Lan, millis, ready, secs, throughout};
 use kedge_vip_speaker::bgp::{Bgp, BgpSpec, Config, Offer, Offers, PORT, Text};
-
-#[path = "bgp/frr.rs"]
-mod frr;
-#[path = "bgp/lab.rs"]
-mod lab;
-
-use frr::Bgpd;
-use lab::{Lan, eventually, millis, secs, throughout};
 
 #[test]
 fn frr_learns_routes_what_they_say_and_that_they_are_gone_over_both_families() {
-    if !lab::ready() || !frr::installed() {
+    if !ready() {
         return;
     }
     for [near, far] in [["10.20.14.11", "10.20.14.12"], ["fd00:14::b", "fd00:14::c"]] {
