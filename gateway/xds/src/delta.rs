@@ -3,16 +3,20 @@
 //! ```text
 //!  what is wanted ── Changed ──►┌────────────────────────────┐
 //!                               │ per kind: wanted, known,   │── Send(response) ──► Envoy
-//!  Envoy ── Request ───────────►│ refused; one response that │
-//!        (ask, ACK, NACK)       │ waits for its ACK          │── Settled ──► who reports
+//!  Envoy ── Request ───────────►│ refused; responses that    │
+//!        (ask, ACK, NACK)       │ wait for their ACK         │── Settled ──► who reports
 //!                               └────────────────────────────┘
 //! ```
 //!
 //! **Order.** What is new is told from the ground up: clusters, their members, then the listeners and
 //! routes that name them; a listener waits until the members of every new cluster are acknowledged, at
-//! most [`WARMING`]: Envoy itself says nothing of clusters while one waits for its members. What is gone goes from the top down: a cluster stays until no listener and no
+//! most [`WARMING`]. What is gone goes from the top down: a cluster stays until no listener and no
 //! route waits for anything. A listener that takes the place of another goes in one response with the
 //! removal of that.
+//!
+//! **Answers.** One response of a kind is under way, and changes meanwhile become one. Of clusters there
+//! may be several, each of other names: Envoy answers nothing about any while one of them waits for its
+//! members and for their first checks.
 //!
 //! **Refusals.** Envoy refuses a response as a whole for one resource that breaks a constraint. Nothing
 //! of it counts as told then; it is told again in halves until the resource that is refused stands

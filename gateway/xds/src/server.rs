@@ -131,8 +131,8 @@ impl AggregatedDiscoveryService for Service {
     }
 }
 
-/// One response of each kind.
-const UNDER_WAY: usize = 5;
+/// As many responses as may wait for an answer, and a few more.
+const UNDER_WAY: usize = 32;
 
 /// How much Envoy may say at once, bytes: after a reconnect, the versions of everything it holds.
 const LARGEST_REQUEST: usize = 64 << 20;

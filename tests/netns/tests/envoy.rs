@@ -120,6 +120,55 @@ fn what_envoy_refuses_keeps_nobody_else_waiting() {
 }
 
 #[test]
+fn a_pool_whose_checks_take_long_keeps_nobody_else_waiting() {
+    let Some(site) = Site::new() else { return };
+    let here = site.alive();
+    let mut offered = offer(vec![tcp("web", PORT)], vec![site.pool("web")]);
+    site.declare(&offered, &here);
+    let _envoy = site.envoy();
+    site.both_answer();
+    // Nobody is there, and nothing says so.
+    site.gateway.nft("table ip hole { chain out { type filter hook output priority 0; ip daddr 10.20.14.99 drop; }; }");
+    let mut slow = site.pool("slow");
+    slow.members.truncate(1);
+    slow.members[0].address = "10.20.14.99".parse().unwrap();
+    slow.health = Some(Health {
+        interval_seconds: 5.0,
+        timeout_seconds: 5.0,
+        fall: 1,
+        rise: 1,
+    });
+    offered.pools.push(slow);
+    offered
+        .frontends
+        .extend(offer(vec![tcp("slow", PORT + 1)], vec![]).frontends);
+    site.declare(&offered, &here);
+    let clusters = || {
+        site.server
+            .wanted
+            .pending()
+            .iter()
+            .any(|(kind, _)| *kind == Kind::Cluster)
+    };
+    assert!(clusters(), "Envoy has to check first");
+    for more in 2..6 {
+        let name = format!("more-{more}");
+        offered.pools.push(site.pool(&name));
+        offered
+            .frontends
+            .extend(offer(vec![tcp(&name, PORT + more)], vec![]).frontends);
+        site.declare(&offered, &here);
+        eventually(&format!("{name} is served"), secs(1), || {
+            site.name(PORT + more).is_some()
+        });
+    }
+    assert!(clusters(), "Envoy still checks");
+    eventually("everything is settled", secs(10), || {
+        site.server.wanted.pending().is_empty()
+    });
+}
+
+#[test]
 fn names_of_many_tenants_share_a_port_and_each_leads_to_its_own() {
     let Some(site) = Site::new() else { return };
     let to = |tenant: &str, name: &str| Frontend {

@@ -33,7 +33,16 @@ pub(super) struct Channel {
     /// Parts of a refused response, each to be told by itself.
     parts: VecDeque<Vec<Name>>,
     /// What waits for its ACK.
-    flight: Option<Flight>,
+    flights: Vec<Flight>,
+    /// The names in it: whether they were told or removed. No name is under way twice.
+    flying: BTreeMap<Name, Way>,
+}
+
+/// How a name is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Told,
+    Removed,
 }
 
 /// A response that waits for its ACK.
@@ -126,14 +135,20 @@ impl Channel {
         }
     }
 
-    /// What to send next: at most one response is under way. `may_remove` says of each name whether its
-    /// time has come; with `apart`, what is new and what goes are never in one response.
-    pub fn next(&mut self, apart: bool, may_remove: impl Fn(&Name) -> bool) -> Option<Load> {
-        if !self.open || self.flight.is_some() {
+    /// What to send next, if no more than `most` responses are under way then. `may_remove` says of each
+    /// name whether its time has come; with `apart`, what is new and what goes are never in one response.
+    pub fn next(
+        &mut self,
+        most: usize,
+        apart: bool,
+        may_remove: impl Fn(&Name) -> bool,
+    ) -> Option<Load> {
+        if !self.open || self.flights.len() >= most {
             return None;
         }
-        let leaving = || self.leaving.iter().filter(|name| may_remove(name));
-        let removed: Vec<Name> = leaving().cloned().collect();
+        let leaving = self.leaving.iter().filter(|name| may_remove(name));
+        let leaving = leaving.filter(|name| !self.flying.contains_key(*name));
+        let removed: Vec<Name> = leaving.cloned().collect();
         // What was refused may have wanted the room of what goes: that goes first, and alone.
         let told = match (self.parts.is_empty(), removed.is_empty()) {
             (false, false) => Vec::new(),
@@ -165,6 +180,7 @@ impl Channel {
 
     fn told(&self, names: &[Name]) -> Vec<(Name, Version)> {
         let asked_for = names.iter().filter(|name| self.is_asked_for(name));
+        let asked_for = asked_for.filter(|name| !self.flying.contains_key(*name));
         let told =
             asked_for.filter_map(|name| Some((name.clone(), self.wanted.get(name)?.version)));
         told.collect()
@@ -174,7 +190,8 @@ impl Channel {
     fn difference(&self) -> Vec<(Name, Version)> {
         let mut told = Vec::new();
         let mut length = 0;
-        for name in &self.fresh {
+        let fresh = self.fresh.iter();
+        for name in fresh.filter(|name| !self.flying.contains_key(*name)) {
             let Some(revision) = self.wanted.get(name) else {
                 continue;
             };
@@ -195,7 +212,10 @@ impl Channel {
             self.fresh.remove(name);
             self.leaving.remove(name);
         }
-        self.flight = Some(Flight { nonce, load });
+        let told = load.told.iter().map(|(name, _)| (name.clone(), Way::Told));
+        let removed = load.removed.iter().map(|name| (name.clone(), Way::Removed));
+        self.flying.extend(told.chain(removed));
+        self.flights.push(Flight { nonce, load });
     }
 
     /// The client took the response with this nonce, and holds what was in it. What it holds is returned.
@@ -260,14 +280,18 @@ impl Channel {
         held.collect()
     }
 
-    /// Whether something of what is new is still to be told.
+    /// Whether something of what is new is still to be told, other than what is told already in an
+    /// earlier form.
     pub fn is_behind(&self) -> bool {
-        self.open && !(self.fresh.is_empty() && self.parts.is_empty())
+        let is_told = |name| self.flying.get(name) == Some(&Way::Told);
+        let all_told = self.fresh.iter().all(is_told);
+        self.open && !(all_told && self.parts.is_empty())
     }
 
     /// Whether the client holds what is wanted, all of it and nothing else.
     pub fn is_settled(&self) -> bool {
-        let told = !self.is_behind() && self.leaving.is_empty() && self.flight.is_none();
+        let told = self.fresh.is_empty() && self.leaving.is_empty() && self.parts.is_empty();
+        let told = told && self.flights.is_empty();
         !self.open || (told && self.refused.is_empty() && !self.unanswered)
     }
 
@@ -306,8 +330,15 @@ impl Channel {
     }
 
     fn land(&mut self, nonce: u64) -> Option<Load> {
-        let flight = self.flight.take_if(|flight| flight.nonce == nonce)?;
-        Some(flight.load)
+        let at = self
+            .flights
+            .iter()
+            .position(|flight| flight.nonce == nonce)?;
+        let load = self.flights.remove(at).load;
+        for name in load.names() {
+            self.flying.remove(name);
+        }
+        Some(load)
     }
 
     fn took(&mut self, load: Load) -> Vec<(Name, Outcome)> {

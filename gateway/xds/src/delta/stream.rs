@@ -20,6 +20,9 @@ use crate::Kind;
 /// not keep everything else waiting.
 pub const WARMING: Duration = Duration::from_secs(5);
 
+/// How many responses about clusters may be under way.
+const CLUSTERS_UNDER_WAY: usize = 16;
+
 /// One stream of incremental ADS.
 #[derive(Debug, Default)]
 pub struct Stream {
@@ -127,6 +130,12 @@ impl Stream {
         if is_first {
             settled.extend(channel.held());
         }
+        if kind == Kind::Cluster && request.refused.is_some() {
+            // None of these is there to wait for anything.
+            let refused = request.nonce;
+            self.warming
+                .retain(|_, warming| Some(warming.nonce) != refused);
+        }
         for (name, outcome) in settled {
             self.settled(kind, name, outcome, request.nonce);
         }
@@ -162,21 +171,20 @@ impl Stream {
             self.channels.of(kind).tidy();
         }
         for kind in Kind::ALL {
-            let Some(load) = self.next(kind) else {
-                continue;
-            };
-            self.nonce += 1;
-            let response = Response {
-                kind,
-                nonce: self.nonce,
-                told: load.told.clone(),
-                removed: load.removed.clone(),
-            };
-            self.channels.of(kind).sent(self.nonce, load);
-            if kind == Kind::Cluster {
-                self.members_follow(now, &response);
+            while let Some(load) = self.next(kind) {
+                self.nonce += 1;
+                let response = Response {
+                    kind,
+                    nonce: self.nonce,
+                    told: load.told.clone(),
+                    removed: load.removed.clone(),
+                };
+                self.channels.of(kind).sent(self.nonce, load);
+                if kind == Kind::Cluster {
+                    self.members_follow(now, &response);
+                }
+                self.outputs.push_back(Output::Send(response));
             }
-            self.outputs.push_back(Output::Send(response));
         }
     }
 
@@ -194,12 +202,14 @@ impl Stream {
         let is_heard = listeners.is_open() && (routes.is_open() || routes.is_empty());
         let is_unused = is_heard && listeners.is_settled() && routes.is_settled();
         match kind {
-            Kind::Secret => secrets.next(true, |_| is_unused),
-            Kind::Cluster => clusters.next(true, |_| is_unused),
+            Kind::Secret => secrets.next(1, true, |_| is_unused),
+            // Envoy answers nothing about clusters while one waits for its members and their first
+            // checks; others need not wait as long.
+            Kind::Cluster => clusters.next(CLUSTERS_UNDER_WAY, true, |_| is_unused),
             // Whoever hears that there are no members keeps those it has, and waits for none.
-            Kind::Endpoint => endpoints.next(false, |_| true),
-            Kind::Listener if is_grounded => listeners.next(false, |_| true),
-            Kind::Route if is_grounded => routes.next(false, |_| true),
+            Kind::Endpoint => endpoints.next(1, false, |_| true),
+            Kind::Listener if is_grounded => listeners.next(1, false, |_| true),
+            Kind::Route if is_grounded => routes.next(1, false, |_| true),
             Kind::Listener | Kind::Route => None,
         }
     }
@@ -236,8 +246,6 @@ impl Machine for Stream {
             Input::Request(request) => self.asked(request)?,
             Input::Changed(changes) => self.changed(changes),
         }
-        let members = &self.channels.endpoints;
-        self.warming.retain(|name, _| members.is_wanted(name));
         self.advance(now);
         Ok(())
     }

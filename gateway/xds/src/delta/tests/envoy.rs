@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    iter,
+    iter, mem,
     sync::Arc,
 };
 
@@ -20,6 +20,8 @@ pub struct Envoy {
     pub bad: BTreeSet<(Kind, Name, Version)>,
     /// Clusters that wait for their members.
     pub warming: BTreeSet<Name>,
+    /// Clusters whose members were not checked yet.
+    checking: BTreeSet<Name>,
     /// Clusters that have had members since they are there.
     served: BTreeSet<Name>,
     asked: BTreeSet<Kind>,
@@ -71,6 +73,7 @@ impl Envoy {
             }
             if *kind == Kind::Cluster {
                 self.warming.remove(name);
+                self.checking.remove(name);
                 self.served.remove(name);
                 self.held.entry(Kind::Endpoint).or_default().remove(name);
                 let mut leave = Request::new(Kind::Endpoint);
@@ -95,6 +98,10 @@ impl Envoy {
             match kind {
                 Kind::Cluster => {
                     self.warming.insert(name.clone());
+                    // Every other one has checks that take their time.
+                    if version.0 % 2 == 0 {
+                        self.checking.insert(name.clone());
+                    }
                     if before.is_none() {
                         let mut ask = Request::new(Kind::Endpoint);
                         ask.subscribe.push(name.clone());
@@ -117,11 +124,25 @@ impl Envoy {
             vec![answer]
         };
         answers.append(&mut more);
-        if self.warming.is_empty() {
-            answers.append(&mut self.paused);
-        }
+        answers.append(&mut self.resumed());
         answers.extend(self.listeners(*kind));
         answers
+    }
+
+    /// The first checks of everything are over.
+    pub fn checked(&mut self) -> Vec<Request> {
+        self.checking.clear();
+        self.resumed()
+    }
+
+    /// What it has not said of clusters, once none of them waits.
+    fn resumed(&mut self) -> Vec<Request> {
+        let waits = !(self.warming.is_empty() && self.checking.is_empty());
+        if waits {
+            Vec::new()
+        } else {
+            mem::take(&mut self.paused)
+        }
     }
 
     /// What it holds of a kind.

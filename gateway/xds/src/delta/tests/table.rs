@@ -107,7 +107,7 @@ fn who_asks_again_is_told_again() {
 }
 
 #[test]
-fn one_response_of_a_kind_is_under_way_and_changes_meanwhile_become_one() {
+fn no_name_is_under_way_twice_and_changes_meanwhile_become_one() {
     let mut stream = Stream::new(vec![change(Kind::Cluster, "a", Some(1))]);
     let first = only(ask(&mut stream, Request::new(Kind::Cluster)));
     for version in 2..10 {
@@ -120,6 +120,21 @@ fn one_response_of_a_kind_is_under_way_and_changes_meanwhile_become_one() {
     assert!(!stream.is_settled());
     assert_eq!(ack(&mut stream, &second), []);
     assert!(stream.is_settled());
+}
+
+#[test]
+fn one_response_is_under_way_but_of_clusters_some_more() {
+    let mut stream = settled();
+    for (index, name) in ["b", "c", "d"].into_iter().enumerate() {
+        let version = Some(index as u64);
+        assert_eq!(publish(&mut stream, Kind::Cluster, name, version).len(), 1);
+    }
+    let responses = publish(&mut stream, Kind::Listener, "lb", Some(1));
+    assert_eq!(only(responses).kind, Kind::Listener);
+    assert_eq!(publish(&mut stream, Kind::Listener, "lc", Some(1)), []);
+    let all =
+        (0..20).map(|index| publish(&mut stream, Kind::Cluster, &format!("x{index}"), Some(1)));
+    assert_eq!(all.flatten().count(), 13, "sixteen are the most");
 }
 
 #[test]
@@ -252,12 +267,11 @@ fn much_is_told_in_several_responses() {
         change
     });
     let mut stream = Stream::new(all.collect());
-    let mut response = only(ask(&mut stream, Request::new(Kind::Cluster)));
-    let mut sizes = vec![response.told.len()];
-    while let Some(next) = ack(&mut stream, &response).pop() {
-        sizes.push(next.told.len());
-        response = next;
-    }
+    let responses = ask(&mut stream, Request::new(Kind::Cluster));
+    let sizes: Vec<usize> = responses
+        .iter()
+        .map(|response| response.told.len())
+        .collect();
     assert_eq!(sizes, [2, 2, 1]);
 }
 

@@ -34,6 +34,8 @@ enum Step {
     Down,
     /// What is on the way from Envoy arrives, one message.
     Up,
+    /// The first checks of everything are over.
+    Checked,
     /// The stream ends, and another begins.
     Reconnect,
 }
@@ -50,6 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(kind, index)| Step::Refuse(kind, index)),
         8 => Just(Step::Down),
         8 => Just(Step::Up),
+        1 => Just(Step::Checked),
         1 => Just(Step::Reconnect),
     ]
 }
@@ -61,8 +64,8 @@ struct World {
     stream: Stream,
     down: VecDeque<Response>,
     up: VecDeque<Request>,
-    /// Responses of each kind that Envoy has not answered yet.
-    flying: BTreeSet<Kind>,
+    /// Responses that Envoy has not answered yet, with the names in them.
+    flying: BTreeMap<u64, (Kind, Vec<Name>)>,
     refused: BTreeSet<(Kind, Name)>,
     refuse_next: BTreeSet<(Kind, u64)>,
     number: u64,
@@ -150,12 +153,13 @@ impl World {
             }
             Step::Up => {
                 if let Some(request) = self.up.pop_front() {
-                    if request.nonce.is_some() {
-                        self.flying.remove(&request.kind);
+                    if let Some(nonce) = request.nonce {
+                        self.flying.remove(&nonce);
                     }
                     self.input(Input::Request(request));
                 }
             }
+            Step::Checked => self.up.extend(self.envoy.checked()),
             Step::Reconnect => {
                 self.down.clear();
                 self.up.clear();
@@ -194,11 +198,7 @@ impl World {
         while let Some(output) = self.stream.poll_output() {
             match output {
                 Output::Send(response) => {
-                    let kind = response.kind;
-                    assert!(
-                        self.flying.insert(kind),
-                        "two responses of {kind:?} at once"
-                    );
+                    self.takes_off(&response);
                     self.down.push_back(response);
                 }
                 Output::Settled(settled) => {
@@ -212,12 +212,33 @@ impl World {
         }
     }
 
+    /// Nothing is under way that must wait.
+    fn takes_off(&mut self, response: &Response) {
+        let kind = response.kind;
+        let told = response.told.iter().map(|(name, _)| name);
+        let names: Vec<Name> = told.chain(&response.removed).cloned().collect();
+        let others = self.flying.values().filter(|(of, _)| *of == kind);
+        let others: Vec<&Name> = others.flat_map(|(_, names)| names).collect();
+        if kind == Kind::Cluster {
+            let twice = names.iter().find(|name| others.contains(name));
+            assert_eq!(twice, None, "it is under way already");
+        } else {
+            let alone = self.flying.values().all(|(of, _)| *of != kind);
+            assert!(alone, "two responses of {kind:?} at once");
+        }
+        self.flying.insert(response.nonce, (kind, names));
+    }
+
     /// Everything that is on its way arrives.
     fn rest(&mut self) {
         let mut steps = 0;
+        self.step(Step::Checked);
         while !(self.down.is_empty() && self.up.is_empty()) {
             self.step(Step::Down);
             self.step(Step::Up);
+            if self.down.is_empty() && self.up.is_empty() {
+                self.step(Step::Checked);
+            }
             steps += 1;
             assert!(steps < 10_000, "it never comes to rest");
         }
