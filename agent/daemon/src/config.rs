@@ -354,6 +354,8 @@ pub struct PeerConfig {
     pub next_public_key: Option<PublicKey>,
     /// Where it is; absent where it calls us.
     pub endpoint: Option<Endpoint>,
+    /// Where it is by another UDP port.
+    pub other_endpoint: Option<Endpoint>,
     /// Where it is over TLS, for when UDP does not reach it.
     pub tls_endpoint: Option<Endpoint>,
     /// The prefixes that belong to it.

@@ -19,7 +19,7 @@ mod ways;
 use std::{collections::BTreeMap, net::IpAddr, path::Path, sync::Arc, time::SystemTime};
 
 use kedge_control::{
-    local::{DataPlane, OffloadPart, TunnelList, TunnelState},
+    local::{DataPlane, TunnelList, TunnelState},
     report::ReportedTunnel,
 };
 use kedge_core::{Coded as _, Instant, Problem};
@@ -217,37 +217,29 @@ impl Tunnel {
     /// Every peer, as people see it.
     pub fn list(&self) -> TunnelList {
         let stats = self.keeper.device().map(|device| device.stats());
-        let device = self.keeper.device().map(|device| device.device_stats());
-        let port = device.as_ref().map(|device| device.listen_port);
         let list = view::list(
             self.wish.as_ref(),
-            port,
             &stats.unwrap_or_default(),
             &self.peers,
             self.gateways.as_ref(),
             &self.ways,
             &self.fallbacks,
         );
-        let workers = device.as_ref().and_then(|device| device.workers);
-        let guard = device.as_ref().and_then(|device| device.guard);
-        let offload = device.and_then(|device| device.offload);
-        let parts = offload.into_iter().flat_map(|all| all.parts());
-        let parts =
-            parts.map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
         let plane = self.wish.as_ref().map(|wish| DataPlane {
             mode: wish.data_plane.kind().to_string(),
             because: wish.data_plane.because(self.module).to_owned(),
             repairs: self.keeper.repairs(),
         });
-        TunnelList {
+        let mut list = TunnelList {
             public_key: self.keys.current.to_string(),
-            offload: parts.collect(),
-            workers: workers.map(view::workers),
-            guard: guard.map(view::guard),
             data_plane: plane,
             problems: self.device_problem().cloned().into_iter().collect(),
             ..list
+        };
+        if let Some(device) = self.keeper.device().filter(|_| self.wish.is_some()) {
+            device.device_stats().tell(&mut list);
         }
+        list
     }
 
     /// How many peers are up, of how many.
@@ -293,8 +285,9 @@ impl Tunnel {
 
     fn bring_about(&mut self) {
         let endpoints = self.wish.iter().flat_map(|wish| &wish.peers);
-        self.names
-            .want(endpoints.filter_map(|peer| peer.endpoint.as_ref()));
+        self.names.want(
+            endpoints.flat_map(|peer| [&peer.endpoint, &peer.other_endpoint].into_iter().flatten()),
+        );
         let elsewhere = self.fall_back();
         self.weigh();
         if let Some(mesh) = &mut self.mesh {
@@ -325,7 +318,7 @@ impl Tunnel {
             answers: echoes.get(name).and_then(|echo| echo.client.report().up),
             heard: device.as_ref().and_then(|device| device.heard(name)),
             target: targets.through(name),
-            over_tls: fallbacks.place(name).is_some(),
+            over_tls: fallbacks.is_over_tls(name),
         })
     }
 
@@ -337,6 +330,7 @@ impl Tunnel {
         let wish = self.wish.as_ref().map(|wish| Wish {
             ifname: wish.interface.clone(),
             listen_port: wish.listen_port,
+            other_port: None,
             mtu: wish.mtu,
             noise_core: wish.noise_core,
             offload: wish.offload,

@@ -256,6 +256,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
                 public_key: "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk=".to_owned(),
                 next_public_key: None,
                 endpoint: Some("10.20.14.12:51820".to_owned()),
+                other_endpoint: None,
                 tls_endpoint: None,
                 allowed_ips: vec![
                     "fd6b:6564:6765::1/128".parse().unwrap(),

@@ -90,6 +90,12 @@ pub enum Part {
     Gateways,
     /// Minutes without a path
     Outage,
+    /// A peer with another address, and one that is removed
+    Moves,
+    /// A preshared key that is put in force, which takes two minutes
+    Rotation,
+    /// Ten thousand peers that say nothing for a minute, before they call
+    Idle,
 }
 
 impl Part {
@@ -104,7 +110,10 @@ impl Part {
             | Self::Storm
             | Self::LargeStorm
             | Self::Gateways
-            | Self::Outage => BenchName::Tunnel,
+            | Self::Outage
+            | Self::Moves
+            | Self::Rotation
+            | Self::Idle => BenchName::Tunnel,
         }
     }
 }

@@ -161,6 +161,10 @@ pub struct PeerConfig {
     /// `host:port`; absent where the peer calls us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    /// Where the peer is by another UDP port, `host:port`, for hosts whose UDP passes to that one alone; absent
+    /// where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_endpoint: Option<String>,
     /// Where the peer is over TLS, `host:port`, for hosts whose UDP does not reach it; absent where it is
     /// not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,7 @@ pub mod balance;
 pub mod document;
 pub mod enrol;
 pub mod exposure;
+pub mod frontend;
 pub mod identity;
 pub mod local;
 pub mod peer;

@@ -69,6 +69,7 @@ areas! {
     VIP "Floating addresses.";
     ARP "ARP and neighbour discovery.";
     VRRP "The VRRP protocol.";
+    BGP "Routes that neighbours are told of.";
     BFD "Paths to peers.";
     TUN "Tunnels.";
     GW "The gateway role.";
@@ -122,6 +123,10 @@ codes! {
     VrrpSocket = VRRP 2, "VRRP cannot be spoken on an interface";
     VrrpSplitBrain = VRRP 3, "a VRRP peer does not hear or accept our advertisements";
     VrrpUnverified = VRRP 4, "advertisements for our virtual router cannot be verified";
+    BgpPortInUse = BGP 1, "another program of this host speaks BGP";
+    BgpSocket = BGP 2, "BGP has no socket";
+    BgpNotEstablished = BGP 3, "a BGP session is not established";
+    BgpNoNextHop = BGP 4, "there is no address to send a route's packets to";
     BfdPortInUse = BFD 1, "another program of this host speaks BFD";
     BfdSocket = BFD 2, "a BFD session has no socket";
     BfdLost = BFD 3, "a BFD session has lost its peer";
@@ -138,7 +143,7 @@ codes! {
     TunNoKernel = TUN 12, "the kernel has no WireGuard";
     TunNoClamp = TUN 20, "the tunnel has no MSS clamp";
     TunSmallPath = TUN 21, "the way to a tunnel peer is too small";
-    TunFallback = TUN 22, "a gateway is reached over TLS, because UDP does not pass";
+    TunFallback = TUN 22, "a gateway is not reached by the usual UDP port, and another way is used";
     TunNoTls = TUN 23, "the tunnel's way over TLS cannot be used";
     TunNoCapture = TUN 30, "the tunnel's packets cannot be captured";
     TunNoBench = TUN 31, "a tunnel peer answers no bench";
@@ -146,6 +151,8 @@ codes! {
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";
+    GatewayEnvoyRefused = GW 4, "Envoy refuses what a gateway tells it";
+    GatewayNoEnvoy = GW 5, "a gateway has no Envoy beside it";
     EnrolTokenMalformed = ENR 1, "an enrolment token is malformed";
     EnrolTokenExpired = ENR 2, "an enrolment token has expired";
     EnrolTokenUsed = ENR 3, "an enrolment token has been used up";

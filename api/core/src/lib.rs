@@ -4,6 +4,7 @@
 //! Nothing here does I/O, reads a clock or allocates on a hot path.
 
 pub mod bfd;
+pub mod bgp;
 pub mod code;
 pub mod machine;
 pub mod name;

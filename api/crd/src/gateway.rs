@@ -68,6 +68,10 @@ pub struct GatewayTunnel {
     /// Where hosts reach the instances.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub public_endpoints: Vec<PublicEndpoint>,
+    /// Another UDP port of the instances, for hosts whose UDP passes to that one alone, such as 443; they have
+    /// none when left out. Instances listen with `tunnel.other_port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_port: Option<NonZeroU16>,
     /// The TCP port where hosts whose UDP does not pass reach the instances over TLS, each at the host of its
     /// public endpoint; they are not when left out. Instances listen with `tunnel.tls_port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

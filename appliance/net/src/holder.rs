@@ -1,4 +1,4 @@
-//! Which process has a UDP port.
+//! Which process has a port.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,17 @@ use std::{fs, path::Path};
 /// this one may see it: its name and id. Reads all of `/proc`: not for a thread with deadlines.
 #[must_use]
 pub fn of_udp_port(port: u16) -> Option<String> {
-    let sockets: Vec<String> = ["udp", "udp6"]
+    of_port(["udp", "udp6"], port)
+}
+
+/// The same of a TCP port.
+#[must_use]
+pub fn of_tcp_port(port: u16) -> Option<String> {
+    of_port(["tcp", "tcp6"], port)
+}
+
+fn of_port(tables: [&str; 2], port: u16) -> Option<String> {
+    let sockets: Vec<String> = tables
         .iter()
         .filter_map(|table| fs::read_to_string(format!("/proc/thread-self/net/{table}")).ok())
         .flat_map(|table| inodes(&table, port))
@@ -62,5 +72,10 @@ mod tests {
         );
         drop(socket);
         assert_eq!(of_udp_port(port), None);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(of_tcp_port(port).is_some());
+        drop(listener);
+        assert_eq!(of_tcp_port(port), None);
     }
 }

@@ -8,6 +8,7 @@ pub mod address;
 pub mod arp;
 pub mod arrival;
 pub mod bfd;
+pub mod bgp;
 mod bpf;
 pub mod channel;
 pub mod clamp;

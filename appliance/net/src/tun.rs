@@ -81,7 +81,9 @@ impl Tun {
                 _ => TunError::Missing(source),
             })?;
         let fd = OwnedFd::from(device);
-        sys::tun::attach(fd.as_fd(), name).map_err(|source| {
+        let attached = sys::tun::attach(fd.as_fd(), name);
+        let attached = attached.and_then(|()| sys::tun::set_header_length(fd.as_fd(), HEADER_SIZE));
+        attached.map_err(|source| {
             let name = name.to_owned();
             let taken = [Errno::BUSY, Errno::EXIST, Errno::INVAL].map(Errno::raw_os_error);
             if source
@@ -121,6 +123,9 @@ impl Tun {
             .and_then(|flags| rustix::fs::fcntl_setfl(&fd, flags | rustix::fs::OFlags::NONBLOCK));
         set.map_err(|error| refused(error.into()))?;
         let bare = flags & libc::IFF_VNET_HDR == 0;
+        if !bare {
+            sys::tun::set_header_length(fd.as_fd(), HEADER_SIZE).map_err(refused)?;
+        }
         Ok(Self { fd, name, bare })
     }
 
@@ -143,7 +148,7 @@ impl Tun {
         &self.name
     }
 
-    /// Takes one packet that the kernel wants to send, or a super packet: a `virtio_net_hdr` of ten
+    /// Takes one packet that the kernel wants to send, or a super packet: a `virtio_net_hdr` of 24
     /// bytes and the packet behind it.
     ///
     /// # Errors
@@ -159,7 +164,7 @@ impl Tun {
     }
 
     /// Gives one packet or super packet to the kernel, as if it had arrived: `parts` are a
-    /// `virtio_net_hdr` of ten bytes and the packet behind it.
+    /// `virtio_net_hdr` of 24 bytes and the packet behind it.
     ///
     /// # Errors
     ///
@@ -242,8 +247,10 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(printable)
 }
 
-/// The length of a `virtio_net_hdr`, in bytes.
-const HEADER: usize = 10;
+/// The length of a `virtio_net_hdr` that has room for tunnels, in bytes.
+const HEADER: usize = 24;
+/// The same as the kernel takes it.
+const HEADER_SIZE: libc::c_int = 24;
 
 const DEVICE: &str = "/dev/net/tun";
 

@@ -51,6 +51,7 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         Wish {
             ifname: config.interface.clone(),
             listen_port: config.listen_port,
+            other_port: config.other_port,
             mtu: config
                 .mtu
                 .unwrap_or_else(|| mtu::wished(tunnel.mtu, &mut problems)),
@@ -212,6 +213,7 @@ mod tests {
             next_public_key: None,
             endpoint: None,
             tls_endpoint: None,
+            other_endpoint: None,
             allowed_ips: vec![prefix.parse().unwrap()],
             keepalive_seconds: 0,
         }
@@ -245,6 +247,7 @@ mod tests {
         TunnelConfig {
             key_rotation: None,
             tls_port: None,
+            other_port: None,
             bench_mbps: 0,
             listen_port: 51820,
             interface: "kedge0".to_owned(),

@@ -289,6 +289,7 @@ mod tests {
     fn config() -> TunnelConfig {
         TunnelConfig {
             tls_port: None,
+            other_port: None,
             bench_mbps: 0,
             listen_port: 51820,
             interface: "kedge0".to_owned(),
@@ -313,6 +314,7 @@ mod tests {
         Wish {
             ifname: "kedge0".to_owned(),
             listen_port: 51820,
+            other_port: None,
             mtu: 1420,
             noise_core: CoreName::Boringtun,
             offload: Allowed::ALL,

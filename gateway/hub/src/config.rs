@@ -1,5 +1,7 @@
 //! The gateway's configuration.
 
+mod proxy;
+
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -22,6 +24,8 @@ use kedge_tunnel_proto::keys::PublicKey;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use proxy::{Engine, ProxyConfig, ProxyFile};
+
 section! {
     /// The configuration file of `kedge gateway`.
     GatewayFile {
@@ -33,6 +37,8 @@ section! {
         manager: ManagerFile,
         /// The WireGuard hub.
         tunnel: TunnelFile,
+        /// What carries the connections of clients to hosts.
+        proxy: ProxyFile,
         /// Metrics, for scrapers.
         metrics: MetricsFile,
     }
@@ -53,6 +59,9 @@ section! {
     TunnelFile {
         /// The UDP port hosts call.
         listen_port: Number<1, 65535>,
+        /// Another UDP port beside it, for hosts whose UDP passes to that one alone: 443, which most firewalls
+        /// let pass. Left out there is none.
+        other_port: Number<1, 65535>,
         /// The TCP port at which hosts call over TLS whose UDP does not reach this gateway; left out, nobody
         /// can. It needs the certificate of a manager.
         tls_port: Number<1, 65535>,
@@ -109,6 +118,8 @@ pub struct GatewayConfig {
     pub manager: Option<ManagerConfig>,
     /// The WireGuard hub.
     pub tunnel: TunnelConfig,
+    /// What carries the connections of clients.
+    pub proxy: ProxyConfig,
     /// Where metrics are told beside the control socket.
     pub metrics: Option<SocketAddr>,
 }
@@ -127,6 +138,8 @@ pub struct ManagerConfig {
 pub struct TunnelConfig {
     /// The UDP port.
     pub listen_port: u16,
+    /// Another one beside it; `None` is none.
+    pub other_port: Option<u16>,
     /// The TCP port of the fallback over TLS; `None` is none.
     pub tls_port: Option<u16>,
     /// Up to which rate benches of hosts are answered, in Mbit/s; 0 answers none.
@@ -179,6 +192,7 @@ impl RoleFile for GatewayFile {
         tunnel.workers.get_or_insert_default();
         tunnel.gateways.get_or_insert_default();
         tunnel.behind.get_or_insert_default();
+        self.proxy.get_or_insert_default().fill();
         self
     }
 
@@ -199,14 +213,17 @@ impl RoleFile for GatewayFile {
                 return Err(vec![problem]);
             }
         };
+        let proxy = self.proxy.unwrap_or_default().check(origins)?;
         let tunnel = self.tunnel.unwrap_or_default();
         let gateways = neighbors(tunnel.gateways.unwrap_or_default())?;
         Ok(GatewayConfig {
             name: self.name,
             manager,
             metrics: self.metrics.and_then(|metrics| metrics.listen),
+            proxy,
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
+                other_port: tunnel.other_port.map(|port| port.0),
                 tls_port: tunnel.tls_port.map(|port| port.0),
                 bench_mbps: tunnel.bench_mbps.unwrap_or_default().into(),
                 interface: tunnel
@@ -373,6 +390,21 @@ mod tests {
     }
 
     #[test]
+    fn a_build_without_envoy_says_so() {
+        let config = load("proxy: {engine: envoy, envoy: /usr/bin/envoy}");
+        if cfg!(feature = "envoy") {
+            let proxy = config.unwrap().proxy;
+            assert_eq!(
+                (proxy.engine, proxy.max_connections),
+                (Engine::Envoy, 50_000)
+            );
+        } else {
+            let problem = config.unwrap_err().remove(0);
+            assert_eq!(problem.code, Code::ConfigRule);
+        }
+    }
+
+    #[test]
     fn every_mistake_is_located_and_coded() {
         for (yaml, code, words) in [
             (
@@ -404,6 +436,11 @@ mod tests {
                 "not a manager's address",
             ),
             ("version: 7", Code::ConfigOutOfRange, "must be 1, not 7"),
+            (
+                "proxy: {engine: haproxy}",
+                Code::ConfigOutOfRange,
+                "haproxy",
+            ),
         ] {
             let problem = load(yaml).unwrap_err().remove(0);
             let text = format!("{} {}", problem.what, problem.evidence.join(" "));

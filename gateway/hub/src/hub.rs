@@ -13,7 +13,6 @@ use kedge_control::{
     report::{GatewayReport, MAX_ITEMS, ReportedPeer},
 };
 use kedge_core::{Coded as _, Problem};
-use kedge_gateway_dataplane::{DataPlane, Limits};
 use kedge_host::{
     Role,
     enrol::{Client, Settings},
@@ -44,6 +43,7 @@ use crate::{
     liveness::{Change, Hosts},
     meeting::Meeting,
     places::Places,
+    plane::Plane,
     sessions::Sessions,
     ways::Ways,
 };
@@ -60,7 +60,7 @@ pub(crate) struct Hub {
     pub keeper: Keeper,
     /// What was learned of the tunnel's peers.
     pub peers: Saver<Memory>,
-    pub plane: DataPlane,
+    pub plane: Plane,
     pub hosts: Hosts,
     pub plan: Plan,
     pub link: Option<Link<GatewayReport, Wished>>,
@@ -118,7 +118,7 @@ impl Hub {
             keys,
             keeper: Keeper::new(key, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
-            plane: DataPlane::new(Limits::default()),
+            plane: Plane::new(&live.config().proxy, live.root()),
             hosts: Hosts::default(),
             plan: Plan::default(),
             link: None,
@@ -216,6 +216,7 @@ impl Hub {
     /// What is due about once a second: whatever failed is tried again.
     pub fn tend(&mut self) {
         self.keeper.tend();
+        self.plane.tend();
         self.tend_keys();
         self.tell_gateways();
         self.ways.tend(&self.plan, &mut self.keeper);
@@ -291,6 +292,13 @@ impl Hub {
         let same = old.manager == new.manager && old.name == new.name;
         let reconnect = !same || self.link.is_none();
         let other_tunnel = old.tunnel != new.tunnel;
+        if old.proxy != new.proxy {
+            self.plane = Plane::new(&new.proxy, self.live.root());
+            for (name, host) in self.hosts.iter() {
+                self.plane.alive(name, host.alive, host.because.clone());
+            }
+            self.plane.apply(self.plan.listeners.clone());
+        }
         if reconnect {
             self.connect();
         }
@@ -325,6 +333,11 @@ impl Hub {
             .chain(self.fallback.problem())
             .chain(&self.plan.problems)
             .cloned()
+            .chain(
+                self.keeper
+                    .device()
+                    .and_then(|device| device.device_stats().other_problem),
+            )
             .chain(self.key_problem())
             .chain(self.plane.problems())
             .chain(self.sessions.problems())

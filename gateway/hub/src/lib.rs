@@ -3,7 +3,7 @@
 //! ```text
 //!  manager ── desired ──► Hub ──► Keeper (WireGuard device, echo responder)
 //!     ▲                    │ ◄── stats, four times a second ─┘
-//!     └── report ──────────┤──► DataPlane (listeners; members follow the hosts' liveness)
+//!     └── report ──────────┤──► Plane (listeners; members follow the hosts' liveness)
 //!  control socket ◄────────┘
 //! ```
 //!
@@ -14,12 +14,15 @@ mod bounds;
 mod claims;
 mod config;
 mod drain;
+#[cfg(feature = "envoy")]
+mod envoy;
 mod fallback;
 mod hub;
 mod keys;
 mod liveness;
 mod meeting;
 mod places;
+mod plane;
 mod run;
 mod sessions;
 mod socket;
@@ -27,7 +30,7 @@ mod status;
 mod ways;
 
 pub use config::{
-    GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, NeighborConfig, NeighborFile,
-    TunnelConfig, TunnelFile,
+    Engine, GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, NeighborConfig, NeighborFile,
+    ProxyConfig, ProxyFile, TunnelConfig, TunnelFile,
 };
 pub use run::{run, serve};

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use kedge_control::local::{
-    GatewayStatus, HandshakeGuard, OffloadPart, RoleInfo, Tunnel, TunnelList, TunnelState, Workers,
-};
+use kedge_control::local::{GatewayStatus, RoleInfo, Tunnel, TunnelList, TunnelState};
 use kedge_host::wall;
 use kedge_net::clock;
 use kedge_tunnel_device::PeerStats;
@@ -57,22 +55,7 @@ impl Hub {
             list.mtu = self.ways.device_mtu(&self.plan).unwrap_or(wish.mtu);
         }
         if let Some(device) = device {
-            let stats = device.device_stats();
-            list.listen_port = stats.listen_port;
-            list.workers = stats.workers.map(|workers| Workers {
-                count: workers.count,
-                because: workers.because.to_owned(),
-            });
-            list.guard = stats.guard.map(|guard| HandshakeGuard {
-                under_load: guard.under_load,
-                times: guard.times,
-                cookies_sent: guard.cookies_sent,
-                cookies_proven: guard.cookies_proven,
-            });
-            let parts = stats.offload.into_iter().flat_map(|all| all.parts());
-            list.offload = parts
-                .map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }))
-                .collect();
+            device.device_stats().tell(&mut list);
             let stats = device.stats();
             list.items = stats.into_iter().map(|peer| self.tunnel(peer)).collect();
         }
@@ -111,7 +94,11 @@ impl Hub {
             since: host
                 .map(|host| wall::rfc3339(host.since))
                 .unwrap_or_default(),
-            path: if place.is_some() { "tls" } else { "udp" }.to_owned(),
+            path: match self.live.config().tunnel.other_port {
+                _ if place.is_some() => "tls".to_owned(),
+                Some(port) if peer.by_other => format!("udp/{port}"),
+                _ => "udp".to_owned(),
+            },
             public_key: peer.public_key.to_string(),
             endpoint: match place {
                 Some(_) => caller.map(|at| at.to_string()),

@@ -7,11 +7,14 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::panic,
     reason = "a target's panic is its result"
 )]
 
+mod bgp;
 mod claims;
 mod codecs;
+mod neighbour;
 mod noise;
 mod packets;
 mod records;
@@ -20,8 +23,10 @@ mod session;
 mod uapi;
 mod wireguard;
 
+pub use bgp::{bgp_message, bgp_update};
 pub use claims::claims;
 pub use codecs::{arp, bfd, nd, vrrp};
+pub use neighbour::neighbour;
 pub use noise::noise;
 pub use packets::{coalesce, split};
 pub use records::records;
@@ -34,7 +39,7 @@ pub use wireguard::wg_dump;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 16] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -48,4 +53,7 @@ pub const TARGETS: [Target; 13] = [
     ("wg_dump", wg_dump),
     ("claims", claims),
     ("records", records),
+    ("bgp_message", bgp_message),
+    ("bgp_update", bgp_update),
+    ("neighbour", neighbour),
 ];

@@ -1,4 +1,4 @@
-//! A real BIRD 2 with its BFD on a host.
+//! A real BIRD 2 on a host.
 
 use std::{
     fs,
@@ -21,9 +21,15 @@ impl<'a> Bird<'a> {
     /// Starts it with these options of `interface "eth0"` and one neighbour.
     #[must_use]
     pub fn start(host: &'a Host, options: &str, neighbor: &str) -> Self {
+        Self::running(host, &text(host, options, neighbor))
+    }
+
+    /// Starts it with a configuration.
+    #[must_use]
+    pub fn running(host: &'a Host, text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("bird.conf");
-        fs::write(&config, text(host, options, neighbor)).unwrap();
+        fs::write(&config, text).unwrap();
         let output = fs::File::create(directory.path().join("out")).unwrap();
         let mut command = Command::new("/usr/sbin/bird");
         command
@@ -72,6 +78,25 @@ impl<'a> Bird<'a> {
         birdc.args(command.split(' '));
         let output = self.host.run(move || birdc.output().unwrap());
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// What it wrote into its log.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("out")).unwrap_or_default()
+    }
+
+    /// Has it stand still, or go on.
+    pub fn freeze(&self, is_frozen: bool) {
+        use rustix::process::{Pid, Signal, kill_process};
+
+        let process = self.process.as_ref().unwrap();
+        let signal = if is_frozen {
+            Signal::STOP
+        } else {
+            Signal::CONT
+        };
+        kill_process(Pid::from_child(process), signal).unwrap();
     }
 
     /// Ends it as a crash does.

@@ -10,13 +10,16 @@
 )]
 
 pub mod agent;
+pub mod answers;
 pub mod asked;
 pub mod bfdd;
+pub mod bgpd;
 pub mod bird;
 pub mod bounds;
 pub mod capture;
 pub mod client;
 pub mod enrolled;
+pub mod envoy;
 pub mod flood;
 pub mod frr;
 pub mod gateway;

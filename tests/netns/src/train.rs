@@ -11,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+
 use crate::{lan::Host, millis, quietly, secs};
 
 /// A service that returns what it is sent, on every address of a host.
@@ -43,7 +45,7 @@ impl Echo {
     /// Starts it on a socket.
     #[must_use]
     pub fn over(socket: UdpSocket) -> Self {
-        socket.set_read_timeout(Some(millis(20))).unwrap();
+        let socket = patient(socket);
         let _running = Running::start(move |over| {
             let mut buffer = [0; 8];
             while !over.load(Ordering::Relaxed) {
@@ -67,7 +69,7 @@ impl Train {
     /// The same over a socket.
     #[must_use]
     pub fn over(socket: UdpSocket, to: SocketAddr) -> Self {
-        socket.set_read_timeout(Some(millis(20))).unwrap();
+        let socket = patient(socket);
         let waits = || {
             _ = socket.send_to(&u64::MAX.to_be_bytes(), to);
             socket.recv_from(&mut [0; 8]).is_ok()
@@ -75,6 +77,8 @@ impl Train {
         quietly("the first answer", secs(5), waits);
         let (sent, listener) = (Arc::new(AtomicU64::new(0)), socket.try_clone().unwrap());
         let counter = Arc::clone(&sent);
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
         let running = Running::start(move |over| {
             let begun = Instant::now();
             while !over.load(Ordering::Relaxed) {
@@ -83,16 +87,24 @@ impl Train {
                 let due = Duration::from_millis(number + 1);
                 thread::sleep(due.saturating_sub(begun.elapsed()));
             }
+            ended.store(true, Ordering::Relaxed);
         });
-        let over = Arc::clone(&running.over);
+        let all = Arc::clone(&sent);
         let back = thread::spawn(move || {
-            let (mut all, mut buffer) = (BTreeSet::new(), [0; 8]);
+            let (mut back, mut buffer) = (BTreeSet::new(), [0; 8]);
+            let mut last = Instant::now();
             loop {
-                match listener.recv_from(&mut buffer) {
-                    Ok(_) => all.insert(u64::from_be_bytes(buffer)),
-                    Err(_) if over.load(Ordering::Relaxed) => return all,
-                    Err(_) => continue,
-                };
+                if listener.recv_from(&mut buffer).is_ok() {
+                    back.insert(u64::from_be_bytes(buffer));
+                    last = Instant::now();
+                } else if over.load(Ordering::Relaxed) {
+                    // What waits for a processor still is not lost.
+                    let sent = all.load(Ordering::Relaxed);
+                    let missing = (0..sent).any(|number| !back.contains(&number));
+                    if !missing || last.elapsed() > SILENCE {
+                        return back;
+                    }
+                }
             }
         });
         Self {
@@ -152,4 +164,14 @@ impl Drop for Running {
     }
 }
 
+/// What a socket took while its thread waited for a processor is not lost.
+fn patient(socket: UdpSocket) -> UdpSocket {
+    set_socket_recv_buffer_size_force(&socket, BUFFER).unwrap();
+    socket.set_read_timeout(Some(millis(20))).unwrap();
+    socket
+}
+
 const PORT: u16 = 7007;
+/// After so long without an answer no more are waited for.
+const SILENCE: Duration = secs(1);
+const BUFFER: usize = 8 << 20;

@@ -130,6 +130,7 @@ impl Hosts {
                         public_key: edge.to_string(),
                         next_public_key: None,
                         endpoint: None,
+                        other_endpoint: None,
                         tls_endpoint: None,
                         allowed_ips: vec!["198.18.0.10/32".parse().unwrap()],
                         keepalive_seconds: 0,

@@ -16,7 +16,7 @@ use std::{
 
 use kedge_core::Coded as _;
 use kedge_net::link::{Links, sysctl};
-use kedge_tunnel_device::{Device, PeerSpec, State, echo};
+use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, State, Workers, echo};
 use tunnel::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -76,6 +76,43 @@ fn a_host_behind_nat_reaches_the_gateway_and_is_reached() {
     for family in ["-4", "-6"] {
         let left = run(&site.host, "ip", &[family, "route", "show", "proto", "107"]);
         assert_eq!(left, "", "a closed device leaves nothing");
+    }
+}
+
+#[test]
+fn who_calls_the_other_port_is_answered_from_it_and_found_again_at_the_usual_one() {
+    if !ready() {
+        return;
+    }
+    for workers in [Workers::ONE, Workers::configured(2)] {
+        let site = Site::new();
+        let gateway = DeviceConfig {
+            other_port: Some(443),
+            workers,
+            ..config(2, PORT, &[GATEWAY, GATEWAY_V4])
+        };
+        let gateway = site.gateway.run(|| Device::open(gateway)).unwrap().unwrap();
+        gateway.apply(vec![host_peer()]).unwrap();
+        assert_eq!(gateway.device_stats().other_port, Some(443));
+        let host = site.open_host();
+        let _echo = site.echo();
+        let probe = socket(&site.host, HOST);
+        let at = |port| PeerSpec {
+            endpoint: Some(SocketAddr::new(GATEWAY_WAN.parse().unwrap(), port)),
+            ..gateway_peer()
+        };
+        for (port, by_other) in [(443, true), (PORT, false), (443, true)] {
+            host.apply(vec![at(port)]).unwrap();
+            eventually(&format!("answered by {port}"), LIMIT, || {
+                answered(&probe, GATEWAY) && peer(&gateway).by_other == by_other
+            });
+            let seen = peer(&gateway).endpoint.unwrap();
+            assert_eq!(seen.ip().to_string(), "198.51.100.1");
+            assert_eq!(peer(&host).endpoint.unwrap().port(), port);
+            // A move holds for a second.
+            std::thread::sleep(Duration::from_millis(1_100));
+        }
+        assert_eq!(peer(&gateway).drops, []);
     }
 }
 

@@ -24,7 +24,10 @@ use kedge_tunnel_device::{
     keeper::{self, Keeper, Wish},
     offload::Allowed,
 };
-use kedge_tunnel_proto::memory::Memory;
+use kedge_tunnel_proto::{
+    memory::{Memory, Remembered},
+    noise::{CoreName, Stamp, Stamps},
+};
 use tunnel::*;
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -66,6 +69,77 @@ fn a_taken_port_or_name_is_told_and_leaves_nothing_behind() {
         .unwrap()
         .unwrap_err();
     assert_eq!(again.problem().code, Code::TunDeviceMissing);
+}
+
+#[test]
+fn a_host_whose_clock_went_back_is_refused_three_times_and_no_longer() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    // What the gateway heard of the host is of the year 2106.
+    let seen = Stamp::from_bytes(&[0x40, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    let seen = Remembered {
+        stamps: Stamps {
+            seen: Some(seen),
+            sent: None,
+        },
+        endpoint: None,
+    };
+    let gateway = kedge_tunnel_device::DeviceConfig {
+        noise_core: CoreName::Own,
+        memory: Memory([(key(1).public(), seen)].into()),
+        ..config(2, PORT, &[GATEWAY, GATEWAY_V4])
+    };
+    let gateway = site.gateway.run(|| Device::open(gateway)).unwrap().unwrap();
+    gateway.apply(vec![host_peer()]).unwrap();
+    let host = site.open_host();
+    host.apply(vec![gateway_peer()]).unwrap();
+    let _echo = site.echo();
+    let probe = socket(&site.host, HOST);
+    let limit = Duration::from_secs(25);
+    eventually("answered again", limit, || answered(&probe, GATEWAY));
+    assert_eq!(peer(&gateway).drops, [(DropReason::StaleHandshake, 3)]);
+    // It is believed from here on: the next handshake is answered at once.
+    let before = peer(&gateway).last_handshake;
+    host.rehandshake("gw-0").unwrap();
+    eventually("another session", LIMIT, || {
+        peer(&gateway).last_handshake > before
+    });
+    assert_eq!(peer(&gateway).drops, [(DropReason::StaleHandshake, 3)]);
+}
+
+#[test]
+fn a_host_that_changes_its_noise_core_is_not_refused_until_its_stamps_are_newer() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let open = |number, port, addresses: [&str; 2], noise_core| {
+        let config = kedge_tunnel_device::DeviceConfig {
+            noise_core,
+            ..config(number, port, &addresses)
+        };
+        Device::open(config).unwrap()
+    };
+    let at = [GATEWAY, GATEWAY_V4];
+    let gateway = site.gateway.run(|| open(2, PORT, at, CoreName::Boringtun));
+    let gateway = gateway.unwrap();
+    gateway.apply(vec![host_peer()]).unwrap();
+    let _echo = site.echo();
+    for core in [CoreName::Boringtun, CoreName::Own] {
+        let host = site.host.run(|| open(1, 0, [HOST, HOST_V4], core)).unwrap();
+        host.apply(vec![gateway_peer()]).unwrap();
+        let probe = socket(&site.host, HOST);
+        // The stamps of boringtun's core are 27 s ahead of all others.
+        let limit = Duration::from_secs(20);
+        eventually(&format!("answered with {core:?}"), limit, || {
+            answered(&probe, GATEWAY)
+        });
+        host.close().unwrap();
+    }
+    let stale: Vec<_> = peer(&gateway).drops;
+    assert_eq!(stale, [(DropReason::StaleHandshake, 3)]);
 }
 
 #[test]
@@ -275,6 +349,7 @@ fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
     let wish = Wish {
         ifname: "kedge0".to_owned(),
         listen_port: PORT,
+        other_port: None,
         mtu: 1_420,
         noise_core: noise_core(),
         offload: Allowed::ALL,
@@ -369,6 +444,7 @@ fn a_gateway_that_restarts_calls_a_host_behind_nat_if_it_remembers_it() {
     let wish = Wish {
         ifname: "kedge0".to_owned(),
         listen_port: PORT,
+        other_port: None,
         mtu: 1420,
         noise_core: noise_core(),
         offload: Allowed::ALL,

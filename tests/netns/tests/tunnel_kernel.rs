@@ -92,6 +92,7 @@ fn a_keeper_repairs_it_leaves_it_and_clears_it_for_the_engine() {
     let wish = Wish {
         ifname: "kedge0".into(),
         listen_port: 0,
+        other_port: None,
         mtu: 1420,
         noise_core: noise_core(),
         offload: Allowed::ALL,

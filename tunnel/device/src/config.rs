@@ -14,6 +14,8 @@ pub struct DeviceConfig {
     pub private_key: PrivateKey,
     /// The UDP port of both families; 0 lets the kernel choose.
     pub listen_port: u16,
+    /// Another one beside it, for peers that reach it alone; whatever else has it, the device is opened.
+    pub other_port: Option<u16>,
     /// The addresses on the TUN interface.
     pub addresses: Vec<IpNet>,
     /// The MTU of the TUN interface.

@@ -24,6 +24,7 @@ use crate::{
     device::COMMANDS,
     error::ApplyError,
     lanes::Lanes,
+    network::Other,
     offload::Standing,
     post::Post,
     shelf::Shelf,
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
 pub(crate) struct Hired {
     pub(crate) tun: Tun,
     pub(crate) group: Group,
+    /// Those of the other port.
+    pub(crate) other: Option<Group>,
     pub(crate) received: Vec<Receiver<Command>>,
     pub(crate) memories: Vec<Memory>,
     pub(crate) private_key: PrivateKey,
@@ -97,6 +100,7 @@ impl Crew {
         let Hired {
             tun,
             group,
+            other,
             received,
             memories,
             private_key,
@@ -106,6 +110,11 @@ impl Crew {
         let members = self.members();
         let bells: Vec<_> = members.map(|member| Arc::clone(&member.bell)).collect();
         let mut door = group.door.map(Arc::new);
+        let (mut other_door, others) = match other {
+            Some(group) => (group.door.map(Arc::new), group.workers),
+            None => (None, Vec::new()),
+        };
+        let mut others = others.into_iter().map(Arc::new);
         let parts = (0_u8..).zip(group.workers).zip(received).zip(memories);
         let parts = parts.zip(Post::offices(&bells)).zip(&bells);
         let mut workers = Vec::new();
@@ -116,6 +125,10 @@ impl Crew {
                 tun,
                 sockets: Arc::new(sockets),
                 door: door.take(),
+                other: others.next().map(|sockets| Other {
+                    sockets,
+                    door: other_door.take(),
+                }),
                 lanes: Arc::clone(&shared.lanes),
                 post,
                 bell: Arc::clone(bell),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use kedge_core::Instant;
+use kedge_core::{Code, Fix, Instant, Problem};
 use kedge_net::{
     clock,
     tun::{Interface, Lead, Tun},
@@ -26,7 +26,7 @@ use kedge_tunnel_proto::{
     noise::CoreName,
 };
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     Handle,
@@ -62,6 +62,9 @@ pub(crate) struct Inner {
     workers: Workers,
     noise_core: CoreName,
     port: u16,
+    other_port: Option<u16>,
+    /// Why the other port is not there.
+    other_problem: Option<Problem>,
 }
 
 pub(crate) struct Control {
@@ -86,15 +89,19 @@ impl Device {
     /// No TUN device, no privilege, a taken name or port; nothing is left behind.
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
         let group = Group::bind(config.listen_port, config.workers.count)?;
+        let (other, other_problem) = other(&config);
         let tun = Tun::open(&config.ifname)?;
         let mut interface = Interface::set_up(&tun, config.mtu)?;
         interface.set_addresses(&config.addresses)?;
-        let offload = Arc::new(Standing::settle(&tun, group.all(), config.offload));
+        let all = group.all().chain(other.iter().flat_map(Group::all));
+        let offload = Arc::new(Standing::settle(&tun, all, config.offload));
+        offload.fit(&mut interface);
         let (crew, received) = Crew::new(config.workers.count).map_err(OpenError::Worker)?;
         let (ended, running) = watch::channel(true);
         let memories = config.memory.share(crew.count());
         let public_key = config.private_key.public();
         let port = group.port();
+        let other_port = other.as_ref().map(Group::port);
         let shared = Shared {
             lanes: Arc::new(Lanes::new(crew.first_bell())),
             drops: Arc::default(),
@@ -105,6 +112,7 @@ impl Device {
         let hired = Hired {
             tun,
             group,
+            other,
             received,
             memories,
             private_key: config.private_key,
@@ -114,7 +122,7 @@ impl Device {
         let workers = crew.start(hired, &shared, &ended);
         let workers = workers.map_err(OpenError::Worker)?;
         info!(
-            ifname = config.ifname, listen_port = port, public_key = %public_key,
+            ifname = config.ifname, listen_port = port, other_port, public_key = %public_key,
             because = "configured", "tunnel device open"
         );
         let directory = Directory::new(public_key);
@@ -136,6 +144,8 @@ impl Device {
             workers: config.workers,
             noise_core: config.noise_core,
             port,
+            other_port,
+            other_problem,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -365,6 +375,8 @@ impl Inner {
         DeviceStats {
             public_key: self.public_key(),
             listen_port: self.port,
+            other_port: self.other_port,
+            other_problem: self.other_problem.clone(),
             running: *self.running.borrow(),
             offload: Some(self.shared.offload.read()),
             workers: Some(self.workers),
@@ -448,6 +460,31 @@ impl Inner {
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The sockets of the other port. The tunnel works without them.
+fn other(config: &DeviceConfig) -> (Option<Group>, Option<Problem>) {
+    let Some(port) = config.other_port else {
+        return (None, None);
+    };
+    match Group::bind(port, config.workers.count) {
+        Ok(group) => (Some(group), None),
+        Err(error) => {
+            let problem = Problem::warning(
+                Code::TunPortInUse,
+                format!("the tunnel's other UDP port {port} cannot be had"),
+            )
+            .object("tunnel.other_port")
+            .caused_by(&error)
+            .consequence("hosts whose UDP passes to that port alone do not reach this end by it")
+            .fix(
+                Fix::text("see who has it, free it, and restart this role")
+                    .command(format!("sudo ss -ulpn sport = :{port}")),
+            );
+            warn!(KEDGE_CODE = %problem.code, what = problem.what, "tunnel, without its other port");
+            (None, Some(problem))
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Wish {
     pub ifname: String,
     /// The UDP port; 0 lets the kernel choose.
     pub listen_port: u16,
+    /// Another one beside it.
+    pub other_port: Option<u16>,
     /// The MTU of the TUN interface.
     pub mtu: u16,
     /// Whose handshakes and sessions its peers have.
@@ -295,7 +297,7 @@ impl Keeper {
             let fixed = |wish: &Wish| {
                 let workers = wish.workers.count;
                 (
-                    wish.listen_port,
+                    (wish.listen_port, wish.other_port),
                     wish.mtu,
                     wish.noise_core,
                     wish.offload,
@@ -419,6 +421,7 @@ impl Keeper {
             ifname: wish.ifname.clone(),
             private_key: self.key.clone(),
             listen_port: wish.listen_port,
+            other_port: wish.other_port,
             addresses: wish.addresses.clone(),
             mtu: wish.mtu,
             noise_core: wish.noise_core,

@@ -388,6 +388,8 @@ impl Inner {
         DeviceStats {
             public_key: self.public_key,
             listen_port: inside.port,
+            other_port: None,
+            other_problem: None,
             running: inside.running,
             offload: None,
             workers: None,

@@ -6,16 +6,20 @@
 //!     ▲  bell                                                               │
 //!     └── Inbound: all lanes' datagrams, with the place that stands for each ◄
 //! ```
-//! A queue never holds what is older than 50 ms, and the worker never waits for a stream.
+//! While a stream is full its queue never holds what is older than 50 ms, and the worker never waits for one.
 
 use std::{
     collections::BTreeMap,
-    fmt, io,
+    fmt,
+    future::poll_fn,
+    io,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -248,16 +252,35 @@ impl Lane {
                 }
                 emit_nothing(&mut out);
             }
-            let sending = async {
-                to.write_all(&out).await?;
-                to.flush().await
-            };
-            match timeout(silence, sending).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Ended::Broken(error),
-                Err(_) => return Ended::Silent(silence),
+            if let Err(ended) = self.put(&mut to, &out, silence).await {
+                return ended;
             }
             out.clear();
+        }
+    }
+
+    /// Writes all of it, and has the queue know whether the stream was full.
+    async fn put(
+        &self,
+        to: &mut (impl AsyncWrite + Unpin),
+        out: &[u8],
+        silence: Duration,
+    ) -> Result<(), Ended> {
+        let mut sending = pin!(async {
+            to.write_all(out).await?;
+            to.flush().await
+        });
+        let at_once = poll_fn(|cx| Poll::Ready(sending.as_mut().poll(cx))).await;
+        let waits = at_once.is_pending();
+        hold(&self.way.queue).taken(waits);
+        let sent = match at_once {
+            Poll::Ready(sent) => Ok(sent),
+            Poll::Pending => timeout(silence, sending).await,
+        };
+        match sent {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Ended::Broken(error)),
+            Err(_) => Err(Ended::Silent(silence)),
         }
     }
 }

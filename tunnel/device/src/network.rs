@@ -13,6 +13,7 @@ use kedge_net::udp::{Family, Form, Inbox, LONGEST_RUN, Sockets, refuses_segments
 use kedge_tunnel_proto::{
     drops::DropReason,
     fallback::is_lane,
+    other::{address, by_other, is_by_other},
     shard::{Shard, Transmit},
 };
 use tracing::{debug, info, trace};
@@ -29,10 +30,19 @@ pub(crate) struct Network {
     sockets: Arc<Sockets>,
     /// Where initiations come, if that is not where the rest does.
     door: Option<Arc<Sockets>>,
+    other: Option<Other>,
     lanes: Arc<Lanes>,
     /// Whether datagrams are sent in runs, as it was told last.
     gso: Part,
     refusals: Vec<Refusal>,
+}
+
+/// The sockets of the other port.
+#[derive(Clone, Debug)]
+pub(crate) struct Other {
+    pub(crate) sockets: Arc<Sockets>,
+    /// Where initiations come, if that is not where the rest does.
+    pub(crate) door: Option<Arc<Sockets>>,
 }
 
 /// Which sockets.
@@ -42,6 +52,20 @@ pub(crate) enum At {
     Own,
     /// Those where initiations come.
     Door,
+    /// The same of the other port.
+    Other,
+    /// The same.
+    OtherDoor,
+}
+
+impl At {
+    /// The place that stands for where a datagram came from.
+    pub(crate) fn place(self, from: SocketAddr) -> SocketAddr {
+        match self {
+            Self::Own | Self::Door => from,
+            Self::Other | Self::OtherDoor => by_other(from),
+        }
+    }
 }
 
 /// A destination that takes no runs.
@@ -56,6 +80,7 @@ impl Network {
         Self {
             sockets,
             door: None,
+            other: None,
             lanes,
             gso,
             refusals: Vec::with_capacity(REFUSALS),
@@ -65,6 +90,11 @@ impl Network {
     /// Hears initiations at a door of their own.
     pub(crate) fn with_door(self, door: Option<Arc<Sockets>>) -> Self {
         Self { door, ..self }
+    }
+
+    /// Has another port, too.
+    pub(crate) fn with_other(self, other: Option<Other>) -> Self {
+        Self { other, ..self }
     }
 
     pub(crate) fn lanes(&self) -> &Arc<Lanes> {
@@ -93,6 +123,8 @@ impl Network {
         let sockets = match at {
             At::Own => Some(&self.sockets),
             At::Door => self.door.as_ref(),
+            At::Other => self.other.as_ref().map(|other| &other.sockets),
+            At::OtherDoor => self.other.as_ref().and_then(|other| other.door.as_ref()),
         };
         let Some(sockets) = sockets else {
             inbox.clear();
@@ -144,7 +176,8 @@ impl Network {
             self.lanes.send(now, to, std::iter::once(datagram));
             return;
         }
-        if let Err(error) = self.sockets.send_whole(to, from, datagram) {
+        let (sockets, to) = self.way_to(to);
+        if let Err(error) = sockets.send_whole(to, from, datagram) {
             let error = &error as &dyn std::error::Error;
             trace!(%to, error, length = datagram.len(), "not sent in one piece");
         }
@@ -201,14 +234,15 @@ impl Network {
             segment,
             traffic_class: run.ecn.bits(),
         };
-        let sent = self.sockets.send(run.to, run.from, parts, form);
+        let (sockets, to) = self.way_to(run.to);
+        let sent = sockets.send(to, run.from, parts, form);
         let (Err(_), Some(from)) = (&sent, run.from) else {
             return sent;
         };
         if !sent.as_ref().is_err_and(refuses_source) {
             return sent;
         }
-        self.sockets.send(run.to, None, parts, form)?;
+        sockets.send(to, None, parts, form)?;
         if let Some(peer) = run.peer {
             debug!(
                 because = "the address that it called is gone",
@@ -220,6 +254,13 @@ impl Network {
         Ok(())
     }
 
+    /// From which sockets a place is reached, and its address.
+    fn way_to(&self, place: SocketAddr) -> (&Sockets, SocketAddr) {
+        let other = self.other.as_ref().filter(|_| is_by_other(place));
+        let sockets = other.map_or(&self.sockets, |other| &other.sockets);
+        (sockets, address(place))
+    }
+
     fn takes_runs(&mut self, now: Instant, to: SocketAddr) -> bool {
         if !self.gso.is_on() {
             return false;
@@ -228,7 +269,8 @@ impl Network {
             return true;
         }
         self.refusals.retain(|refusal| refusal.until > now);
-        self.refusals.iter().all(|refusal| refusal.to != to.ip())
+        let to = address(to).ip();
+        self.refusals.iter().all(|refusal| refusal.to != to)
     }
 
     /// The route's interface cannot send runs, or the tunnel's packets are larger than its MTU.
@@ -246,7 +288,7 @@ impl Network {
             self.refusals.remove(0);
         }
         self.refusals.push(Refusal {
-            to: to.ip(),
+            to: address(to).ip(),
             until: now + ANOTHER_TRY,
         });
     }

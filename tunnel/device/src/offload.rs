@@ -1,9 +1,9 @@
 //! What is left to the kernel, in each direction: what may be, and how it stands.
 //!
 //! ```text
-//!            out                                   in
-//!   host     tun: uso > tso > plain (split)        coalesce: tcp, udp
-//!   network  gso: runs (UDP_SEGMENT)               gro: runs (UDP_GRO)
+//!            out                                            in
+//!   host     tun: usotnl > uso > tso > plain (split)        coalesce: tcp, udp
+//!   network  gso: runs (UDP_SEGMENT)                        gro: runs (UDP_GRO)
 //! ```
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 
 use kedge_net::{
-    tun::{Climbed, Rung, Tun},
+    tun::{Climbed, Interface, Rung, Tun},
     udp::Sockets,
 };
 use kedge_tunnel_proto::packet::{coalesce, vnet::Gso};
@@ -88,7 +88,7 @@ pub enum Because {
 impl Allowed {
     /// Everything.
     pub const ALL: Self = Self {
-        tun: Rung::Uso,
+        tun: Rung::TOP,
         gso: true,
         gro: true,
         coalesce: true,
@@ -110,7 +110,7 @@ impl Allowed {
         let on = |one| both == Switch::Auto && one == Switch::Auto;
         let (out, inward) = (on(send), on(receive));
         Self {
-            tun: if out { Rung::Uso } else { Rung::Plain },
+            tun: if out { Rung::TOP } else { Rung::Plain },
             gso: out,
             gro: inward,
             coalesce: inward,
@@ -219,7 +219,7 @@ impl Standing {
     ) -> Self {
         let coalesce = allowed.coalesce && !tun.is_bare();
         // What the host takes in one piece is what it could give.
-        let known = tun.climb(Rung::Uso);
+        let known = tun.climb(Rung::TOP);
         let (known, unknown) = match known {
             Ok(Climbed { rung, refused }) => (rung, refused),
             Err(error) => (Rung::Plain, Some(error)),
@@ -228,7 +228,7 @@ impl Standing {
             .as_ref()
             .map_or(Because::Configured, Because::unknown);
         let (tun, tun_because) = match tun.climb(allowed.tun.min(known)) {
-            Ok(Climbed { rung, .. }) if rung == Rung::Uso => (rung, None),
+            Ok(Climbed { rung, .. }) if rung == Rung::TOP => (rung, None),
             Ok(Climbed { rung, .. }) if rung == allowed.tun => (rung, Some(Because::Configured)),
             Ok(Climbed { rung, .. }) => (rung, Some(unknown)),
             Err(error) => (Rung::Plain, Some(Because::unknown(&error))),
@@ -282,6 +282,13 @@ impl Standing {
         });
     }
 
+    /// Has the interface take super packets of any size where they may be inside datagrams.
+    pub(crate) fn fit(&self, interface: &mut Interface) {
+        if self.lock().tun >= Rung::UsoTunnel {
+            interface.take_any_size();
+        }
+    }
+
     pub(crate) fn read(&self) -> Offload {
         self.lock().clone()
     }
@@ -303,7 +310,7 @@ mod tests {
     fn each_switch_turns_off_its_direction_and_the_first_one_both() {
         use Switch::{Auto, Off};
         let out = Allowed {
-            tun: Rung::Uso,
+            tun: Rung::TOP,
             gso: true,
             ..Allowed::NONE
         };

@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, time::SystemTime};
 
-use kedge_core::Instant;
+use kedge_control::local::{HandshakeGuard, OffloadPart, TunnelList, Workers as Threads};
+use kedge_core::{Instant, Problem};
 use kedge_tunnel_proto::{
     counters::{Reading, State},
     directory::Entry,
@@ -24,6 +25,8 @@ pub struct PeerStats {
     pub pair: Option<(Pair, Instant)>,
     /// Where datagrams for it go: where it was last heard from, else what was configured.
     pub endpoint: Option<SocketAddr>,
+    /// Whether they leave from this end's other port.
+    pub by_other: bool,
     /// Where its session stands. "Connected" is not "reachable": ask the echo.
     pub state: State,
     /// When the last handshake was completed, on the wall clock.
@@ -53,6 +56,7 @@ impl PeerStats {
                 .map_or(entry.spec.public_key, |(pair, _)| pair.remote),
             pair: reading.pair,
             endpoint: reading.endpoint,
+            by_other: reading.by_other,
             state: reading.state,
             last_handshake,
             last_authenticated_data: reading.last_data,
@@ -72,6 +76,10 @@ pub struct DeviceStats {
     pub public_key: PublicKey,
     /// The UDP port in use.
     pub listen_port: u16,
+    /// The other one, where there is one.
+    pub other_port: Option<u16>,
+    /// Why there is none, although one is wanted.
+    pub other_problem: Option<Problem>,
     /// Whether it runs. It ends only when the interface is taken away from outside.
     pub running: bool,
     /// What is left to the kernel; `None` where the kernel does everything.
@@ -82,4 +90,25 @@ pub struct DeviceStats {
     pub guard: Option<GuardReading>,
     /// Packets that could be put down to no peer and were not carried, by reason.
     pub drops: Vec<(DropReason, u64)>,
+}
+
+impl DeviceStats {
+    /// Tells people how it stands, as far as roles do not differ.
+    pub fn tell(self, list: &mut TunnelList) {
+        list.listen_port = self.listen_port;
+        list.workers = self.workers.map(|workers| Threads {
+            count: workers.count,
+            because: workers.because.to_owned(),
+        });
+        list.guard = self.guard.map(|guard| HandshakeGuard {
+            under_load: guard.under_load,
+            times: guard.times,
+            cookies_sent: guard.cookies_sent,
+            cookies_proven: guard.cookies_proven,
+        });
+        let parts = self.offload.iter().flat_map(Offload::parts);
+        let parts =
+            parts.map(|(part, state, because)| (part.to_owned(), OffloadPart { state, because }));
+        list.offload = parts.collect();
+    }
 }

@@ -6,6 +6,7 @@
 mod crew;
 mod inward;
 mod live;
+mod telling;
 mod whole;
 
 use std::{
@@ -35,18 +36,18 @@ use kedge_tunnel_proto::{
     keys::PrivateKey,
     memory::Memory,
     noise::{CoreName, HEAD},
-    shard::{Admitted, Event, EventKind, Shard},
+    shard::{Admitted, Shard},
 };
 use tokio::sync::watch;
-use tracing::{debug, error, field::display, info, warn};
+use tracing::{debug, error, info, warn};
 
 pub(crate) use self::live::{Identities, Reconfiguration};
 use crate::{
     from_host::FromHost,
     lanes::{Inbound, Lanes},
-    network::{At, Network},
+    network::{At, Network, Other},
     noise::{noise, unix},
-    offload::{Part, Standing},
+    offload::Standing,
     outbox::Outbox,
     post::{Mail, Post},
     seed::seed,
@@ -86,6 +87,8 @@ pub(crate) struct Engine {
     pub(crate) sockets: Arc<Sockets>,
     /// Where initiations come, if that is not where the rest does.
     pub(crate) door: Option<Arc<Sockets>>,
+    /// The other port, if there is one.
+    pub(crate) other: Option<Other>,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) post: Post,
     pub(crate) bell: Arc<Doorbell>,
@@ -137,6 +140,10 @@ struct Ready {
     v6: bool,
     door_v4: bool,
     door_v6: bool,
+    other_v4: bool,
+    other_v6: bool,
+    other_door_v4: bool,
+    other_door_v6: bool,
     bell: bool,
 }
 
@@ -179,6 +186,7 @@ impl Worker {
             tun,
             sockets,
             door,
+            other,
             lanes,
             post,
             bell,
@@ -205,6 +213,12 @@ impl Worker {
         for (sockets, v4, v6) in [
             (Some(&sockets), UDP_V4, UDP_V6),
             (door.as_ref(), DOOR_V4, DOOR_V6),
+            (other.as_ref().map(|it| &it.sockets), OTHER_V4, OTHER_V6),
+            (
+                other.as_ref().and_then(|it| it.door.as_ref()),
+                OTHER_DOOR_V4,
+                OTHER_DOOR_V6,
+            ),
         ] {
             for (family, key) in [(Family::V4, v4), (Family::V6, v6)] {
                 if let Some(fd) = sockets.and_then(|sockets| sockets.fd(family)) {
@@ -229,7 +243,9 @@ impl Worker {
             noted_at: clock::now(),
             shelf,
             tun,
-            network: Network::new(sockets, lanes, standing.gso).with_door(door),
+            network: Network::new(sockets, lanes, standing.gso)
+                .with_door(door)
+                .with_other(other),
             inbox: Inbox::new(),
             inbound: Inbound::default(),
             mail: post.room(),
@@ -276,6 +292,10 @@ impl Worker {
                 (ready.v6, At::Own, Family::V6),
                 (ready.door_v4, At::Door, Family::V4),
                 (ready.door_v6, At::Door, Family::V6),
+                (ready.other_v4, At::Other, Family::V4),
+                (ready.other_v6, At::Other, Family::V6),
+                (ready.other_door_v4, At::OtherDoor, Family::V4),
+                (ready.other_door_v6, At::OtherDoor, Family::V6),
             ] {
                 if is_ready {
                     self.drain_network(at, family);
@@ -306,6 +326,10 @@ impl Worker {
                 UDP_V6 => ready.v6 = true,
                 DOOR_V4 => ready.door_v4 = true,
                 DOOR_V6 => ready.door_v6 = true,
+                OTHER_V4 => ready.other_v4 = true,
+                OTHER_V6 => ready.other_v6 = true,
+                OTHER_DOOR_V4 => ready.other_door_v4 = true,
+                OTHER_DOOR_V6 => ready.other_door_v6 = true,
                 BELL => ready.bell = true,
                 _ => {}
             }
@@ -408,59 +432,6 @@ impl Worker {
             self.shelf.leave(self.number, memory);
         }
     }
-
-    fn tell(&mut self) {
-        if let Some(gso) = self.network.changed() {
-            let refused = match gso {
-                Part::OnBut(destinations) => destinations,
-                Part::On | Part::Off(_) => 0,
-            };
-            self.offload.refused(self.number, refused);
-        }
-        while let Some(Event { peer, change }) = self.shard.poll_event() {
-            let peer = self.name(peer);
-            match change {
-                EventKind::State { from, to } => {
-                    info!(peer, ?from, ?to, because = "handshake", "tunnel session");
-                }
-                EventKind::Keys { to } => {
-                    let (ours, its) = (to.local, to.remote);
-                    info!(peer, %ours, %its, because = "a newer session", "tunnel keys");
-                }
-                EventKind::Moved { from, to } => {
-                    let (from, to) = (from.map(display), to.map(display));
-                    info!(
-                        peer,
-                        from,
-                        to,
-                        because = "authenticated data",
-                        "tunnel endpoint"
-                    );
-                }
-            }
-        }
-    }
-
-    fn rename(&mut self, change: &Change) {
-        for id in &change.remove {
-            self.names.remove(id);
-        }
-        let updated = change.update.iter().map(|update| &update.entry);
-        for entry in change.add.iter().chain(updated) {
-            let name = &entry.spec.name;
-            if *name != entry.spec.public_key.to_string() {
-                self.names.insert(entry.id, name.clone());
-            } else {
-                self.names.remove(&entry.id);
-            }
-        }
-    }
-
-    fn name(&self, peer: PeerId) -> String {
-        let named = self.names.get(&peer).cloned();
-        let key = || Some(self.shard.public_key(peer)?.to_string());
-        named.or_else(key).unwrap_or_else(|| "?".to_owned())
-    }
 }
 
 /// How old the shard's idea of the time of day may be.
@@ -480,3 +451,7 @@ const BELL: u64 = 3;
 const ALARM: u64 = 4;
 const DOOR_V4: u64 = 5;
 const DOOR_V6: u64 = 6;
+const OTHER_V4: u64 = 7;
+const OTHER_V6: u64 = 8;
+const OTHER_DOOR_V4: u64 = 9;
+const OTHER_DOOR_V6: u64 = 10;

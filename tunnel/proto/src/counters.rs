@@ -10,7 +10,7 @@ use std::{
 
 use kedge_core::Instant;
 
-use crate::{drops::Drops, keys::Pair};
+use crate::{drops::Drops, keys::Pair, other};
 
 /// Where the peer's session stands. Only an answered echo proves that the path works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct Reading {
     pub state: State,
     /// Where datagrams for the peer go.
     pub endpoint: Option<SocketAddr>,
+    /// Whether from this end's other port.
+    pub by_other: bool,
     /// The keys its packets are sent with, and since when; `None` is those it began with: the older
     /// one of each end.
     pub pair: Option<(Pair, Instant)>,
@@ -95,7 +97,8 @@ impl Counters {
                 1 => State::Connecting,
                 _ => State::Idle,
             },
-            endpoint: place.endpoint,
+            endpoint: place.endpoint.map(other::address),
+            by_other: place.endpoint.is_some_and(other::is_by_other),
             pair: place.pair.as_deref().copied(),
         }
     }

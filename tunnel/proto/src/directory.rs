@@ -22,7 +22,7 @@ use crate::{
 /// One peer as it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSpec {
-    /// The name people see; unique.
+    /// The name people see; unique, or empty where it is called by its key.
     pub name: String,
     /// The peer's key, which is its identity: a key that was not announced is another peer's.
     pub public_key: PublicKey,

@@ -1,4 +1,5 @@
-//! When datagrams for a gateway leave UDP for a stream over TLS, and when they come back.
+//! When datagrams for a gateway leave the usual UDP port for another one, or UDP for a stream over TLS, and
+//! when they come back.
 //!
 //! ```text
 //!            15 s without an answer over UDP, and there is a stream
@@ -7,7 +8,16 @@
 //!     ├───────── 3 answers over UDP in a row, once a minute at most ─┤
 //!     └───────── the stream broke, or carries no answer for 10 s ────┘
 //!                (it is asked for again, and taken at once while UDP is silent)
+//!
+//!            5 s without an answer over UDP
+//!    Udp ──────────────────────────────────► Other ──► Tls, as from Udp, while nothing proves it
+//!     ▲                                        │
+//!     ├── no first answer within 5 s: for 15 s it is left alone
+//!     ├── no answer for 10 s ──────────────────┤
+//!     └── 3 answers over the usual port in a row, once a minute at most
 //! ```
+//! Another port is as good as the usual one, and most firewalls let 443/udp pass, so it comes before a
+//! stream. Where there is one, a stream is asked for when the port was tried in vain.
 //!
 //! An answer is one through the tunnel: both directions carried it, and nobody else can give it. While a
 //! stream is in use UDP is asked in the background, by [`Question`]s that move nobody.
@@ -16,8 +26,9 @@ mod lane;
 mod question;
 mod queue;
 pub mod record;
+mod terms;
 
-use std::{collections::VecDeque, fmt, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use kedge_core::{Instant, Machine};
 
@@ -25,134 +36,31 @@ pub use self::{
     lane::{is_lane, lane},
     question::{QUESTION, Question},
     queue::{PATIENCE, Queue},
+    terms::{Because, Config, Input, Output, Reject, Way, Ways},
 };
-
-/// How patient it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// After so long without an answer over UDP a stream is taken.
-    pub patience: Duration,
-    /// After so long it is asked for.
-    pub call_after: Duration,
-    /// After so long without an answer a stream in use is given up.
-    pub deaf_after: Duration,
-    /// How long an answer over UDP is waited for until the next question.
-    pub ask: Duration,
-    /// From an answer to the next question.
-    pub ask_again: Duration,
-    /// Answers in a row that lead back to UDP.
-    pub answers: u32,
-    /// From one return to UDP to the next.
-    pub return_pause: Duration,
-    /// How long a stream stays after it was left: what is on its way arrives.
-    pub linger: Duration,
-    /// The first pause before a stream that failed is asked for again. It doubles.
-    pub first_pause: Duration,
-    /// The longest.
-    pub longest_pause: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            patience: Duration::from_secs(15),
-            call_after: Duration::from_secs(5),
-            deaf_after: Duration::from_secs(10),
-            ask: Duration::from_secs(5),
-            ask_again: Duration::from_secs(1),
-            answers: 3,
-            return_pause: Duration::from_mins(1),
-            linger: Duration::from_secs(5),
-            first_pause: Duration::from_secs(1),
-            longest_pause: Duration::from_secs(15),
-        }
-    }
-}
-
-/// The way datagrams take.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
-    /// As it should be.
-    #[default]
-    Udp,
-    /// In a stream over TLS.
-    Tls,
-}
-
-/// What can happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// When the last question through the tunnel was answered, whichever way it took.
-    Answered(Instant),
-    /// There is a stream.
-    Called,
-    /// There is none, or no longer.
-    Broken,
-    /// The question of that number was answered over UDP.
-    AnsweredOverUdp(u64),
-    /// The network changed: what failed is tried at once.
-    Changed,
-}
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Make a stream.
-    Call,
-    /// No stream is needed.
-    HangUp,
-    /// Send this way from here on.
-    Take {
-        /// The way.
-        way: Way,
-        /// Why.
-        because: Because,
-    },
-    /// Ask over UDP.
-    Ask(u64),
-}
-
-/// Why datagrams take the way they take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
-    /// UDP comes first, and nothing speaks against it.
-    First,
-    /// Nothing was answered over UDP for so long.
-    Silent(Duration),
-    /// The stream broke.
-    Broken,
-    /// The stream carried no answer for so long.
-    Deaf(Duration),
-    /// So many questions in a row were answered over UDP.
-    Answered(u32),
-}
-
-/// Why an input was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reject {
-    /// There was no such question, or it was answered already.
-    #[error("the answer to no question")]
-    Unasked,
-    /// No stream was asked for.
-    #[error("a stream that nobody asked for")]
-    Uncalled,
-}
 
 /// The way to one gateway.
 #[derive(Clone, Debug)]
 pub struct Fallback {
     config: Config,
+    ways: Ways,
     way: Way,
     because: Because,
     since: Instant,
     /// When UDP was known to work last; at first, when somebody began to wait for it.
     udp_at: Instant,
-    /// The last answer that came by the stream in use.
-    tls_at: Instant,
+    /// The last answer that came by the way in use, if it is not the usual one.
+    heard_at: Instant,
+    /// Whether there was one since it is in use.
+    proven: bool,
+    /// When the other port is worth a try.
+    other_at: Instant,
     stream: Stream,
     pause: Duration,
     /// The question that waits for its answer.
     asked: Option<u64>,
+    /// Whether the other port is asked, and not the usual one.
+    asks_other: bool,
     next: u64,
     ask_at: Instant,
     in_a_row: u32,
@@ -170,17 +78,21 @@ enum Stream {
 impl Fallback {
     /// Over UDP, with nothing known of it.
     #[must_use]
-    pub const fn new(now: Instant, config: Config) -> Self {
+    pub const fn new(now: Instant, config: Config, ways: Ways) -> Self {
         Self {
             config,
+            ways,
             way: Way::Udp,
             because: Because::First,
             since: now,
             udp_at: now,
-            tls_at: now,
+            heard_at: now,
+            proven: false,
+            other_at: now,
             stream: Stream::None { again_at: now },
             pause: config.first_pause,
             asked: None,
+            asks_other: false,
             next: 0,
             ask_at: now,
             in_a_row: 0,
@@ -199,18 +111,25 @@ impl Fallback {
     #[must_use]
     pub fn silence(&self, now: Instant) -> Option<Duration> {
         let silence = now.since(self.udp_at);
-        (self.way == Way::Tls || silence >= self.config.patience).then_some(silence)
+        (self.way != Way::Udp || silence >= self.config.patience).then_some(silence)
     }
 
-    /// Whether the last question over UDP was answered, while a stream is in use.
+    /// Whether the last question over the usual port was answered, while another way is in use.
     #[must_use]
     pub const fn is_answered_over_udp(&self) -> bool {
-        self.in_a_row > 0
+        self.in_a_row > 0 && !self.asks_other
+    }
+
+    /// Whether the way in use has carried an answer since it is in use.
+    #[must_use]
+    pub const fn is_proven(&self) -> bool {
+        self.proven
     }
 
     fn run(&mut self, now: Instant) {
         match self.way {
             Way::Udp => self.over_udp(now),
+            Way::Other => self.over_other(now),
             Way::Tls => self.over_tls(now),
         }
     }
@@ -224,8 +143,46 @@ impl Fallback {
             }
             return;
         }
+        if self.ways.other && silence >= self.config.other_after && now >= self.other_at {
+            self.take(now, Way::Other, Because::Silent(silence));
+        } else {
+            self.want_stream(now, silence);
+        }
+    }
+
+    fn over_other(&mut self, now: Instant) {
+        if self.is_proven() {
+            if self.stream != Stream::There || now >= self.since + self.config.linger {
+                self.hang_up(now);
+            }
+        } else if now.since(self.udp_at) >= self.config.patience {
+            // It was tried before, in vain: a stream is as good as there is.
+            self.want_stream(now, now.since(self.udp_at));
+            if self.way != Way::Other {
+                return;
+            }
+        }
+        let deaf = now.since(self.heard_at);
+        if deaf < self.other_deaf_after() {
+            return self.ask(now);
+        }
+        self.other_at = now + self.config.other_pause;
+        self.take(now, Way::Udp, Because::OtherDeaf(deaf));
+        self.over_udp(now);
+    }
+
+    fn other_deaf_after(&self) -> Duration {
+        if self.is_proven() {
+            self.config.deaf_after
+        } else {
+            self.config.other_patience
+        }
+    }
+
+    /// Asks for a stream, and takes it when UDP was silent for long enough.
+    fn want_stream(&mut self, now: Instant, silence: Duration) {
         match self.stream {
-            Stream::None { again_at } if now >= again_at => {
+            Stream::None { again_at } if self.ways.tls && now >= again_at => {
                 self.stream = Stream::Called;
                 self.outputs.push_back(Output::Call);
             }
@@ -237,21 +194,31 @@ impl Fallback {
     }
 
     fn over_tls(&mut self, now: Instant) {
-        let deaf = now.since(self.tls_at);
+        let deaf = now.since(self.heard_at);
         if deaf >= self.config.deaf_after {
             self.outputs.push_back(Output::HangUp);
             self.pause_calls(now);
             return self.take(now, Way::Udp, Because::Deaf(deaf));
         }
+        self.ask(now);
+    }
+
+    /// Asks whether a better way answers: the usual port, and from a stream the other one in turn.
+    fn ask(&mut self, now: Instant) {
         if now < self.ask_at {
             return;
         }
         if self.asked.is_some() {
             self.in_a_row = 0;
+            self.asks_other = !self.asks_other && self.ways.other && self.way == Way::Tls;
         }
         self.asked = Some(self.next);
         self.ask_at = now + self.config.ask;
-        self.outputs.push_back(Output::Ask(self.next));
+        self.outputs.push_back(if self.asks_other {
+            Output::AskOther(self.next)
+        } else {
+            Output::Ask(self.next)
+        });
         self.next += 1;
     }
 
@@ -266,8 +233,14 @@ impl Fallback {
             .is_none_or(|at| now.since(at) >= self.config.return_pause);
         if may && self.in_a_row >= self.config.answers {
             self.returned_at = Some(now);
-            self.udp_at = now;
-            self.take(now, Way::Udp, Because::Answered(self.in_a_row));
+            let because = Because::Answered(self.in_a_row);
+            if self.asks_other {
+                self.take(now, Way::Other, because);
+                self.prove();
+            } else {
+                self.udp_at = now;
+                self.take(now, Way::Udp, because);
+            }
         }
         Ok(())
     }
@@ -275,10 +248,18 @@ impl Fallback {
     fn take(&mut self, now: Instant, way: Way, because: Because) {
         (self.way, self.because, self.since) = (way, because, now);
         self.asked = None;
+        self.asks_other = false;
         self.in_a_row = 0;
-        self.tls_at = now;
+        self.heard_at = now;
+        self.proven = false;
         self.ask_at = now + self.config.ask;
         self.outputs.push_back(Output::Take { way, because });
+    }
+
+    fn prove(&mut self) {
+        if !std::mem::replace(&mut self.proven, true) && self.way == Way::Other {
+            self.outputs.push_back(Output::Proven);
+        }
     }
 
     fn hang_up(&mut self, now: Instant) {
@@ -320,7 +301,8 @@ impl Machine for Fallback {
             Input::Answered(at) if at <= self.since => {}
             Input::Answered(at) if self.way == Way::Udp => self.udp_at = self.udp_at.max(at),
             Input::Answered(at) => {
-                self.tls_at = self.tls_at.max(at);
+                self.prove();
+                self.heard_at = self.heard_at.max(at);
                 self.pause = self.config.first_pause;
             }
             Input::Called if self.stream == Stream::Called => self.stream = Stream::There,
@@ -350,12 +332,28 @@ impl Machine for Fallback {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.way == Way::Tls {
-            return Some(self.ask_at.min(self.tls_at + self.config.deaf_after));
+        match self.way {
+            Way::Tls => Some(self.ask_at.min(self.heard_at + self.config.deaf_after)),
+            Way::Other => {
+                let deaf_at = self.heard_at + self.other_deaf_after();
+                let own = self.ask_at.min(deaf_at);
+                Some(self.stream_at_other().map_or(own, |at| at.min(own)))
+            }
+            Way::Udp => {
+                let call_at = self.udp_at + self.config.call_after;
+                let other_after = self.udp_at + self.config.other_after;
+                let other_at = self.ways.other.then(|| other_after.max(self.other_at));
+                other_at.into_iter().chain(self.stream_at(call_at)).min()
+            }
         }
-        let call_at = self.udp_at + self.config.call_after;
+    }
+}
+
+impl Fallback {
+    /// When something about the stream is due, over the usual port.
+    fn stream_at(&self, call_at: Instant) -> Option<Instant> {
         match self.stream {
-            Stream::None { again_at } => Some(call_at.max(again_at)),
+            Stream::None { again_at } => self.ways.tls.then(|| call_at.max(again_at)),
             Stream::Called => None,
             // It goes when it has lingered, unless UDP is silent again by then.
             Stream::There => {
@@ -365,31 +363,15 @@ impl Machine for Fallback {
             }
         }
     }
-}
 
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Udp => "udp",
-            Self::Tls => "tls",
-        })
-    }
-}
-
-impl fmt::Display for Because {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::First => f.write_str("UDP comes first"),
-            Self::Silent(silence) => {
-                write!(f, "UDP got no answer for {:.0} s", silence.as_secs_f64())
-            }
-            Self::Broken => f.write_str("the connection over TLS broke"),
-            Self::Deaf(deaf) => write!(
-                f,
-                "the connection over TLS carried no answer for {:.0} s",
-                deaf.as_secs_f64()
-            ),
-            Self::Answered(many) => write!(f, "UDP answered {many} times in a row"),
+    /// The same over the other one.
+    fn stream_at_other(&self) -> Option<Instant> {
+        let taken_at = self.udp_at + self.config.patience;
+        match (self.is_proven(), self.stream) {
+            (true, Stream::There) => Some(self.since + self.config.linger),
+            (false, Stream::There) => Some(taken_at),
+            (false, Stream::None { again_at }) if self.ways.tls => Some(taken_at.max(again_at)),
+            _ => None,
         }
     }
 }

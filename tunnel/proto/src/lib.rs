@@ -24,6 +24,7 @@ mod jitter;
 pub mod keys;
 pub mod memory;
 pub mod noise;
+pub mod other;
 pub mod packet;
 mod peer;
 pub mod pmtu;

@@ -392,6 +392,19 @@ impl NoiseCore {
         }
     }
 
+    /// Answers initiations that are older than one before, for a while. False when the core cannot:
+    /// boringtun's is [succeeded](Self::succeed) by another one, which has seen none.
+    pub(crate) fn doubt(&mut self, now: Instant) -> bool {
+        match self {
+            Self::Boringtun(_) => false,
+            Self::Own(core) => {
+                core.doubt(now);
+                true
+            }
+            Self::Asleep(_) => true,
+        }
+    }
+
     /// The highest stamps seen and sent, of the core that tells.
     pub(crate) fn stamps(&self) -> Option<Stamps> {
         match self {

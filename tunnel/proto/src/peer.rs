@@ -469,8 +469,11 @@ pub(crate) const REJECT: Duration = Duration::from_secs(180);
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
 /// A handshake is forced at most once in this time; a wish for another one waits for its end.
 const FORCE_PAUSE: Duration = Duration::from_millis(300);
+/// So long after the last one that we asked for: peers answer no two within 20 ms, here and elsewhere.
+const CALL_PAUSE: Duration = Duration::from_millis(50);
 
 mod asleep;
+mod doubt;
 mod here;
 mod live;
 mod padding;

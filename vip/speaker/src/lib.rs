@@ -15,6 +15,7 @@
 //! lost: the last change waits until there is room.
 
 pub mod bfd;
+pub mod bgp;
 mod event;
 mod fences;
 mod group;

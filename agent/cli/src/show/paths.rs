@@ -40,7 +40,7 @@ impl Show for PathList {
             if !path.because.is_empty() {
                 let (hook, because) = (view.style.hook(), clean(&path.because));
                 // There is one path to a gateway; what is asked is whether packets take it.
-                let what = if ["udp", "tls"].contains(&path.path.as_str()) {
+                let what = if path.path == "tls" || path.path.starts_with("udp") {
                     &path.reason
                 } else {
                     &path.path

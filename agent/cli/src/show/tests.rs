@@ -168,7 +168,12 @@ fn a_fallback_is_loud_wherever_a_tunnel_is_shown() {
     };
     let text = seen.text(&view());
     assert!(text.contains("FALLBACK: it calls over TLS"), "{text}");
+    let mut by_other = seen.clone();
+    "udp/443".clone_into(&mut by_other.items[0].path);
+    let text = by_other.text(&view());
+    assert!(text.contains("FALLBACK: it calls by udp/443"), "{text}");
     peer.fallback = Some(kedge_control::local::Fallback {
+        path: "tls".to_owned(),
         endpoint: "198.51.100.4:443".to_owned(),
         udp_endpoint: "198.51.100.4:51820".to_owned(),
         because: "UDP/51820 got no answer for 6 h".to_owned(),

@@ -257,20 +257,24 @@ impl Show for Tunnel {
 /// The mark in front of a peer.
 pub(super) fn mark(peer: &Tunnel, view: &View) -> String {
     view.style.mark(match peer.state {
-        TunnelState::Up if peer.path == "tls" => Mark::Warning,
+        TunnelState::Up if fallback(peer).is_some() => Mark::Warning,
         TunnelState::Up => Mark::Good,
         TunnelState::Connecting => Mark::Warning,
         TunnelState::Down => Mark::Bad,
     })
 }
 
-/// That a peer is reached over TLS alone, and why; a gateway does not ask why.
+/// That a peer is not reached by the usual port, and why; a gateway does not ask why.
 pub(super) fn fallback(peer: &Tunnel) -> Option<String> {
     let why = peer.fallback.as_ref().map(|it| {
         let (because, code) = (clean(&it.because), clean(&it.code));
         format!("FALLBACK because {because} ({code})")
     });
-    why.or_else(|| (peer.path == "tls").then(|| "FALLBACK: it calls over TLS".to_owned()))
+    why.or_else(|| match peer.path.as_str() {
+        "tls" => Some("FALLBACK: it calls over TLS".to_owned()),
+        path if path.starts_with("udp/") => Some(format!("FALLBACK: it calls by {}", clean(path))),
+        _ => None,
+    })
 }
 
 /// How the door to the handshakes stands.

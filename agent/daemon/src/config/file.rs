@@ -17,15 +17,19 @@ use kedge_core::{
 };
 use kedge_host::{enrol::ManagerUrl, layers::Auto, section, tunnel_keys::KeyRotation};
 use kedge_tunnel_device::{backend::Mode, offload::Switch};
-use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
+use kedge_tunnel_proto::noise::CoreName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::values::{
     AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, DomainName,
-    Endpoint, HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ProxyUrl,
-    ScriptSpan, TimeWindow, TrackWeight, UnitName, UserName, Version, VrrpVersion,
+    HttpsUrl, InterfaceName, MinTtl, Mtu, ProbeSpan, ProcessName, ProxyUrl, ScriptSpan, TimeWindow,
+    TrackWeight, UnitName, UserName, Version, VrrpVersion,
 };
+
+mod peer;
+
+pub use self::peer::PeerFile;
 
 section! {
     /// The configuration file of `kedge agent`.
@@ -356,26 +360,6 @@ section! {
         targets: Vec<IpAddr>,
         /// How long a preferred gateway must be well before it is active again: 0s to 1h.
         return_after: Delay,
-    }
-}
-
-section! {
-    /// A static tunnel peer.
-    PeerFile {
-        /// Its public key, base64.
-        public_key: PublicKey,
-        /// The key it goes over to, base64: accepted beside the other one, and tried.
-        next_public_key: PublicKey,
-        /// Where it is, `host:port`; left out where it calls us.
-        endpoint: Endpoint,
-        /// Where it is over TLS, `host:port`, for when UDP does not reach it. Only a gateway that is asked
-        /// whether it lives is called there, and only with the certificate of its manager.
-        tls_endpoint: Endpoint,
-        /// The prefixes that belong to it.
-        #[schemars(with = "Option<Vec<String>>")]
-        allowed_ips: Vec<IpNet>,
-        /// The time between keepalives: 1s to 18h, or 0s for none.
-        keepalive: Keepalive,
     }
 }
 

@@ -237,6 +237,7 @@ fn gateway(name: &str, key: &str, prefixes: &[&str]) -> agent::PeerConfig {
         public_key: key.to_owned(),
         next_public_key: None,
         endpoint: Some("203.0.113.7:51820".to_owned()),
+        other_endpoint: None,
         tls_endpoint: None,
         allowed_ips: nets(prefixes),
         keepalive_seconds: 25,

@@ -76,6 +76,8 @@ pub(crate) struct Peer {
     pub next_key: Option<PublicKey>,
     /// Where it is.
     pub endpoint: Option<Endpoint>,
+    /// Where it is by another UDP port, for when UDP passes to that one alone.
+    pub other_endpoint: Option<Endpoint>,
     /// Where it is over TLS, for when UDP does not reach it.
     pub tls_endpoint: Option<Endpoint>,
     /// Its prefixes.
@@ -127,6 +129,7 @@ pub(super) fn plan(
             public_key: peer.public_key,
             next_key: peer.next_public_key,
             endpoint: peer.endpoint.clone(),
+            other_endpoint: peer.other_endpoint.clone(),
             tls_endpoint: peer.tls_endpoint.clone(),
             allowed_ips: peer.allowed_ips.clone(),
             keepalive: peer.keepalive,
@@ -293,6 +296,9 @@ fn accept(
     }
     let consequence = "the peer is reached only when it calls this host";
     let endpoint = endpoint(wish.endpoint.as_deref(), &name, consequence, problems);
+    let consequence = "the peer is not reached where UDP passes to that port alone";
+    let other = wish.other_endpoint.as_deref();
+    let other_endpoint = self::endpoint(other, &name, consequence, problems);
     let consequence = "the peer is not reached where UDP does not pass";
     let tls_endpoint = self::endpoint(wish.tls_endpoint.as_deref(), &name, consequence, problems);
     let keepalive = Duration::from_secs(u64::from(wish.keepalive_seconds));
@@ -302,6 +308,7 @@ fn accept(
         public_key,
         next_key: next_key(wish.next_public_key.as_deref()),
         endpoint,
+        other_endpoint,
         tls_endpoint,
         keepalive: (!keepalive.is_zero()).then_some(keepalive),
         echo: echo(addresses, &allowed_ips),

@@ -1,34 +1,31 @@
-//! Gateways that UDP does not reach: the way to each, and the stream over TLS where there is one
-//! (docs/adr/0036).
+//! Gateways that UDP does not reach by the usual port: the way to each, by another port (docs/adr/0062) or in
+//! a stream over TLS (docs/adr/0036).
 
 mod call;
 mod proxy;
+mod told;
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
-use kedge_control::local;
-use kedge_core::{Code, Fix, Instant, Machine as _, Problem};
-use kedge_host::{enrol::Client, wall};
+use kedge_core::{Code, Instant, Machine as _, Problem};
+use kedge_host::enrol::Client;
 use kedge_net::clock;
 use kedge_tunnel_device::{Handle, backend::Capability};
-use kedge_tunnel_proto::fallback::{Because, Config, Fallback, Input, Output, Way};
+use kedge_tunnel_proto::fallback::{Because, Config, Fallback, Input, Output, Way, Ways};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
 use self::call::{Call, Standing};
 pub(crate) use self::proxy::Proxy;
+pub(super) use self::told::path;
+use self::told::unsupported;
 use super::{Echo, Tunnel};
 use crate::{
     config::Endpoint,
     desired::{Peer, TunnelWish},
 };
 
-/// The ways to all gateways that may be reached over TLS.
+/// The ways to all gateways that may be reached otherwise than by their usual port.
 #[derive(Debug, Default)]
 pub(super) struct Fallbacks {
     /// What this host shows.
@@ -57,14 +54,34 @@ pub(super) struct Seen<'a> {
 #[derive(Debug)]
 struct One {
     machine: Fallback,
-    tls: Endpoint,
-    udp: Option<Endpoint>,
+    at: Places,
+    /// The address of its other port, once it is known.
+    other: Option<SocketAddr>,
     call: Option<Call>,
     place: Option<SocketAddr>,
     answered: Option<Instant>,
     answered_over_udp: Option<u64>,
     /// Why the last call came to nothing.
     failure: Option<String>,
+}
+
+/// Where a gateway is, by all ways.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Places {
+    udp: Option<Endpoint>,
+    other: Option<Endpoint>,
+    tls: Option<Endpoint>,
+}
+
+impl Places {
+    /// Those of a peer; none when there is no other way than the usual one.
+    fn of(peer: &Peer) -> Option<Self> {
+        (peer.other_endpoint.is_some() || peer.tls_endpoint.is_some()).then(|| Self {
+            udp: peer.endpoint.clone(),
+            other: peer.other_endpoint.clone(),
+            tls: peer.tls_endpoint.clone(),
+        })
+    }
 }
 
 impl Fallbacks {
@@ -102,12 +119,12 @@ impl Fallbacks {
             self.opening = *opening;
             self.clear();
         }
-        let wanted: BTreeMap<&str, (&Peer, &Endpoint)> = wish
+        let wanted: BTreeMap<&str, Places> = wish
             .into_iter()
             .flat_map(|wish| &wish.peers)
             // Whoever is not asked whether it lives is not known to be silent.
             .filter(|peer| peer.echo.is_some())
-            .filter_map(|peer| Some((peer.name.as_str(), (peer, peer.tls_endpoint.as_ref()?))))
+            .filter_map(|peer| Some((peer.name.as_str(), Places::of(peer)?)))
             .collect();
         if lacking(wish).is_some() {
             let known = std::mem::take(&mut self.unsupported);
@@ -123,14 +140,13 @@ impl Fallbacks {
             return Vec::new();
         }
         self.unsupported.clear();
-        self.ways.retain(|name, one| {
-            let stays = wanted.get(name.as_str());
-            stays.is_some_and(|(peer, tls)| one.tls == **tls && one.udp == peer.endpoint)
-        });
+        self.ways
+            .retain(|name, one| wanted.get(name.as_str()) == Some(&one.at));
         let mut turned = Vec::new();
-        for (name, (peer, tls)) in wanted {
+        for (name, at) in wanted {
             let one = self.ways.entry(name.to_owned());
-            let one = one.or_insert_with(|| One::new(now, tls, peer.endpoint.as_ref()));
+            let one = one.or_insert_with(|| One::new(now, at));
+            one.other = one.at.other.as_ref().and_then(seen.address);
             one.see(now, name, handle, seen);
             let context = Context {
                 name,
@@ -138,7 +154,7 @@ impl Fallbacks {
                 member: self.member.as_ref(),
                 proxy: self.proxy.as_ref(),
                 news: &self.news,
-                udp: one.udp.as_ref().and_then(seen.address),
+                udp: one.at.udp.as_ref().and_then(seen.address),
             };
             if one.act(now, &context) {
                 turned.push(name.to_owned());
@@ -162,26 +178,20 @@ impl Fallbacks {
         ways.filter_map(|one| one.machine.poll_timeout()).min()
     }
 
-    /// Where datagrams for a gateway go, if that is a stream.
+    /// Where datagrams for a gateway go, if that is not where they usually go.
     pub fn place(&self, name: &str) -> Option<SocketAddr> {
         let one = self.ways.get(name)?;
-        one.place.filter(|_| one.machine.way().0 == Way::Tls)
+        match one.machine.way().0 {
+            Way::Udp => None,
+            Way::Other => one.other,
+            Way::Tls => one.place,
+        }
     }
 
-    /// The fallback that is in force for a gateway, as people see it.
-    pub fn view(&self, name: &str) -> Option<local::Fallback> {
-        let one = self.ways.get(name)?;
-        let (way, _, since) = one.machine.way();
-        let now = clock::now();
-        let silence = one.machine.silence(now).unwrap_or_default();
-        (way == Way::Tls).then(|| local::Fallback {
-            endpoint: one.tls.to_string(),
-            udp_endpoint: one.udp().to_owned(),
-            because: one.because(silence),
-            since: wall::rfc3339(SystemTime::now() - now.since(since)),
-            udp_silent_seconds: silence.as_secs_f64().round(),
-            code: Code::TunFallback.to_string(),
-        })
+    /// Whether they go in a stream.
+    pub fn is_over_tls(&self, name: &str) -> bool {
+        let one = self.ways.get(name);
+        one.is_some_and(|one| one.place.is_some() && one.machine.way().0 == Way::Tls)
     }
 
     /// What is wrong.
@@ -203,20 +213,6 @@ impl Fallbacks {
 /// Why the data plane carries nothing in streams, if it does not.
 fn lacking(wish: Option<&TunnelWish>) -> Option<&'static str> {
     wish?.data_plane.kind().lacks(Capability::Streams)
-}
-
-fn unsupported(name: &str, why: &str) -> Problem {
-    Problem::warning(
-        Code::TunNoTls,
-        format!("{name} is not answered over UDP, and is not called over TLS"),
-    )
-    .object(format!("tunnels/{name}"))
-    .evidence(why)
-    .consequence("nothing goes through this gateway while UDP does not pass")
-    .fix(
-        Fix::text("let UDP pass, or have Kedge move the packets: tunnel.data_plane: userspace")
-            .command("kedge net check"),
-    )
 }
 
 impl Tunnel {
@@ -265,12 +261,25 @@ struct Context<'a> {
     udp: Option<SocketAddr>,
 }
 
+impl Context<'_> {
+    fn ask(&self, at: Option<SocketAddr>, number: u64) {
+        if let Some(at) = at {
+            // Unasked is unanswered.
+            let _ = self.handle.ask(self.name, at, number);
+        }
+    }
+}
+
 impl One {
-    fn new(now: Instant, tls: &Endpoint, udp: Option<&Endpoint>) -> Self {
+    fn new(now: Instant, at: Places) -> Self {
+        let ways = Ways {
+            other: at.other.is_some(),
+            tls: at.tls.is_some(),
+        };
         Self {
-            machine: Fallback::new(now, Config::default()),
-            tls: tls.clone(),
-            udp: udp.cloned(),
+            machine: Fallback::new(now, Config::default(), ways),
+            at,
+            other: None,
             call: None,
             place: None,
             answered: None,
@@ -299,7 +308,12 @@ impl One {
                 self.give(now, Input::Called);
             }
             Some(Standing::Over(why)) => {
-                debug!(gateway = name, endpoint = %self.tls, why, "no connection over TLS");
+                debug!(
+                    gateway = name,
+                    endpoint = self.tls(),
+                    why,
+                    "no connection over TLS"
+                );
                 self.failure = Some(why);
                 self.call = None;
                 self.place = None;
@@ -326,12 +340,9 @@ impl One {
                     self.call = None;
                     self.place = None;
                 }
-                Output::Ask(number) => {
-                    if let Some(udp) = context.udp {
-                        // Unasked is unanswered.
-                        let _ = context.handle.ask(context.name, udp, number);
-                    }
-                }
+                Output::Proven => self.tell_other(context.name),
+                Output::Ask(number) => context.ask(context.udp, number),
+                Output::AskOther(number) => context.ask(self.other, number),
                 Output::Take { way, because } => {
                     turned = true;
                     if let Because::Broken | Because::Deaf(_) = because {
@@ -355,141 +366,38 @@ impl One {
         let (member, handle) = (member.clone(), context.handle.clone());
         let news = Arc::clone(context.news);
         let proxy = context.proxy.cloned();
-        self.call = Some(Call::start(member, (&self.tls, proxy), handle, news));
+        let Some(tls) = &self.at.tls else {
+            return self.give(now, Input::Broken);
+        };
+        self.call = Some(Call::start(member, (tls, proxy), handle, news));
     }
 
     fn tell(&self, gateway: &str, way: Way, because: Because) {
-        let (endpoint, why) = (&self.tls, because.to_string());
+        let (endpoint, why) = (self.tls(), because.to_string());
         match way {
             Way::Tls => warn!(
                 KEDGE_CODE = %Code::TunFallback,
-                gateway, from = "udp", to = "tls", %endpoint, because = why,
+                gateway, from = "udp", to = "tls", endpoint, because = why,
                 "FALLBACK: the tunnel goes over TLS"
             ),
+            // It is told when it answers: until then it is a try.
+            Way::Other => debug!(
+                gateway,
+                endpoint = self.other(),
+                because = why,
+                "another port is tried"
+            ),
+            Way::Udp if matches!(because, Because::OtherDeaf(_)) => {
+                debug!(gateway, because = why, "the usual port is tried again");
+            }
             Way::Udp => {
                 info!(
                     gateway,
-                    from = "tls",
                     to = "udp",
                     because = why,
-                    "the tunnel goes over UDP"
+                    "the tunnel goes over UDP, by the usual port"
                 )
             }
         }
-    }
-
-    fn udp(&self) -> &str {
-        self.udp.as_ref().map_or("?", Endpoint::as_str)
-    }
-
-    fn because(&self, silence: Duration) -> String {
-        if self.machine.is_answered_over_udp() {
-            return "UDP answers again: it is come back to when it goes on".to_owned();
-        }
-        let port = self.udp().rsplit(':').next().unwrap_or_default();
-        format!("UDP/{port} got no answer for {}", spelled(silence))
-    }
-
-    fn problem(&self, now: Instant, name: &str) -> Option<Problem> {
-        let silence = self.machine.silence(now)?;
-        let udp = self.udp();
-        let object = format!("tunnels/{name}");
-        let evidence = self.because(silence);
-        if self.machine.way().0 == Way::Tls {
-            return Some(
-                Problem::warning(
-                    Code::TunFallback,
-                    format!("{name} is reached over TLS, because UDP does not pass"),
-                )
-                .object(object)
-                .evidence(evidence)
-                .evidence(format!("in use: {} over TLS", self.tls))
-                .consequence(
-                    "the tunnel works, with less throughput and more delay; it returns to UDP by itself",
-                )
-                .fix(
-                    Fix::text(format!("let UDP to {udp} pass, and its answers"))
-                        .command("kedge net check"),
-                ),
-            );
-        }
-        let failure = self.failure.as_ref()?;
-        Some(
-            Problem::warning(
-                Code::TunNoTls,
-                format!("{name} is reached neither over UDP nor over TLS"),
-            )
-            .object(object)
-            .evidence(evidence)
-            .evidence(format!("TLS to {}: {failure}", self.tls))
-            .consequence("nothing goes through this gateway; both are tried again and again")
-            .fix(
-                Fix::text(format!("let UDP to {udp} or TCP to {} pass", self.tls))
-                    .command("kedge net check"),
-            ),
-        )
-    }
-}
-
-/// A time as people say it.
-fn spelled(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3_600),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_said_as_people_say_them() {
-        for (seconds, text) in [
-            (0, "0 s"),
-            (119, "119 s"),
-            (120, "2 min"),
-            (7_199, "119 min"),
-            (21_600, "6 h"),
-        ] {
-            assert_eq!(spelled(Duration::from_secs(seconds)), text);
-        }
-    }
-
-    #[test]
-    fn a_silent_gateway_is_told_with_what_became_of_both_ways() {
-        let start = Instant::ZERO + Duration::from_secs(1_000);
-        let after = |seconds| start + Duration::from_secs(seconds);
-        let (tls, udp): (Endpoint, Endpoint) = (
-            "gw.example:443".parse().unwrap(),
-            "gw.example:51820".parse().unwrap(),
-        );
-        let mut one = One::new(start, &tls, Some(&udp));
-        assert_eq!(
-            one.problem(after(14), "gw"),
-            None,
-            "not silent for long enough"
-        );
-        assert_eq!(
-            one.problem(after(20), "gw"),
-            None,
-            "no call came to nothing yet"
-        );
-        one.failure = Some("refused".to_owned());
-        let told = one.problem(after(20), "gw").unwrap();
-        assert_eq!(told.code, Code::TunNoTls);
-        let evidence = told.evidence.join("; ");
-        assert!(
-            evidence.contains("UDP/51820 got no answer for 20 s"),
-            "{evidence}"
-        );
-        assert!(evidence.contains("gw.example:443: refused"), "{evidence}");
-        one.machine.handle_timeout(after(20));
-        one.give(after(21), Input::Called);
-        let told = one.problem(after(30), "gw").unwrap();
-        assert_eq!(told.code, Code::TunFallback);
-        let said = unsupported("gw", "the kernel cannot");
-        assert_eq!((said.code, said.evidence.len()), (Code::TunNoTls, 1));
     }
 }

@@ -41,7 +41,7 @@ impl Tunnel {
             let at = seen.as_ref().and_then(|seen| seen.get(&peer.name));
             list.items.push(TunnelPath {
                 name: peer.name.clone(),
-                path: if fallback.is_some() { "tls" } else { "udp" }.to_owned(),
+                path: super::fallback::path(fallback.as_ref()),
                 endpoint: match &fallback {
                     Some(fallback) => Some(fallback.endpoint.clone()),
                     None => stats.and_then(|it| it.endpoint).map(|at| at.to_string()),

@@ -2,17 +2,15 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use kedge_control::local::{self, EchoStatus, HandshakeGuard, Tunnel, TunnelList};
+use kedge_control::local::{EchoStatus, Tunnel, TunnelList};
 use kedge_host::wall;
-use kedge_tunnel_device::{PeerStats, Workers, echo::Report};
-use kedge_tunnel_proto::guard::GuardReading;
+use kedge_tunnel_device::{PeerStats, echo::Report};
 
 use super::{Life, fallback::Fallbacks, gateways::Gateways, ways::Ways};
 use crate::desired::TunnelWish;
 
 pub(super) fn list(
     wish: Option<&TunnelWish>,
-    port: Option<u16>,
     stats: &[PeerStats],
     lives: &BTreeMap<String, Life>,
     gateways: Option<&Gateways>,
@@ -23,7 +21,7 @@ pub(super) fn list(
     let Some(wish) = wish else { return list };
     list.device = wish.interface.clone();
     list.addresses = wish.addresses.iter().map(ToString::to_string).collect();
-    list.listen_port = port.unwrap_or(wish.listen_port);
+    list.listen_port = wish.listen_port;
     list.mtu = match ways.device_mtu() {
         Some(mtu) if wish.finds_paths => mtu,
         _ => wish.mtu,
@@ -34,7 +32,7 @@ pub(super) fn list(
         let handshake = stats.and_then(|stats| stats.last_handshake);
         let age = handshake.and_then(|at| SystemTime::now().duration_since(at).ok());
         let fallback = fallbacks.view(&peer.name);
-        let stream = fallback.as_ref().map(|it| it.endpoint.clone());
+        let elsewhere = fallback.as_ref().map(|it| it.endpoint.clone());
         let configured = || peer.endpoint.as_ref().map(ToString::to_string);
         list.items.push(Tunnel {
             name: peer.name.clone(),
@@ -44,11 +42,11 @@ pub(super) fn list(
             since: life
                 .map(|life| wall::rfc3339(life.since))
                 .unwrap_or_default(),
-            path: if fallback.is_some() { "tls" } else { "udp" }.to_owned(),
+            path: super::fallback::path(fallback.as_ref()),
             public_key: stats
                 .map_or(peer.public_key, |stats| stats.public_key)
                 .to_string(),
-            endpoint: stream.or_else(|| {
+            endpoint: elsewhere.or_else(|| {
                 let at = stats.and_then(|stats| stats.endpoint);
                 at.map(|at| at.to_string()).or_else(configured)
             }),
@@ -72,22 +70,6 @@ pub(super) fn list(
     }
     list.items.sort_by(|a, b| a.name.cmp(&b.name));
     list
-}
-
-pub(super) fn workers(workers: Workers) -> local::Workers {
-    local::Workers {
-        count: workers.count,
-        because: workers.because.to_owned(),
-    }
-}
-
-pub(super) const fn guard(guard: GuardReading) -> HandshakeGuard {
-    HandshakeGuard {
-        under_load: guard.under_load,
-        times: guard.times,
-        cookies_sent: guard.cookies_sent,
-        cookies_proven: guard.cookies_proven,
-    }
 }
 
 fn echo(report: &Report) -> EchoStatus {

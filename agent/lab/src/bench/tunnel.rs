@@ -4,17 +4,19 @@
 //! engine is in the way. Each run measures every implementation once, each time with new processes,
 //! and each run begins with another one.
 
+mod answers;
 mod engine;
 mod faults;
 mod flood;
 mod gateways;
 mod limit;
 mod load;
+mod moves;
 mod rows;
 mod site;
 mod storm;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use self::{
     engine::Engine,
@@ -56,6 +58,10 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
         let left = faults::outage(&engines, &mut bench.measured, stage)?;
         bench.left.extend(left);
     }
+    if bench.args.wants(Part::Rotation) {
+        let left = moves::rotate(&engines, &mut bench.measured, stage)?;
+        bench.left.extend(left);
+    }
     Ok(bench.result())
 }
 
@@ -76,7 +82,8 @@ impl Bench<'_> {
         let Some(engine) = self.engines.get(at) else {
             return Ok(());
         };
-        let changes = self.args.wants(Part::Changes) && engine.changes_peers();
+        let changes_peers = engine.changes_peers();
+        let changes = self.args.wants(Part::Changes) && changes_peers;
         let carries = self.args.wants(Part::Load);
         let cuts = self.args.wants(Part::Segmenting);
         let mut cost = None;
@@ -128,6 +135,22 @@ impl Bench<'_> {
                 }
                 measured.goodput.push(worst);
                 measured.newcomers.push(newcomers);
+                measured.slowed.push(flood::slowed(site)?);
+                Ok(())
+            })?;
+        }
+        if self.args.wants(Part::Moves) {
+            let stage = self.stage;
+            self.on_a_pair(engine, (run, at), |site, measured| {
+                let roamed = moves::roam(site, stage)?;
+                measured.roaming.push(roamed);
+                let mut said = format!("answered again {:.0} ms after a move", roamed * 1e3);
+                if changes_peers {
+                    let revoked = moves::revoke(site)?;
+                    measured.revoke.push(revoked);
+                    said = format!("{said}, silent {:.0} ms after removal", revoked * 1e3);
+                }
+                measured.say(said);
                 Ok(())
             })?;
         }
@@ -168,12 +191,21 @@ impl Bench<'_> {
         };
         let (mut site, key) = Site::gateway(engine, self.stage)?;
         let crowd = Crowd::gather(&site, &key, many)?;
-        let empty = site.gateway_memory()?;
+        let empty = site.gateway_memory_at_rest()?;
         let keys = crowd.keys();
         site.admit(keys.iter().map(String::as_str))?;
-        let known = site.gateway_memory()?;
+        let known = site.gateway_memory_at_rest()?;
+        if many == LARGE_STORM && self.args.wants(Part::Idle) {
+            measured.idle.push(site.idle(IDLE)?);
+        }
+        let before = site.gateway_seconds()?;
         let arrival = crowd.arrive()?;
-        let active = site.gateway_memory()?;
+        let spent = site.gateway_seconds()? - before;
+        if many == STORM && at < Engine::OURS {
+            let limit = answers::answer()? * f64::from(many);
+            measured.handshakes.push(limit / spent.max(1e-9));
+        }
+        let active = site.gateway_memory_at_rest()?;
         self.left.extend(site.take_down());
         let (last, asked) = (arrival.sessions.max(), arrival.initiations);
         let each = |memory: f64| (memory - empty).max(0.0) / f64::from(many);
@@ -261,6 +293,8 @@ impl Bench<'_> {
 const FLOOD: u32 = 10_000;
 const STORM: u32 = 2_000;
 const LARGE_STORM: u32 = 10_000;
+/// How long a gateway is left alone with peers that say nothing.
+const IDLE: Duration = Duration::from_secs(60);
 
 const NOTES: [&str; 4] = [
     "Both ends and the generators share the processors of this machine, over veth and a bridge: nothing \

@@ -21,7 +21,8 @@ pub struct PathList {
 pub struct TunnelPath {
     /// The peer's name.
     pub name: String,
-    /// To a host `direct` or `gateway`; to a gateway `udp`, or `tls` where UDP does not pass.
+    /// To a host `direct` or `gateway`; to a gateway `udp`, `udp/443` by another port than
+    /// the usual one, or `tls` where UDP does not pass.
     pub path: String,
     /// The gateway that it leads through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +52,7 @@ pub struct TunnelPath {
     /// The places where the host may be called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
-    /// The fallback over TLS, while it is in force.
+    /// The fallback, while it is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<super::Fallback>,
 }

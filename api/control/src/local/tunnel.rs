@@ -116,7 +116,7 @@ pub struct DataPlane {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OffloadPart {
-    /// `tun+uso`, `tun+tso` or `plain` of `tun`, otherwise `on` or `off`.
+    /// `tun+usotnl`, `tun+uso`, `tun+tso` or `plain` of `tun`, otherwise `on` or `off`.
     pub state: String,
     /// Why it is not all it could be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ pub struct Tunnel {
     /// Since when, RFC 3339.
     #[serde(default)]
     pub since: String,
-    /// The path, `udp`, or `tls` where UDP does not pass.
+    /// The path: `udp`, `udp/443` by another port than the usual one, or `tls` where UDP does not pass.
     pub path: String,
     /// The peer's public key, base64.
     pub public_key: String,
@@ -190,28 +190,35 @@ pub struct Tunnel {
     /// What the way there carries in one piece, where that is looked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_mtu: Option<PathMtu>,
-    /// The fallback over TLS, while it is in force.
+    /// The fallback, while it is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Fallback>,
 }
 
-/// A fallback over TLS that is in force.
+/// A fallback that is in force: another UDP port, or TLS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Fallback {
-    /// Where the connection leads, `host:port`.
+    /// The path: `tls`, or `udp/443` by another port than the usual one.
+    #[serde(default = "tls")]
+    pub path: String,
+    /// Where the datagrams or the connection lead, `host:port`.
     pub endpoint: String,
-    /// Where UDP would, `host:port`.
+    /// Where the usual port is, `host:port`.
     #[serde(default)]
     pub udp_endpoint: String,
-    /// Why UDP is not used, as a sentence.
+    /// Why the usual port is not used, as a sentence.
     pub because: String,
     /// Since when, RFC 3339.
     pub since: String,
-    /// For how many seconds UDP has been silent; 0 where this end does not ask.
+    /// For how many seconds the usual port has been silent; 0 where this end does not ask.
     pub udp_silent_seconds: f64,
     /// The code of the problem.
     pub code: String,
+}
+
+fn tls() -> String {
+    "tls".to_owned()
 }
 
 /// What the way to a peer carries in one piece.

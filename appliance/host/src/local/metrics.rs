@@ -200,7 +200,7 @@ impl Peers {
         register! {
             up "up", "Whether the peer answers, or was heard from of late";
             path "path_info", "How packets get there: udp, or tls where UDP is blocked";
-            fallback "fallback", "Whether UDP does not reach the peer and TLS does";
+            fallback "fallback", "Whether the peer is not reached by its usual UDP port, and another way is in use";
             active "gateway_active", "Whether packets go through this one of several gateways";
             handshake "handshake_timestamp" in Seconds, "When the last handshake was completed";
             rtt "rtt" in Seconds, "Round trip of the last probe inside the tunnel";

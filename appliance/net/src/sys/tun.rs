@@ -69,3 +69,19 @@ pub(crate) fn set_offload(fd: BorrowedFd<'_>, kinds: libc::c_uint) -> io::Result
         Ok(())
     }
 }
+
+/// Says how long the `virtio_net_hdr` before each packet is, in bytes.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub(crate) fn set_header_length(fd: BorrowedFd<'_>, length: libc::c_int) -> io::Result<()> {
+    // SAFETY: TUNSETVNETHDRSZ reads one `int` through the pointer, which is valid for the call; the
+    // descriptor is open while `fd` is borrowed.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

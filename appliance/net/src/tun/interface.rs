@@ -43,6 +43,8 @@ pub struct Interface {
     metric: u32,
     /// Whether its packets are ours to split.
     is_tun: bool,
+    /// Whether super packets may be larger than a run of datagrams.
+    takes_any_size: bool,
 }
 
 /// The kernel refused something about the interface.
@@ -91,6 +93,7 @@ impl Interface {
         let mut interface = Self {
             metric: metric(name),
             is_tun: false,
+            takes_any_size: false,
             name: name.to_owned(),
             index: index(name).map_err(failed)?,
             mtu,
@@ -161,6 +164,7 @@ impl Interface {
         let mut interface = Self {
             metric: metric(&name),
             is_tun: true,
+            takes_any_size: false,
             index: index(&name).map_err(failed)?,
             mtu,
             requests: Requests::open().map_err(failed)?,
@@ -180,10 +184,21 @@ impl Interface {
         Ok(interface)
     }
 
+    /// Takes super packets of any size from here on. Those of an interface on top of this one, such as
+    /// VXLAN's, are as large as it allows, and what is too large here the kernel cuts before.
+    pub fn take_any_size(&mut self) {
+        self.takes_any_size = true;
+        self.limit_super_packets();
+    }
+
     /// A larger one is split all the same, only less well.
     fn limit_super_packets(&mut self) {
         let mut message = link(self.index);
-        let largest = largest_super_packet(self.mtu);
+        let largest = if self.takes_any_size {
+            ANY_SIZE
+        } else {
+            largest_super_packet(self.mtu)
+        };
         message.attributes.push(LinkAttribute::GsoMaxSize(largest));
         let _ = self.requests.change(Message::SetLink(message), 0);
     }
@@ -342,6 +357,7 @@ pub fn clear_leftovers(name: &str) -> Result<usize, InterfaceError> {
         requests: Requests::open().map_err(failed)?,
         metric: metric(name),
         is_tun: false,
+        takes_any_size: false,
     };
     let left: BTreeSet<IpNet> = gone
         .routes()?
@@ -402,6 +418,9 @@ const QUEUE: u32 = 2_000;
 
 /// The most bytes in a run of datagrams: an IPv4 packet without its headers.
 const LARGEST_RUN: u32 = 65_507;
+
+/// What the kernel sets by itself (`GSO_LEGACY_MAX_SIZE`).
+const ANY_SIZE: u32 = 65_536;
 
 /// What sealing adds to a packet.
 const SEALED: u32 = 32;

@@ -17,6 +17,8 @@ pub enum Rung {
     Tso,
     /// And of UDP: Linux 6.2 and later.
     Uso,
+    /// And of TCP inside UDP, such as VXLAN's: Linux 6.17 and later.
+    UsoTunnel,
 }
 
 /// How far the kernel went along.
@@ -30,14 +32,18 @@ pub struct Climbed {
 
 impl Rung {
     /// Every step, the highest first.
-    pub const LADDER: [Self; 3] = [Self::Uso, Self::Tso, Self::Plain];
+    pub const LADDER: [Self; 4] = [Self::UsoTunnel, Self::Uso, Self::Tso, Self::Plain];
+
+    /// The highest.
+    pub const TOP: Self = Self::UsoTunnel;
 
     /// What the kernel is asked for: it refuses TSO without checksums, and either USO alone.
     const fn bits(self) -> libc::c_uint {
         match self {
             Self::Plain => 0,
             Self::Tso => TSO,
-            Self::Uso => TSO | libc::TUN_F_USO4 | libc::TUN_F_USO6,
+            Self::Uso => USO,
+            Self::UsoTunnel => USO | UDP_TUNNEL_GSO,
         }
     }
 }
@@ -48,6 +54,7 @@ impl fmt::Display for Rung {
             Self::Plain => "plain",
             Self::Tso => "tun+tso",
             Self::Uso => "tun+uso",
+            Self::UsoTunnel => "tun+usotnl",
         })
     }
 }
@@ -79,3 +86,7 @@ impl Tun {
 }
 
 const TSO: libc::c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+const USO: libc::c_uint = TSO | libc::TUN_F_USO4 | libc::TUN_F_USO6;
+/// `TUN_F_UDP_TUNNEL_GSO`, which no headers have yet. Of outer checksums (0x100) the kernel keeps the
+/// computing: few tunnels have them.
+const UDP_TUNNEL_GSO: libc::c_uint = 0x80;

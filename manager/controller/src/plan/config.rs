@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
+    num::NonZeroU16,
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -95,6 +96,7 @@ pub fn peer(name: &Name, host: &EdgeHost) -> Option<PeerConfig> {
         public_key: host.spec.tunnel.public_keys.first()?.clone(),
         next_public_key: host.spec.tunnel.public_keys.get(1).cloned(),
         endpoint: None,
+        other_endpoint: None,
         tls_endpoint: None,
         allowed_ips: host.spec.tunnel.addresses.clone(),
         keepalive_seconds: 0,
@@ -170,7 +172,8 @@ fn host_tunnel(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<Tunn
             public_key: instance.public_keys.first()?.clone(),
             next_public_key: instance.public_keys.get(1).cloned(),
             endpoint: public_endpoint(gateway, instance),
-            tls_endpoint: tls_endpoint(gateway, instance),
+            other_endpoint: beside(gateway, instance, gateway.spec.tunnel.other_port),
+            tls_endpoint: beside(gateway, instance, gateway.spec.tunnel.tls_port),
             allowed_ips: instance.addresses.clone(),
             keepalive_seconds: tunnel
                 .keepalive_seconds
@@ -247,11 +250,10 @@ fn public_endpoint(gateway: &EdgeGateway, instance: &Instance) -> Option<String>
     Some(at(&endpoint.host, port))
 }
 
-/// Where hosts reach an instance over TLS.
-fn tls_endpoint(gateway: &EdgeGateway, instance: &Instance) -> Option<String> {
+/// Where hosts reach an instance by another port than its first.
+fn beside(gateway: &EdgeGateway, instance: &Instance, port: Option<NonZeroU16>) -> Option<String> {
     let endpoint = endpoint_of(gateway, instance)?;
-    let port = gateway.spec.tunnel.tls_port?;
-    Some(at(&endpoint.host, port.get()))
+    Some(at(&endpoint.host, port?.get()))
 }
 
 fn at(host: &str, port: u16) -> String {

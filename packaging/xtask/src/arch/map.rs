@@ -68,7 +68,13 @@ pub const ROOMS: &[Room] = &[
     room(
         "kedge-tunnel-device",
         "tunnel/device",
-        &["kedge-core", "kedge-net", "kedge-tunnel-proto"],
+        // How a device stands, as both roles tell it (docs/adr/0063).
+        &[
+            "kedge-core",
+            "kedge-control",
+            "kedge-net",
+            "kedge-tunnel-proto",
+        ],
     ),
     // The gateway: no Kubernetes.
     room(

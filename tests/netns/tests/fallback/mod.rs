@@ -42,6 +42,8 @@ pub struct Site {
     pub router: Host,
     pub gateways: [Host; 2],
     pub authority: Authority,
+    /// The other UDP port of the gateways.
+    pub other: Option<u16>,
 }
 
 impl Site {
@@ -64,6 +66,7 @@ impl Site {
             router,
             gateways,
             authority: Authority::new(),
+            other: None,
         }
     }
 
@@ -80,7 +83,9 @@ impl Site {
 
     /// What a gateway is configured with.
     pub fn gateway_configuration(&self) -> String {
-        format!("{MANAGER}tunnel: {{listen_port: 51820, tls_port: 443}}\n")
+        let other = self.other.map(|port| format!(", other_port: {port}"));
+        let other = other.unwrap_or_default();
+        format!("{MANAGER}tunnel: {{listen_port: 51820, tls_port: 443{other}}}\n")
     }
 
     /// What the agent is configured with; `extra` is more of it.
@@ -131,6 +136,7 @@ impl Site {
                         public_key: edge.clone(),
                         next_public_key: None,
                         endpoint: None,
+                        other_endpoint: None,
                         tls_endpoint: None,
                         allowed_ips: own("198.18.0.10/32"),
                         keepalive_seconds: 0,
@@ -144,6 +150,7 @@ impl Site {
                 public_key: gateway.key().to_string(),
                 next_public_key: None,
                 endpoint: Some(format!("{at}:51820")),
+                other_endpoint: self.other.map(|port| format!("{at}:{port}")),
                 tls_endpoint: Some(format!("{at}:443")),
                 allowed_ips: own(&address),
                 keepalive_seconds: 25,
@@ -234,6 +241,23 @@ pub fn until(agent: &Agent<'_>, name: &str, path: &str, limit: Duration) -> Dura
         is_up(agent, name, path)
     });
     begun.elapsed()
+}
+
+/// What either end dropped so far, and why, and what it leaves to the kernel.
+pub fn dropped(agent: &Agent<'_>, gateway: &Gateway<'_>) -> String {
+    [
+        agent.kedge("tunnel list -o json").json(),
+        gateway.kedge("tunnel list -o json").json(),
+    ]
+    .iter()
+    .flat_map(|list| {
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let offload = list["offload"].clone();
+        items.into_iter().map(move |item| (item, offload.clone()))
+    })
+    .map(|(item, offload)| format!("{}: {} {offload}", item["name"], item["drops"]))
+    .collect::<Vec<_>>()
+    .join("; ")
 }
 
 /// The codes of the host's problems.

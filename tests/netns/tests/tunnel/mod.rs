@@ -216,6 +216,7 @@ pub fn config(number: u8, port: u16, addresses: &[&str]) -> DeviceConfig {
         ifname: "kedge0".into(),
         private_key: key(number),
         listen_port: port,
+        other_port: None,
         addresses,
         mtu: 1420,
         noise_core: noise_core(),

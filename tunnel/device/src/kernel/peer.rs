@@ -67,6 +67,7 @@ pub(super) fn stats(spec: &PeerSpec, peer: &ObservedPeer, ledger: Ledger) -> Pee
         public_key: spec.public_key,
         pair: None,
         endpoint: peer.endpoint.or(spec.endpoint),
+        by_other: false,
         state,
         last_handshake: peer.last_handshake,
         last_authenticated_data: ledger.last_data(),

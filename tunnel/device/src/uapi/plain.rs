@@ -89,17 +89,20 @@ impl Plain {
             None => Tun::open(&config.ifname)?,
         };
         let ifname = tun.name().to_owned();
-        let index = Interface::prepare(&tun, MTU)?.index();
+        let mut interface = Interface::prepare(&tun, MTU)?;
+        let index = interface.index();
         let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
         let sockets = Arc::new(Sockets::closed());
         let (commands, received) = sync_channel(COMMANDS);
         let offload = Arc::new(Standing::settle(&tun, [&*sockets], Allowed::ALL));
+        offload.fit(&mut interface);
         let engine = worker::Engine {
             number: 0,
             workers: 1,
             tun,
             sockets: Arc::clone(&sockets),
             door: None,
+            other: None,
             post: Post::alone(Arc::clone(&bell)),
             lanes: Arc::new(Lanes::new(Arc::clone(&bell))),
             bell: Arc::clone(&bell),

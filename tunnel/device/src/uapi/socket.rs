@@ -65,12 +65,15 @@ impl Socket {
                 .recursive(true)
                 .mode(0o755)
                 .create(folder)?;
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+            // Whoever finds it is answered: `wg` takes one that nobody listens at yet for a dead one.
+            let made = folder.join(format!(".{ifname}.{}", std::process::id()));
+            remove(&made)?;
+            let listener = process::listen_privately(&SocketAddr::from_pathname(&made)?)?;
+            let file = fs::symlink_metadata(&made)?;
+            if let Err(error) = fs::rename(&made, &path) {
+                let _ = remove(&made);
+                return Err(error);
             }
-            let listener = process::listen_privately(&SocketAddr::from_pathname(&path)?)?;
-            let file = fs::symlink_metadata(&path)?;
             Ok((listener, (file.dev(), file.ino())))
         };
         match bind() {
@@ -160,6 +163,14 @@ impl Coded for SocketError {
 
 /// Where every tool looks.
 const FOLDER: &str = "/var/run/wireguard";
+
+/// Removes a file that may be there.
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
 
 #[cfg(test)]
 mod tests {

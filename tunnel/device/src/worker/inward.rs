@@ -40,7 +40,7 @@ impl Worker {
                 continue;
             };
             let from = Way {
-                there: received.from,
+                there: at.place(received.from),
                 here: received.at,
             };
             trace!(

@@ -1,5 +1,8 @@
 //! Datagrams that wait for a stream to take them. TCP never drops what it was given, and what is carried
 //! inside relies on loss: so here the oldest go, before they are so old that nobody waits for them.
+//!
+//! That is for a way that is full. Where the stream takes all at once, and whoever carries it waited for a
+//! processor, nothing is too old: everything goes, and TCP inside has no reason to slow down.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,16 +10,23 @@ use kedge_core::Instant;
 
 use super::record::{HEAD, length};
 
-/// Datagrams that wait, each for [`PATIENCE`] at most.
+/// Datagrams that wait, each for [`PATIENCE`] at most while the stream is full.
 #[derive(Debug, Default)]
 pub struct Queue {
     /// When each came, and how long it is.
     waiting: VecDeque<(Instant, u16)>,
     bytes: VecDeque<u8>,
     dropped: u64,
+    /// Whether the stream could not take the last of them at once.
+    full: bool,
 }
 
 impl Queue {
+    /// The stream took what was taken for it, and had to be waited for or not.
+    pub const fn taken(&mut self, waited: bool) {
+        self.full = waited;
+    }
+
     /// Takes a datagram. Whether nobody has to be told: others wait already.
     pub fn push(&mut self, now: Instant, datagram: &[u8]) -> bool {
         let Some(length) = length(datagram) else {
@@ -51,6 +61,9 @@ impl Queue {
     }
 
     fn expire(&mut self, now: Instant) {
+        if !self.full {
+            return;
+        }
         while let Some((since, _)) = self.waiting.front()
             && now.since(*since) > PATIENCE
         {
@@ -66,7 +79,7 @@ impl Queue {
     }
 }
 
-/// How long a datagram may wait. What is older is sent again by whoever needs it.
+/// How long a datagram may wait for a stream. What is older is sent again by whoever needs it.
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
 /// How many bytes may wait: 50 ms of 1.3 Gbit/s.
@@ -88,6 +101,7 @@ mod tests {
             steps in prop::collection::vec((0_u64..40, 0_usize..4, 0_usize..3), 1..80),
         ) {
             let (mut queue, mut now, mut number) = (Queue::default(), 0, 0_u32);
+            queue.taken(true);
             let (mut sent, mut seen) = (Vec::new(), Vec::new());
             let mut dropped = 0;
             for (pause, pushes, takes) in steps {
@@ -135,6 +149,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_too_old_for_a_stream_that_takes_all_at_once() {
+        let mut queue = Queue::default();
+        for number in 0..3 {
+            queue.push(at(u64::from(number) * 400), &[number]);
+        }
+        let mut out = Vec::new();
+        queue.take(at(2_000), &mut out, 100);
+        assert_eq!(out, [0, 1, 0, 0, 1, 1, 0, 1, 2]);
+        queue.push(at(2_000), &[3]);
+        queue.taken(true);
+        queue.push(at(2_060), &[4]);
+        out.clear();
+        queue.take(at(2_061), &mut out, 100);
+        assert_eq!((&out[..], queue.dropped()), (&[0, 1, 4][..], 1));
+    }
+
+    #[test]
     fn only_the_first_that_waits_has_to_be_told_of() {
         let mut queue = Queue::default();
         assert!(!queue.push(at(0), &[1]));
@@ -142,6 +173,7 @@ mod tests {
         let mut out = Vec::new();
         queue.take(at(1), &mut out, 100);
         assert_eq!(out, [0, 1, 1, 0, 1, 2]);
+        queue.taken(true);
         assert!(!queue.push(at(2), &[3]));
         assert!(!queue.push(at(53), &[4]), "the one before has gone");
     }

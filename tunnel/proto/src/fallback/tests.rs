@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 
 const fn secs(count: u64) -> Duration {
@@ -12,7 +10,14 @@ fn at(millis: u64) -> Instant {
 }
 
 fn new() -> Fallback {
-    Fallback::new(at(0), Config::default())
+    with(Ways {
+        other: false,
+        tls: true,
+    })
+}
+
+fn with(ways: Ways) -> Fallback {
+    Fallback::new(at(0), Config::default(), ways)
 }
 
 fn outputs(machine: &mut Fallback) -> Vec<Output> {
@@ -236,114 +241,128 @@ fn what_was_not_asked_for_is_refused_and_changes_nothing() {
     assert_eq!(twice, Err(Reject::Unasked), "a replay is one answer");
 }
 
-/// What a network does for a while.
-#[derive(Clone, Copy, Debug)]
-struct Spell {
-    millis: u64,
-    udp: bool,
-    tls: bool,
+/// By another port since 5 s, which has answered.
+fn elsewhere() -> Fallback {
+    let mut machine = with(Ways {
+        other: true,
+        tls: true,
+    });
+    let taken = pass(&mut machine, 5_000);
+    assert_eq!(taken, [(5_000, other(Because::Silent(secs(5))))]);
+    let proven = give(&mut machine, 5_200, Input::Answered(at(5_200)));
+    assert_eq!(proven, [Output::Proven]);
+    machine
 }
 
-fn spell() -> impl Strategy<Value = Spell> {
-    (1_u64..100_000, any::<bool>(), any::<bool>()).prop_map(|(millis, udp, tls)| Spell {
-        millis,
-        udp,
-        tls,
-    })
+const fn other(because: Because) -> Output {
+    let way = Way::Other;
+    Output::Take { way, because }
 }
 
-/// A network, and the machine in it, a tenth of a second at a time.
-struct World {
-    machine: Fallback,
-    now: u64,
-    /// When the call that is under way is decided.
-    call: Option<u64>,
-    stream: bool,
-    taken: Vec<(u64, Way, Because)>,
-}
-
-impl World {
-    fn step(&mut self, Spell { udp, tls, .. }: Spell) {
-        self.now += 100;
-        let now = self.now;
-        if self.call.is_some_and(|at| at <= now) {
-            self.call = None;
-            self.stream = tls;
-            let what = if tls { Input::Called } else { Input::Broken };
-            self.give(what);
-        }
-        let carried = match self.machine.way().0 {
-            Way::Udp => udp,
-            Way::Tls => tls && self.stream,
-        };
-        if carried && now.is_multiple_of(1_000) {
-            self.give(Input::Answered(at(now)));
-        }
-        self.machine.handle_timeout(at(now));
-        self.execute(udp);
+#[test]
+fn another_port_is_tried_before_a_stream_and_kept_while_it_answers() {
+    let mut machine = elsewhere();
+    for second in 6..100 {
+        let done = pass(&mut machine, second * 1_000);
+        let asked = |it: &(u64, Output)| matches!(it.1, Output::Ask(_));
+        assert!(done.iter().all(asked), "{done:?}");
+        give(
+            &mut machine,
+            second * 1_000,
+            Input::Answered(at(second * 1_000)),
+        );
     }
-
-    fn give(&mut self, input: Input) {
-        // A question may have been given up before its answer came.
-        let _ = self.machine.handle_input(at(self.now), input);
-        self.execute(false);
-    }
-
-    fn execute(&mut self, udp: bool) {
-        while let Some(output) = self.machine.poll_output() {
-            match output {
-                Output::Call => {
-                    assert!(!self.stream && self.call.is_none(), "one call at a time");
-                    self.call = Some(self.now + 300);
-                }
-                Output::HangUp => {
-                    assert!(self.stream || self.call.is_some());
-                    (self.stream, self.call) = (false, None);
-                }
-                Output::Take { way, because } => self.taken.push((self.now, way, because)),
-                Output::Ask(number) if udp => self.give(Input::AnsweredOverUdp(number)),
-                Output::Ask(_) => {}
-            }
-        }
-    }
+    assert_eq!(machine.way().0, Way::Other);
+    assert!(machine.is_proven());
+    assert_eq!(machine.silence(at(99_000)), Some(secs(99)));
+    // It goes deaf: the usual port is looked at, and a stream asked for at once.
+    let deaf = pass(&mut machine, 109_000);
+    let deaf = &deaf[deaf.len() - 2..];
+    let expected = [
+        (109_000, udp(Because::OtherDeaf(secs(10)))),
+        (109_000, Output::Call),
+    ];
+    assert_eq!(deaf, expected);
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
-
-    #[test]
-    fn whatever_the_network_does_it_follows_and_does_not_flap(
-        spells in prop::collection::vec(spell(), 1..20),
-        last_udp in any::<bool>(),
-    ) {
-        let mut world = World {
-            machine: new(),
-            now: 0,
-            call: None,
-            stream: false,
-            taken: Vec::new(),
-        };
-        // At the end it stays as it is for long enough.
-        let last = Spell { millis: 120_000, udp: last_udp, tls: !last_udp };
-        for spell in spells.into_iter().chain([last]) {
-            for _ in 0..spell.millis.div_ceil(100) {
-                let before = world.taken.len();
-                world.step(spell);
-                for (_, way, because) in &world.taken[before..] {
-                    if let (Way::Tls, Because::Silent(silence)) = (way, because) {
-                        prop_assert!(*silence >= secs(15));
-                        prop_assert!(world.stream, "there is a stream");
-                    }
-                }
-            }
-        }
-        let expected = if last_udp { Way::Udp } else { Way::Tls };
-        prop_assert_eq!(world.machine.way().0, expected, "{:?}", world.taken);
-        let returns = world.taken.iter().filter(|it| matches!(it.2, Because::Answered(_)));
-        let returns: Vec<u64> = returns.map(|it| it.0).collect();
-        prop_assert!(returns.windows(2).all(|two| two[1] - two[0] >= 60_000), "{returns:?}");
-        prop_assert!(world.taken.windows(2).all(|two| two[0].1 != two[1].1), "it alternates");
-        let deadline = world.machine.poll_timeout();
-        prop_assert!(deadline.is_none_or(|due| due > at(world.now)));
-    }
+#[test]
+fn a_port_that_answers_nothing_costs_the_stream_no_second() {
+    let mut machine = with(Ways {
+        other: true,
+        tls: true,
+    });
+    let done = pass(&mut machine, 10_000);
+    let expected = [
+        (5_000, other(Because::Silent(secs(5)))),
+        (10_000, udp(Because::OtherDeaf(secs(5)))),
+        (10_000, Output::Call),
+    ];
+    assert_eq!(done, expected);
+    give(&mut machine, 10_100, Input::Called);
+    assert_eq!(pass(&mut machine, 15_000), [(15_000, tls(15))]);
 }
+
+#[test]
+fn without_a_stream_both_ports_are_tried_in_turn() {
+    let mut machine = with(Ways {
+        other: true,
+        tls: false,
+    });
+    let done = pass(&mut machine, 60_000);
+    let taken: Vec<u64> = done
+        .iter()
+        .filter(|it| matches!(it.1, Output::Take { .. }))
+        .map(|it| it.0 / 1_000)
+        .collect();
+    assert_eq!(taken, [5, 10, 25, 30, 45, 50]);
+    let alone = |it: &(u64, Output)| !matches!(it.1, Output::Call | Output::HangUp);
+    assert!(done.iter().all(alone), "{done:?}");
+}
+
+#[test]
+fn three_answers_over_the_usual_port_lead_back_from_the_other() {
+    let mut machine = elsewhere();
+    assert_eq!(pass(&mut machine, 10_000), [(10_000, Output::Ask(0))]);
+    let mut now = 10_000;
+    for number in 0..2 {
+        now += 10;
+        assert_eq!(give(&mut machine, now, Input::AnsweredOverUdp(number)), []);
+        assert!(machine.is_answered_over_udp());
+        now += 1_000;
+        assert_eq!(pass(&mut machine, now), [(now, Output::Ask(number + 1))]);
+    }
+    let back = give(&mut machine, now + 10, Input::AnsweredOverUdp(2));
+    assert_eq!(back, [udp(Because::Answered(3))]);
+}
+
+#[test]
+fn from_a_stream_both_ports_are_asked_in_turn_and_the_first_that_answers_is_taken() {
+    let mut machine = with(Ways {
+        other: true,
+        tls: true,
+    });
+    pass(&mut machine, 10_000);
+    give(&mut machine, 10_100, Input::Called);
+    pass(&mut machine, 15_000);
+    give(&mut machine, 19_000, Input::Answered(at(19_000)));
+    assert_eq!(pass(&mut machine, 20_000), [(20_000, Output::Ask(0))]);
+    assert_eq!(pass(&mut machine, 25_000), [(25_000, Output::AskOther(1))]);
+    let mut now = 25_000;
+    for number in 1..3 {
+        give(&mut machine, now, Input::AnsweredOverUdp(number));
+        now += 1_000;
+        assert_eq!(
+            pass(&mut machine, now),
+            [(now, Output::AskOther(number + 1))]
+        );
+    }
+    let taken = give(&mut machine, now, Input::AnsweredOverUdp(3));
+    assert_eq!(taken, [other(Because::Answered(3)), Output::Proven]);
+    give(&mut machine, now + 3_000, Input::Answered(at(now + 3_000)));
+    let gone = pass(&mut machine, now + 6_000);
+    let hung_up = gone.iter().filter(|it| it.1 == Output::HangUp);
+    assert_eq!(hung_up.count(), 1, "{gone:?}");
+    assert_eq!(machine.way().0, Way::Other);
+}
+
+mod world;

@@ -3,6 +3,7 @@
 //! It reads no clock and no randomness: both are arguments, so the same inputs give the same bytes.
 
 mod door;
+mod doubt;
 mod exchange;
 mod handshake;
 mod macs;
@@ -23,6 +24,7 @@ pub(super) use self::macs::name;
 pub(crate) use self::{door::FrontDoor, handshake::Call};
 use self::{
     door::Identity,
+    doubt::Doubt,
     handshake::{Pending, Remote},
     macs::{Jar, Labels},
     random::Random,
@@ -71,6 +73,8 @@ pub(crate) struct Core {
     base: u32,
     last: u8,
     stamps: Stamps,
+    /// Whether what was seen of them may be wrong.
+    doubt: Option<Doubt>,
     /// The newest initiation of ours, and the one before it, whose answer may still come.
     pending: Option<Pending>,
     overtaken: Option<Pending>,
@@ -107,6 +111,7 @@ impl Core {
             base: index << 8,
             last: 0,
             stamps: Stamps::default(),
+            doubt: None,
             pending: None,
             overtaken: None,
             jar: Jar::default(),
@@ -125,9 +130,16 @@ impl Core {
         self.stamps.raise(stamps);
     }
 
-    /// Whether there is no session and nobody asks for one.
+    /// Answers initiations that are older than one before, for a while: the peer's clock may have gone
+    /// back.
+    pub(crate) fn doubt(&mut self, now: Instant) {
+        self.doubt = Some(Doubt::new(now));
+    }
+
+    /// Whether there is no session, nobody asks for one, and nothing is in doubt.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.pending.is_none() && self.overtaken.is_none() && self.slots.is_empty()
+        let asks = self.pending.is_some() || self.overtaken.is_some();
+        !asks && self.slots.is_empty() && self.doubt.is_none()
     }
 
     /// Mixes another preshared key into every handshake that ends from here on. An initiation under
@@ -207,6 +219,7 @@ impl Core {
     /// Drops what is too old, and sends nothing.
     pub(crate) fn expire(&mut self, now: Instant) -> Tick {
         self.slots.expire(now);
+        self.doubt.take_if(|doubt| doubt.is_over(now));
         if self.timers.due(now) != Due::GiveUp {
             return Tick::Nothing;
         }
@@ -284,13 +297,18 @@ impl Core {
     ) -> Result<usize, DropReason> {
         let message = dst.get_mut(..wire::RESPONSE).ok_or(DropReason::Oversized)?;
         let stamp = call.stamp(&self.remote)?;
-        if !self.stamps.is_new(stamp) {
+        let stale = !self.stamps.is_new(stamp);
+        if stale && self.doubt.as_ref().is_none_or(|doubt| doubt.is_over(now)) {
             return Err(DropReason::StaleHandshake);
         }
         let index = self.free_index();
         let keys = call.respond(&self.remote, &mut self.random, index, message)?;
         self.jar.sign(now, &self.labels, index, message)?;
-        self.stamps.seen = Some(stamp);
+        match &mut self.doubt {
+            // A recording would be refused no more, so it is not taken for true before it is used.
+            Some(doubt) if stale => doubt.offered(index, stamp),
+            _ => self.stamps.seen = Some(stamp),
+        }
         self.slots.offer(Session::new(index, &keys, now, false));
         Ok(message.len())
     }
@@ -335,6 +353,9 @@ impl Core {
         }
         if self.slots.confirm(receiver) {
             self.rotated = true;
+            if let Some(stamp) = self.doubt.take().and_then(|doubt| doubt.settled(receiver)) {
+                self.stamps.seen = Some(stamp);
+            }
             self.pending = None;
             self.overtaken = None;
             self.timers.confirmed();

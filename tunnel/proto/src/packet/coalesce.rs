@@ -369,6 +369,7 @@ fn join(head: &mut [u8], view: &View, total: usize, pushed: bool) -> Option<Head
             start: short(at),
             offset: short(offset),
         }),
+        tunnel: None,
     })
 }
 

@@ -1,5 +1,8 @@
 //! A super packet of the host, cut into the packets that travel.
 
+mod outer;
+
+use self::outer::Outer;
 use super::{
     LARGEST,
     checksum::{IP_CHECKSUM, Sum, TCP_CHECKSUM, UDP_CHECKSUM},
@@ -12,6 +15,8 @@ use super::{
 /// its own with the lengths, numbers and checksums the network expects.
 #[derive(Clone, Debug)]
 pub struct Split<'a> {
+    /// What the packet is inside of, and each segment, too.
+    outer: Option<Outer<'a>>,
     packet: &'a [u8],
     version: Version,
     transport: Transport,
@@ -54,6 +59,46 @@ impl<'a> Split<'a> {
     ///
     /// The two do not go together.
     pub fn new(header: &Header, packet: &'a [u8]) -> Result<Self, Malformed> {
+        if packet.len() > LARGEST {
+            return Err(Malformed::Length);
+        }
+        let Some(tunnel) = header.tunnel else {
+            return Self::plain(header, packet);
+        };
+        let (outer, packet) = Outer::before(tunnel, packet)?;
+        let split = Self::plain(&outer.inside(header)?, packet)?;
+        Ok(Self {
+            outer: Some(outer),
+            ..split
+        })
+    }
+
+    /// How long the longest segment is.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        let outside = self.outer.as_ref().map_or(0, Outer::length);
+        outside + (self.headers + self.segment).min(self.packet.len())
+    }
+
+    /// Writes the next segment to the start of `slot`, which must have room for the
+    /// [`longest`](Self::longest), and returns its length; `None` after the last one.
+    pub fn next_into(&mut self, slot: &mut [u8]) -> Option<usize> {
+        let Some(outer) = self.outer.take() else {
+            return self.next_inner(slot);
+        };
+        let number = self.number;
+        let length = slot
+            .get_mut(outer.length()..)
+            .and_then(|room| self.next_inner(room))
+            .map(|inner| outer.length() + inner);
+        if let Some(segment) = length.and_then(|length| slot.get_mut(..length)) {
+            outer.put_before(segment, number);
+        }
+        self.outer = Some(outer);
+        length
+    }
+
+    fn plain(header: &Header, packet: &'a [u8]) -> Result<Self, Malformed> {
         let version = Version::of(packet).ok_or(Malformed::Version)?;
         let transport = match (header.gso, version) {
             (Gso::None, _) => return Err(Malformed::NoSegments),
@@ -64,21 +109,10 @@ impl<'a> Split<'a> {
         if header.segment == 0 {
             return Err(Malformed::NoSegments);
         }
-        if packet.len() > LARGEST {
-            return Err(Malformed::Length);
-        }
         Self::measured(header, packet, version, transport).ok_or(Malformed::Length)
     }
 
-    /// How long the longest segment is.
-    #[must_use]
-    pub fn longest(&self) -> usize {
-        (self.headers + self.segment).min(self.packet.len())
-    }
-
-    /// Writes the next segment to the start of `slot`, which must have room for the
-    /// [`longest`](Self::longest), and returns its length; `None` after the last one.
-    pub fn next_into(&mut self, slot: &mut [u8]) -> Option<usize> {
+    fn next_inner(&mut self, slot: &mut [u8]) -> Option<usize> {
         if self.done {
             return None;
         }
@@ -150,6 +184,7 @@ impl<'a> Split<'a> {
         };
         let headers = transport_at + transport_length;
         Some(Self {
+            outer: None,
             packet,
             version,
             transport,

@@ -1,10 +1,12 @@
 //! What stands before each packet on a TUN device with `IFF_VNET_HDR`: `struct virtio_net_hdr`
-//! (virtio 1.2 section 5.1.6), the form of ten bytes, in the machine's byte order.
+//! (virtio 1.2 section 5.1.6) in the machine's byte order, in the form of 24 bytes that has room for
+//! packets inside others (virtio 1.4, `VIRTIO_NET_F_GUEST_UDP_TUNNEL_GSO`).
 //!
 //! ```text
-//!   0        1           2         4          6            8
-//!   | flags  | gso_type  | hdr_len | gso_size | csum_start | csum_offset |
+//!   0        1           2         4          6            8             10       20         22
+//!   | flags  | gso_type  | hdr_len | gso_size | csum_start | csum_offset | unused | outer_th | inner_nh |
 //! ```
+//! Where nothing of that kind was asked for the kernel leaves what is behind the tenth byte as it was.
 
 /// One such header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,17 @@ pub struct Header {
     pub segment: u16,
     /// The checksum that is still to be computed.
     pub partial: Option<Partial>,
+    /// What it is inside of, and all segments are.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// A packet inside a UDP datagram, such as VXLAN's: where things stand, from the outer IP header on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The outer UDP header.
+    pub outer_transport: u16,
+    /// The inner IP header.
+    pub inner_network: u16,
 }
 
 /// A checksum that the sender left to the device; the field holds the pseudo-header's sum.
@@ -45,7 +58,7 @@ pub enum Gso {
 /// The bytes are no header we know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Fewer than ten bytes.
+    /// Fewer bytes than that.
     #[error("no whole virtio_net_hdr")]
     Truncated,
     /// A kind of segmentation that was not asked for.
@@ -55,7 +68,7 @@ pub enum ParseError {
 
 impl Header {
     /// Bytes in a header.
-    pub const LEN: usize = 10;
+    pub const LEN: usize = 24;
 
     /// Reads the header before `bytes`; the packet is the rest.
     ///
@@ -63,9 +76,20 @@ impl Header {
     ///
     /// Too short, or a kind of segmentation that was never asked for.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let header = bytes.first_chunk::<10>().ok_or(ParseError::Truncated)?;
-        let [flags, kind, a, b, c, d, e, f, g, h] = *header;
-        let gso = match kind {
+        let header = bytes.first_chunk::<{ Self::LEN }>();
+        let header = header.ok_or(ParseError::Truncated)?;
+        let [flags, kind, a, b, c, d, e, f, g, h, .., i, j, k, l] = *header;
+        let tunnel = match kind & (TUNNEL_V4 | TUNNEL_V6) {
+            0 => None,
+            TUNNEL_V4 | TUNNEL_V6 => Some(Tunnel {
+                // These two are little-endian on every machine.
+                outer_transport: u16::from_le_bytes([i, j]),
+                inner_network: u16::from_le_bytes([k, l]),
+            }),
+            _ => return Err(ParseError::UnknownGso),
+        };
+        let gso = match kind & !(TUNNEL_V4 | TUNNEL_V6) {
+            GSO_NONE if tunnel.is_some() => return Err(ParseError::UnknownGso),
             GSO_NONE => Gso::None,
             GSO_TCPV4 => Gso::TcpV4,
             GSO_TCPV6 => Gso::TcpV6,
@@ -81,10 +105,11 @@ impl Header {
             header_length: u16::from_ne_bytes([a, b]),
             segment: u16::from_ne_bytes([c, d]),
             partial,
+            tunnel,
         })
     }
 
-    /// The header as bytes.
+    /// The header as bytes, of a packet that is inside of none.
     #[must_use]
     pub fn emit(&self) -> [u8; Self::LEN] {
         let kind = match self.gso {
@@ -107,7 +132,12 @@ impl Header {
         let [c, d] = self.segment.to_ne_bytes();
         let [e, f] = start.to_ne_bytes();
         let [g, h] = offset.to_ne_bytes();
-        [flags, kind, a, b, c, d, e, f, g, h]
+        let mut bytes = [0; Self::LEN];
+        let fields = [flags, kind, a, b, c, d, e, f, g, h];
+        for (byte, value) in bytes.iter_mut().zip(fields) {
+            *byte = value;
+        }
+        bytes
     }
 }
 
@@ -116,6 +146,9 @@ const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
+/// The outer IP of what is inside another packet.
+const TUNNEL_V4: u8 = 0x20;
+const TUNNEL_V6: u8 = 0x40;
 
 #[cfg(test)]
 mod tests {
@@ -126,9 +159,9 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn every_field_of_a_header_is_read_from_its_place() {
-        let bytes = [
-            0x01, 0x01, 0x42, 0x00, 0x58, 0x05, 0x14, 0x00, 0x10, 0x00, 0x45,
-        ];
+        let fields = [0x01, 0x01, 0x42, 0x00, 0x58, 0x05, 0x14, 0x00, 0x10, 0x00];
+        let mut bytes = [0; Header::LEN + 1];
+        bytes[..10].copy_from_slice(&fields);
         let header = Header {
             gso: Gso::TcpV4,
             header_length: 66,
@@ -137,27 +170,45 @@ mod tests {
                 start: 20,
                 offset: 16,
             }),
+            tunnel: None,
         };
         assert_eq!(Header::parse(&bytes), Ok(header));
-        assert_eq!(header.emit(), bytes[..10]);
-        assert_eq!(Header::parse(&bytes[..9]), Err(ParseError::Truncated));
-        assert_eq!(Header::default().emit(), [0; 10]);
+        assert_eq!(header.emit(), bytes[..Header::LEN]);
+        assert_eq!(
+            Header::parse(&bytes[..Header::LEN - 1]),
+            Err(ParseError::Truncated)
+        );
+        assert_eq!(Header::default().emit(), [0; Header::LEN]);
+        // What is left from the packet before means nothing.
+        bytes[10..24].fill(0xee);
+        assert_eq!(Header::parse(&bytes), Ok(header));
+        bytes[1] |= 0x20;
+        bytes[20..24].copy_from_slice(&[20, 0, 50, 1]);
+        let tunnel = Tunnel {
+            outer_transport: 20,
+            inner_network: 306,
+        };
+        let tunnel = Some(tunnel);
+        assert_eq!(Header::parse(&bytes), Ok(Header { tunnel, ..header }));
     }
 
     #[test]
     fn a_kind_of_segmentation_nobody_asked_for_is_refused() {
+        let known = [0, 1, 4, 5, 0x21, 0x24, 0x25, 0x41, 0x44, 0x45];
         for kind in 0..=255 {
-            let known = [0, 1, 4, 5].contains(&kind);
-            let parsed = Header::parse(&[0, kind, 0, 0, 0, 0, 0, 0, 0, 0]);
-            assert_eq!(parsed.is_ok(), known, "{kind}");
+            let mut bytes = [0; Header::LEN];
+            bytes[1] = kind;
+            let parsed = Header::parse(&bytes);
+            assert_eq!(parsed.is_ok(), known.contains(&kind), "{kind}");
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_as_it_was_read(bytes: [u8; 10]) {
+        fn what_is_read_is_written_as_it_was_read(bytes: [u8; Header::LEN]) {
             let Ok(header) = Header::parse(&bytes) else { return Ok(()) };
-            prop_assert_eq!(Header::parse(&header.emit()), Ok(header));
+            let bare = Header { tunnel: None, ..header };
+            prop_assert_eq!(Header::parse(&header.emit()), Ok(bare));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use kedge_core::Instant;
 
-use super::{FORCE_PAUSE, Owed, Peer, padding::padded};
+use super::{CALL_PAUSE, FORCE_PAUSE, Owed, Peer, padding::padded};
 use crate::{
     backlog::Budget, counters::State, directory::PeerSpec, drops::DropReason, fallback::is_lane,
     keys::PresharedKey, noise::NoiseCore,
@@ -60,7 +60,8 @@ impl Peer {
         self.keepalive = spec.keepalive;
         self.always_up = spec.always_up;
         if let Some(endpoint) = spec.endpoint.filter(|_| endpoint_changed) {
-            if is_lane(endpoint) || self.endpoint.is_some_and(is_lane) {
+            let port = |before: SocketAddr| before.ip() == endpoint.ip();
+            if is_lane(endpoint) || self.endpoint.is_some_and(|at| is_lane(at) || port(at)) {
                 // What is still on its way from the place before does not lead back there. Between
                 // two addresses it does: a peer that answers from elsewhere may be deaf where one
                 // believes it, as behind a NAT that knows only its other address.
@@ -126,8 +127,11 @@ impl Peer {
     /// When a wish that was put off is granted, if there is one.
     pub(crate) fn put_off_until(&self) -> Option<Instant> {
         let rare = self.rare.as_ref().filter(|it| it.wished)?;
-        let granted = |at: Instant| at + FORCE_PAUSE;
-        Some(rare.forced_at.map_or(Instant::ZERO, granted))
+        let forced = rare.forced_at.map(|at| at + FORCE_PAUSE);
+        let asked = self.session.filter(|session| session.initiator);
+        // Too soon after the last one it would be dropped in silence, and asked for again after 5 s.
+        let asked = asked.map(|session| session.since + CALL_PAUSE);
+        Some(forced.max(asked).unwrap_or(Instant::ZERO))
     }
 
     /// Tells the peer where we are, if there is a session or one is kept alive.

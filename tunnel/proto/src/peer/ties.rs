@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use kedge_core::Instant;
 
-use super::{Message, Peer, Received};
+use super::{Message, Peer, Received, doubt::Stale};
 use crate::{
     counters::State,
     drops::DropReason,
@@ -45,6 +45,8 @@ pub(crate) struct Rare {
     /// A handshake is wanted that may not be forced yet.
     pub(super) wished: bool,
     pub(super) rearm_at: Option<Instant>,
+    /// Initiations of it that were refused, since they are older than one before.
+    pub(super) stale: Stale,
     beside: Vec<Tie>,
     /// Since when another tie is in front, until somebody asks.
     turned: Option<Instant>,
@@ -254,6 +256,15 @@ impl Peer {
             if tie.name.pair.remote == remote {
                 tie.core.raise_stamps(stamps);
             }
+        }
+    }
+
+    /// Has the core of a pair answer old initiations; false when it cannot.
+    pub(crate) fn doubt(&mut self, now: Instant, pair: Ends) -> bool {
+        let mut beside = self.beside_mut().iter_mut();
+        match beside.find(|tie| tie.name.pair == pair) {
+            Some(tie) => tie.core.doubt(now),
+            None => self.core.doubt(now),
         }
     }
 

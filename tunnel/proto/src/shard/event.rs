@@ -28,6 +28,8 @@ pub enum EventKind {
         /// By now.
         to: Pair,
     },
+    /// Its initiations are older than one before, again and again: the next ones are answered.
+    Doubted,
     /// Where the peer is.
     Moved {
         /// Before.

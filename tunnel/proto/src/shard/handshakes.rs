@@ -11,6 +11,7 @@ use crate::{
     drops::DropReason,
     guard::Guard,
     noise::Caller,
+    peer::Ends,
     way::Way,
     wire::Kind,
 };
@@ -51,8 +52,16 @@ impl Shard {
             .get(&caller.key)
             .ok_or((DropReason::UnknownPeer, None))?;
         self.pace(now, id).map_err(|reason| (reason, Some(id)))?;
+        let pair = Ends {
+            local: caller.local,
+            remote: caller.key,
+        };
         let kind = (Kind::Initiation, Some(caller));
-        let outcome = self.receive_from(now, id, waiting.from, kind, &waiting.initiation, dst)?;
+        let outcome = self.receive_from(now, id, waiting.from, kind, &waiting.initiation, dst);
+        if let Err((DropReason::StaleHandshake, _)) = outcome {
+            self.was_stale(now, (id, pair), &waiting.initiation);
+        }
+        let outcome = outcome?;
         self.called(now, id);
         Ok(outcome)
     }
@@ -95,6 +104,7 @@ impl Shard {
     fn called(&mut self, now: Instant, id: PeerId) {
         if let Some(slot) = slot(&mut self.peers, id) {
             slot.called_at = Some(now);
+            slot.peer.was_fresh();
         }
     }
 

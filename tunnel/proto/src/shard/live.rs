@@ -8,7 +8,7 @@ use std::{
 
 use kedge_core::Instant;
 
-use super::{Shard, position, slot};
+use super::{EventKind, Shard, event::tell, position, slot};
 use crate::{
     directory::PeerId,
     keys::{PresharedKey, PrivateKey},
@@ -95,6 +95,32 @@ impl Shard {
         self.untie_all(now, id);
         if !changed {
             self.change_core(now, id, |peer, core| peer.succeed(core));
+        }
+    }
+
+    /// Notes that an initiation with these keys was refused, since it is older than one before. A peer that
+    /// goes on with others as old is answered: its clock went back (docs/adr/0061).
+    pub(super) fn was_stale(
+        &mut self,
+        now: Instant,
+        (id, pair): (PeerId, Ends),
+        initiation: &[u8],
+    ) {
+        let Some(slot) = slot(&mut self.peers, id) else {
+            return;
+        };
+        if !slot.peer.was_stale(now, initiation) {
+            return;
+        }
+        tell(&mut self.events, id, EventKind::Doubted);
+        if slot.peer.doubt(now, pair) {
+            return;
+        }
+        if slot.peer.front().pair == pair {
+            self.change_core(now, id, |peer, core| peer.succeed(core));
+        } else {
+            // It is made anew when it is called for.
+            self.untie(now, id, pair);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::{
     keys::PublicKey,
     memory::{Memory, Remembered},
     noise::Session,
+    other,
 };
 
 impl Shard {
@@ -28,6 +29,7 @@ impl Shard {
         for slot in self.peers.iter().flatten() {
             // A stream does not outlive the process.
             let endpoint = slot.endpoint.filter(|place| !is_lane(*place));
+            let endpoint = endpoint.map(other::address);
             for (key, stamps) in slot.peer.all_stamps() {
                 let known = all.0.entry(key).or_default();
                 known.stamps.raise(stamps);

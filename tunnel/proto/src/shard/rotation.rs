@@ -233,7 +233,7 @@ impl Shard {
         self.by_index.insert(index, id);
     }
 
-    fn untie(&mut self, now: Instant, id: PeerId, pair: Ends) {
+    pub(super) fn untie(&mut self, now: Instant, id: PeerId, pair: Ends) {
         let Some(slot) = slot(&mut self.peers, id) else {
             return;
         };

@@ -124,7 +124,8 @@ impl Configuration {
             return Vec::new();
         }
         let spec = |(key, peer): (&PublicKey, &PeerConfiguration)| PeerSpec {
-            name: key.to_string(),
+            // It is called by its key, which need not stand there twice.
+            name: String::new(),
             public_key: *key,
             preshared_key: peer.preshared_key.clone(),
             endpoint: peer.endpoint,

@@ -10,9 +10,11 @@ use kedge_core::{
 use super::{
     Because, Command, Config, Event, Input, Output, Reject, Remote, Stats, View,
     poll::{Poll, Timers},
-    timing::Dice,
 };
-use crate::wire::bfd::{Control, Diagnostic, Discriminator, Interval};
+use crate::{
+    dice::Dice,
+    wire::bfd::{Control, Diagnostic, Discriminator, Interval},
+};
 
 /// One BFD session.
 #[derive(Clone, Debug, PartialEq, Eq)]

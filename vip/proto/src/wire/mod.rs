@@ -1,6 +1,6 @@
 //! Packets: VRRP versions 3 (RFC 9568) and 2 (RFC 3768), ARP for Ethernet and IPv4 (RFC 826,
-//! RFC 5227), Neighbor Discovery for IPv6 (RFC 4861), BFD (RFC 5880), and the part of an IP header
-//! that their checks need.
+//! RFC 5227), Neighbor Discovery for IPv6 (RFC 4861), BFD (RFC 5880), BGP (RFC 4271), and the part
+//! of an IP header that their checks need.
 
 use std::fmt;
 
@@ -9,6 +9,7 @@ use kedge_core::vip::Vrid;
 pub mod addresses;
 pub mod arp;
 pub mod bfd;
+pub mod bgp;
 pub mod checksum;
 pub mod ip;
 pub mod nd;

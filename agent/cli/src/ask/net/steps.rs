@@ -79,7 +79,10 @@ pub(super) fn udp(peer: &Tunnel, ends: Option<(IpAddr, IpAddr)>) -> NetStep {
         |age| format!("the last handshake was answered {} ago", long(age)),
     );
     if let Some(fallback) = &peer.fallback {
-        let because = format!("{}: what answers comes over TLS", fallback.because);
+        let because = format!(
+            "{}: what answers comes by {}",
+            fallback.because, fallback.path
+        );
         return step("udp", NetState::Failed, because);
     }
     let fresh = age.is_some_and(|age| age < FRESH);
@@ -154,7 +157,7 @@ pub(super) fn mtu(peer: &Tunnel) -> NetStep {
 /// Whether the gateway is reached where hosts call over TLS, if it is somewhere.
 pub(super) fn tls(peer: &Tunnel, wait: Duration) -> Option<NetStep> {
     let endpoint = peer.tls_endpoint.as_ref()?;
-    if peer.fallback.is_some() {
+    if peer.fallback.as_ref().is_some_and(|it| it.path == "tls") {
         let because = format!("the tunnel goes over {endpoint}");
         return Some(step("tls", NetState::Ok, because));
     }

@@ -9,6 +9,9 @@ pub(super) fn of_gateway(name: &str, endpoint: &str, steps: Vec<NetStep>) -> Net
     let over_tls = steps
         .iter()
         .any(|it| it.step == "tls" && it.because.starts_with("the tunnel goes over"));
+    let by_other = steps
+        .iter()
+        .any(|it| it.step == "udp" && it.because.contains("what answers comes by udp/"));
     let port = endpoint.rsplit(':').next().unwrap_or_default();
     let (verdict, because, fix) = match (state("name"), state("route"), state("udp")) {
         (Some(NetState::Failed), ..) => failed(
@@ -30,6 +33,13 @@ pub(super) fn of_gateway(name: &str, endpoint: &str, steps: Vec<NetStep>) -> Net
             "there is a session, and nothing was answered in it",
             Some(format!(
                 "if it is a gateway of Kedge, look at `kedge tunnel show {name}` and at its own log"
+            )),
+        ),
+        (_, _, Some(NetState::Failed)) if by_other => (
+            NetState::Warning,
+            "its usual UDP port is not answered, and the tunnel goes by another one",
+            Some(format!(
+                "let UDP out to port {port} and its answers in; the tunnel returns by itself"
             )),
         ),
         (_, _, Some(NetState::Failed)) if over_tls => (
@@ -163,6 +173,11 @@ mod tests {
         let told = of_gateway("gw-0", "203.0.113.7:51820", over_tls);
         assert_eq!(told.state, Warning, "it works");
         assert!(told.because.contains("goes over TLS") && told.fix.is_some());
+        let mut by_other = steps(&blocked);
+        by_other[2].because = "UDP/51820 is silent: what answers comes by udp/443".to_owned();
+        let told = of_gateway("gw-0", "203.0.113.7:51820", by_other);
+        assert_eq!(told.state, Warning, "it works as well");
+        assert!(told.because.contains("by another one") && told.fix.is_some());
         // It calls this host: there is no name and no route to try.
         let called = of_gateway("site/edge", "", steps(&[("name", Skipped), ("udp", Ok)]));
         assert_eq!(called.state, Ok);

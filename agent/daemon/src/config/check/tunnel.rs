@@ -211,6 +211,7 @@ fn check_peer(key: &str, file: &PeerFile) -> Result<PeerConfig, Vec<Problem>> {
         public_key,
         next_public_key: file.next_public_key,
         endpoint: file.endpoint.clone(),
+        other_endpoint: file.other_endpoint.clone(),
         tls_endpoint: file.tls_endpoint.clone(),
         allowed_ips,
         keepalive: file

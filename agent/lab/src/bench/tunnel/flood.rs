@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     super::Samples,
-    load::{counting, sockets},
+    load::{counting, exchange, sockets},
     site::{Site, inner},
     storm::Crowd,
 };
@@ -31,6 +31,23 @@ pub(super) struct Kept {
     pub(super) flooded: u32,
 }
 
+/// How many times longer a round trip takes, at the 99th percentile, while the second host is asked for
+/// 20 000 sessions a second by nobody it knows.
+pub(super) fn slowed(site: &Site) -> Result<f64, LabError> {
+    let attackers = Crowd::gather(site, &site.second_key(), STRANGERS)?.initiations();
+    let quiet = exchange(site.lab(), [inner(0), inner(1)], ROUND_TRIPS)?.p99();
+    let over = Arc::new(AtomicBool::new(false));
+    let attack = {
+        let over = Arc::clone(&over);
+        thread::spawn(move || storm(&attackers, (INVALID, GENTLE), &over))
+    };
+    thread::sleep(BEFORE);
+    let flooded = exchange(site.lab(), [inner(0), inner(1)], ROUND_TRIPS);
+    over.store(true, Ordering::Relaxed);
+    _ = attack.join();
+    Ok(flooded?.p99() / quiet.max(1e-9))
+}
+
 /// The second host of a site is flooded by `sources`, while the first sends to it and others call it.
 pub(super) fn flood(site: &Site, sources: u32) -> Result<Kept, LabError> {
     let gateway = site.second_key();
@@ -43,7 +60,7 @@ pub(super) fn flood(site: &Site, sources: u32) -> Result<Kept, LabError> {
     let over = Arc::new(AtomicBool::new(false));
     let attack = {
         let over = Arc::clone(&over);
-        thread::spawn(move || storm(&attackers, &over))
+        thread::spawn(move || storm(&attackers, (RATE, BURST), &over))
     };
     thread::sleep(BEFORE);
     let train = thread::spawn(move || {
@@ -67,16 +84,20 @@ pub(super) fn flood(site: &Site, sources: u32) -> Result<Kept, LabError> {
     })
 }
 
-/// Sends them round and round at [`RATE`], and says how many that were.
-fn storm(attackers: &[(UdpSocket, Vec<u8>)], over: &AtomicBool) -> u32 {
+/// Sends them round and round, so many a second and so many at once, and says how many that were.
+fn storm(
+    attackers: &[(UdpSocket, Vec<u8>)],
+    (rate, burst): (u32, usize),
+    over: &AtomicBool,
+) -> u32 {
     let (begun, mut sent) = (Instant::now(), 0);
     let mut round = attackers.iter().cycle();
     while !over.load(Ordering::Relaxed) {
-        for (socket, initiation) in round.by_ref().take(BURST) {
+        for (socket, initiation) in round.by_ref().take(burst) {
             // A full buffer is no reason to be gentler.
             sent += u32::from(socket.send(initiation).is_ok());
         }
-        let due = Duration::from_secs(1) / RATE * sent;
+        let due = Duration::from_secs(1) / rate * sent;
         thread::sleep(due.saturating_sub(begun.elapsed()));
         if attackers.is_empty() {
             break;
@@ -88,6 +109,11 @@ fn storm(attackers: &[(UdpSocket, Vec<u8>)], over: &AtomicBool) -> u32 {
 /// Initiations a second.
 const RATE: u32 = 50_000;
 const BURST: usize = 50;
+/// The same of strangers that are no load, but packets on the way.
+const INVALID: u32 = 20_000;
+const GENTLE: usize = 4;
+const STRANGERS: u32 = 1_000;
+const ROUND_TRIPS: usize = 10_000;
 /// Until the gateway has noticed.
 const BEFORE: Duration = Duration::from_secs(1);
 const NEWCOMERS: u32 = 100;

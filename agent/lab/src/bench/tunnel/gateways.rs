@@ -183,6 +183,7 @@ impl<'a> Gateways<'a> {
                     public_key: edge.to_string(),
                     next_public_key: None,
                     endpoint: None,
+                    other_endpoint: None,
                     tls_endpoint: None,
                     allowed_ips: vec![network("198.18.0.10/32".to_owned())?],
                     keepalive_seconds: 0,

@@ -120,6 +120,35 @@ impl Site {
         Ok(cost::pss(pid) * 1024.0)
     }
 
+    /// The same once it rests: what was needed to be told is given back in a moment.
+    pub(super) fn gateway_memory_at_rest(&mut self) -> Result<f64, LabError> {
+        let mut before = self.gateway_memory()?;
+        for _ in 0..REST {
+            thread::sleep(SOON);
+            let memory = self.gateway_memory()?;
+            if (memory - before).abs() < before / 200.0 {
+                return Ok(memory);
+            }
+            before = memory;
+        }
+        Ok(before)
+    }
+
+    /// The processor time of the gateway so far, in seconds.
+    pub(super) fn gateway_seconds(&mut self) -> Result<f64, LabError> {
+        let [_, two] = ENDS;
+        let pid = self.lab_mut().process(two, DAEMON)?.pid();
+        Ok(cost::processor_seconds(pid))
+    }
+
+    /// What the gateway takes of a processor while nothing happens for so long, in percent.
+    pub(super) fn idle(&mut self, time: Duration) -> Result<f64, LabError> {
+        let before = self.gateway_seconds()?;
+        thread::sleep(time);
+        let spent = self.gateway_seconds()? - before;
+        Ok(spent / time.as_secs_f64() * 100.0)
+    }
+
     fn processor_seconds(&mut self) -> Result<f64, LabError> {
         Ok(self.daemons()?.map(cost::processor_seconds).iter().sum())
     }
@@ -219,3 +248,6 @@ const BURST_PAUSE: Duration = Duration::from_millis(1);
 /// Until the last datagrams have arrived.
 const DRAIN: Duration = Duration::from_millis(100);
 const ROUND_TRIPS: usize = 4_000;
+/// How often and for how long a process is given the time to rest.
+const REST: u32 = 10;
+const SOON: Duration = Duration::from_secs(1);

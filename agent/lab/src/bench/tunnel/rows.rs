@@ -18,6 +18,7 @@ pub(super) struct Measured {
     /// What a copy loop and a seal loop take together, of what it takes.
     share: Samples,
     vxlan: Samples,
+    vxlan_processor: Samples,
     small: Samples,
     lost: Samples,
     added: Samples,
@@ -43,6 +44,18 @@ pub(super) struct Measured {
     pub(super) drain: Samples,
     /// From the end of a long outage to the first packet that came through.
     pub(super) outage: Samples,
+    /// Of what a gateway takes for a handshake, the share that no loop can do without.
+    pub(super) handshakes: Samples,
+    /// Processor time of a gateway whose peers are silent, in percent of one.
+    pub(super) idle: Samples,
+    /// How many times longer a round trip takes in a flood.
+    pub(super) slowed: Samples,
+    /// For how long nothing was answered when a host had another address.
+    pub(super) roaming: Samples,
+    /// How long packets of a peer came through after it was removed.
+    pub(super) revoke: Samples,
+    /// Of a train of packets while a preshared key is put in force.
+    pub(super) rotation: Samples,
     last: String,
 }
 
@@ -87,6 +100,8 @@ impl Measured {
         self.memory.push(site.memory()?);
         let vxlan = site.stream(in_vxlan(1))?;
         self.vxlan.push(vxlan.amount * 8.0 / 1e9 / vxlan.seconds);
+        self.vxlan_processor
+            .push(vxlan.processor_seconds / (vxlan.amount / 1e9).max(1e-9));
         let small = site.small()?;
         let sent = 50_000.0 * small.seconds;
         self.small
@@ -311,7 +326,7 @@ const fn at_least(
     }
 }
 
-const METRICS: [Metric; 21] = [
+const METRICS: [Metric; 28] = [
     rate(times(
         "tcp.",
         "Gbit/s",
@@ -342,6 +357,12 @@ const METRICS: [Metric; 21] = [
         |measured| &measured.vxlan,
         &[("wireguard-go", 3.0, 4.0)],
     )),
+    times(
+        "vxlan.cpu_",
+        "s per GB",
+        |measured| &measured.vxlan_processor,
+        &[],
+    ),
     times(
         "udp64.cpu_",
         "µs per packet",
@@ -418,4 +439,30 @@ const METRICS: [Metric; 21] = [
         (0.0, 0.0),
     ),
     at_most("outage_200s", "s", |measured| &measured.outage, (30.0, 6.0)),
+    at_least(
+        "handshakes.share_of_limit",
+        "of its processor time",
+        |measured| &measured.handshakes,
+        (0.78, 0.95),
+    ),
+    at_most(
+        "idle_10000",
+        "% of a processor",
+        |measured| &measured.idle,
+        (0.3, 0.1),
+    ),
+    at_most(
+        "flood.data_p99",
+        "times longer",
+        |measured| &measured.slowed,
+        (2.0, 1.2),
+    ),
+    at_most("roaming", "s", |measured| &measured.roaming, (1.0, 0.2)),
+    at_most("revoke", "s", |measured| &measured.revoke, (5.0, 1.0)),
+    at_most(
+        "rotation.lost",
+        "packets",
+        |measured| &measured.rotation,
+        (0.0, 0.0),
+    ),
 ];

@@ -63,23 +63,25 @@ fn hosts_and_gateways_know_each_other_by_single_overlay_addresses() {
 }
 
 #[test]
-fn hosts_are_told_where_their_gateway_is_over_tls_if_it_is() {
+fn hosts_are_told_where_their_gateway_is_beside_its_usual_port_if_it_is() {
     let mut world = served();
     let plan = world.settle();
     let told = |plan: &crate::plan::Plan| {
         let host = plan.hosts[&host("edge-a")].clone();
-        host.tunnel.unwrap().peers[0].tls_endpoint.clone()
+        let peer = host.tunnel.unwrap().peers.remove(0);
+        (peer.other_endpoint, peer.tls_endpoint)
     };
-    assert_eq!(told(&plan), None);
+    assert_eq!(told(&plan), (None, None));
     let before = plan.hosts[&host("edge-a")].generation;
     world.write(
         "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\n\
          metadata: {name: gw, namespace: kedge-system}\n\
-         spec: {tunnel: {publicEndpoints: [{host: 203.0.113.7, port: 51820}], tlsPort: 443}, \
+         spec: {tunnel: {publicEndpoints: [{host: 203.0.113.7, port: 51820}], otherPort: 443, tlsPort: 8443}, \
          ports: {range: {from: 30000, to: 30099}}}\n",
     );
     let plan = world.settle();
-    assert_eq!(told(&plan).as_deref(), Some("203.0.113.7:443"));
+    let at = |port: u16| Some(format!("203.0.113.7:{port}"));
+    assert_eq!(told(&plan), (at(443), at(8443)));
     assert!(plan.hosts[&host("edge-a")].generation > before);
 }
 

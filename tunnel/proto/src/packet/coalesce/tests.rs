@@ -108,6 +108,7 @@ fn the_header_says_what_the_kernel_wants_to_know() {
             start: 40,
             offset: 16,
         }),
+        tunnel: None,
     };
     assert_eq!(Header::parse(&write.header), Ok(header));
     assert_eq!(write.pieces, [0..172, 244..344]);
@@ -452,7 +453,7 @@ proptest! {
             (false, _) => (udp(&flow, &payload, true), Gso::Udp, 6),
         };
         let start = if v6 { 40 } else { 20 };
-        let header = Header { gso, header_length: 0, segment, partial: Some(Partial { start, offset }) };
+        let header = Header { gso, header_length: 0, segment, partial: Some(Partial { start, offset }), tunnel: None };
         let parts = cut(&header, packet.clone());
         let mut arena = parts.concat();
         let mut coalescer = Coalescer::new(BOTH);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::packet::{
     model::{Flow, intact, tcp, udp},
-    vnet::Partial,
+    vnet::{Partial, Tunnel},
 };
 
 /// A super packet is one packet whose checksum is left to the device.
@@ -15,6 +15,7 @@ fn header(gso: Gso, version: Version, segment: u16) -> Header {
         header_length: 0,
         segment,
         partial: Some(Partial { start, offset }),
+        tunnel: None,
     }
 }
 
@@ -143,6 +144,64 @@ fn a_slot_that_is_too_small_is_left_alone() {
     );
 }
 
+/// A packet in VXLAN: eight bytes of its own, and an Ethernet header.
+fn in_vxlan(outside: &Flow, inner: &[u8], summed: bool) -> Vec<u8> {
+    let head = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &[2; 12], &[8, 0]].concat();
+    udp(outside, &[&head, inner].concat(), summed)
+}
+
+#[test]
+fn a_super_packet_in_vxlan_becomes_segments_that_are_each_in_vxlan() {
+    for (outside, inside) in [
+        (Version::V4, Version::V4),
+        (Version::V4, Version::V6),
+        (Version::V6, Version::V4),
+        (Version::V6, Version::V6),
+    ] {
+        for summed in [true, false] {
+            let (mut outer, mut flow) = (Flow::new(outside, 50_000), Flow::new(inside, 40_000));
+            let payload: Vec<u8> = (0..250).collect();
+            let whole = in_vxlan(&outer, &tcp(&flow, 7, &payload, 0x18, 12), summed);
+            let mut header = header(tcp_gso(inside), inside, 100);
+            let udp_at = if outside == Version::V4 { 20 } else { 40 };
+            let inner_network = udp_at + 8 + 8 + 14;
+            header.tunnel = Some(Tunnel {
+                outer_transport: udp_at,
+                inner_network,
+            });
+            if let Some(partial) = &mut header.partial {
+                partial.start += inner_network;
+            }
+            let split = Split::new(&header, &whole).unwrap();
+            assert_eq!(split.longest(), whole.len() - 150);
+            let segments = all(split);
+            let parts = [
+                (7, 0..100, 0x10),
+                (107, 100..200, 0x10),
+                (207, 200..250, 0x18),
+            ];
+            assert_eq!(segments.len(), 3);
+            for (segment, (seq, range, flags)) in segments.iter().zip(parts) {
+                let inner = tcp(&flow, seq, &payload[range], flags, 12);
+                assert!(intact(segment));
+                assert_eq!(*segment, in_vxlan(&outer, &inner, summed), "{seq}");
+                flow.id = flow.id.wrapping_add(1);
+                outer.id = outer.id.wrapping_add(1);
+            }
+            // What says that it is elsewhere is refused.
+            for (outer_transport, inner_network) in
+                [(18, 50), (21, 51), (udp_at, udp_at + 6), (udp_at, 9_000)]
+            {
+                header.tunnel = Some(Tunnel {
+                    outer_transport,
+                    inner_network,
+                });
+                assert!(Split::new(&header, &whole).is_err());
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn segments_are_intact_and_carry_everything_once(
@@ -173,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_split_or_refused(header: [u8; 10], packet: Vec<u8>) {
+    fn any_bytes_are_split_or_refused(header: [u8; Header::LEN], packet: Vec<u8>) {
         let Ok(header) = Header::parse(&header) else { return Ok(()) };
         if let Ok(split) = Split::new(&header, &packet) {
             let longest = split.longest();

@@ -4,6 +4,8 @@ use crate::noise::CoreName;
 
 #[path = "attacks.rs"]
 mod attacks;
+#[path = "doubt.rs"]
+mod doubt;
 #[path = "harness.rs"]
 mod harness;
 #[path = "live.rs"]

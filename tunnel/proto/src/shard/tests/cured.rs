@@ -1,11 +1,18 @@
 //! What boringtun's core cannot do: these run on our own alone.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use kedge_core::Instant;
 
 use super::harness::*;
-use crate::{directory::PeerSpec, drops::DropReason, guard::Guard, memory::Memory};
+use crate::{
+    counters::State,
+    directory::PeerSpec,
+    drops::DropReason,
+    guard::Guard,
+    memory::{Memory, Remembered},
+    noise::{Stamp, Stamps},
+};
 
 /// Peer 2 again, as it is after a restart: without sessions, with what was kept on disk.
 fn restart_the_second(net: &mut Net, seed: u64, wall: u64) {
@@ -58,6 +65,59 @@ fn a_host_whose_clock_went_back_over_a_restart_is_not_refused() {
         assert_eq!(net.ends[0].dropped(2, DropReason::StaleHandshake), 0);
         assert!(net.works(0) && net.works(1), "the clock stands at {wall}");
     }
+}
+
+#[test]
+fn a_device_that_knows_nothing_but_newer_stamps_believes_that_a_clock_went_back() {
+    let mut net = Net::connected();
+    restart_the_second(&mut net, 79, WALL);
+    net.ends[0] = End::restarted(1, "192.0.2.1:1000", 9, WALL - 86_400);
+    net.ends[0].apply(net.now, vec![spec(2, Some("192.0.2.2:2000"))]);
+    for attempt in 1..=4 {
+        let initiation = net.initiation(0, 2);
+        net.carry([initiation], |_| true);
+        // It has no session to keep a core for meanwhile.
+        net.pass(5_000);
+        net.tick();
+        assert_eq!(
+            net.ends[0].reading(2).state == State::Connected,
+            attempt == 4
+        );
+    }
+    assert!(net.works(0) && net.works(1));
+}
+
+#[test]
+fn a_doubt_is_over_after_half_a_minute_and_costs_no_memory_then() {
+    let mut net = Net::pair();
+    restart_the_second(&mut net, 80, WALL);
+    let memory = Memory(BTreeMap::from([(
+        public(1),
+        Remembered {
+            stamps: Stamps {
+                seen: Some(Stamp::from_bytes(&[
+                    0x40, 0, 0, 0, 0xff, 0, 0, 0, 0, 0, 0, 0,
+                ])),
+                sent: None,
+            },
+            endpoint: None,
+        },
+    )]));
+    net.ends[1].shard.remember(memory);
+    let refused = |net: &mut Net| {
+        let initiation = net.initiation(0, 2);
+        let answers = net.ends[1].open(net.now, &initiation);
+        answers.iter().all(|answer| answer.kind() != 2)
+    };
+    for _ in 0..3 {
+        assert!(refused(&mut net));
+    }
+    for _ in 0..35 {
+        net.pass(1_000);
+        let now = net.now;
+        net.ends[1].due(now);
+    }
+    assert!(refused(&mut net), "the doubt is over");
 }
 
 #[test]

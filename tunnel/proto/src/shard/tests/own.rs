@@ -10,6 +10,8 @@ mod attacks;
 mod crew;
 #[path = "cured.rs"]
 mod cured;
+#[path = "doubt.rs"]
+mod doubt;
 #[path = "harness.rs"]
 mod harness;
 #[path = "here.rs"]

@@ -175,6 +175,23 @@ fn crossing_handshakes_end_with_a_session_that_works() {
 }
 
 #[test]
+fn a_handshake_that_is_forced_right_after_another_waits_until_peers_answer_one() {
+    let mut net = Net::connected();
+    let before = net.ends[0].reading(2).last_handshake;
+    net.pass(5);
+    let now = net.now;
+    net.ends[0].force(now, 2);
+    while net.ends[0].reading(2).last_handshake == before {
+        let at = net.ends[0].shard.poll_timeout().unwrap();
+        net.pass(u64::try_from(at.since(net.now).as_millis()).unwrap().max(1));
+        assert!(net.now.since(now) <= Duration::from_millis(60));
+        net.tick();
+    }
+    assert_eq!(net.ends[1].dropped(1, DropReason::RateLimited), 0);
+    assert!(net.works(0) && net.works(1));
+}
+
+#[test]
 fn handshakes_are_not_forced_more_often_than_three_times_a_second() {
     let mut net = Net::connected();
     net.pass(400);

@@ -1,0 +1,171 @@
+//! What a gateway offers: frontends, where clients come, and pools, where their connections go.
+//!
+//! A pool is a tenant's, and so is a frontend; a frontend leads to a pool of its own tenant.
+
+use std::{net::IpAddr, num::NonZeroU16};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Everything one gateway offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Offer {
+    /// Where clients come.
+    #[serde(default)]
+    pub frontends: Vec<Frontend>,
+    /// Where their connections go.
+    #[serde(default)]
+    pub pools: Vec<Pool>,
+}
+
+/// One way in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Frontend {
+    /// A stable name, such as `TENANT/NAME/PORT`.
+    pub name: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// The address clients use; the gateway need not have it yet.
+    pub address: IpAddr,
+    /// The port clients use.
+    pub port: NonZeroU16,
+    /// What it carries.
+    pub protocol: Protocol,
+    /// The pool it leads to.
+    pub pool: String,
+    /// Whether backends are told who the client is.
+    #[serde(default)]
+    pub client_ip: ClientIp,
+}
+
+/// What a frontend carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", tag = "type")]
+pub enum Protocol {
+    /// TCP: the address and port are this frontend's alone.
+    Tcp,
+    /// UDP: the same.
+    Udp,
+    /// TLS that is passed through as it is, to whom the client names. Frontends of several names and
+    /// tenants share an address and port.
+    #[serde(rename_all = "camelCase")]
+    TlsPassthrough {
+        /// The names clients ask for (SNI), in lower case; no wildcards.
+        server_names: Vec<String>,
+    },
+}
+
+/// Whether backends are told who the client is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ClientIp {
+    /// No: they see the gateway.
+    #[default]
+    Hidden,
+    /// By a line of text before the first byte (PROXY protocol version 1).
+    ProxyV1,
+    /// By a binary header before the first byte (PROXY protocol version 2).
+    ProxyV2,
+}
+
+/// Backends that serve alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pool {
+    /// A stable name.
+    pub name: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// The backends.
+    #[serde(default)]
+    pub members: Vec<PoolMember>,
+    /// How one is chosen.
+    #[serde(default)]
+    pub policy: Policy,
+    /// Whether a client stays with one.
+    #[serde(default)]
+    pub affinity: Affinity,
+    /// How they are checked beside what the tunnel says of their hosts; not at all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+    /// What it takes at most.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// A backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolMember {
+    /// The EdgeHost, which is also the name of its tunnel peer.
+    pub host: String,
+    /// The host's overlay address.
+    pub address: IpAddr,
+    /// The port on the host.
+    pub port: NonZeroU16,
+    /// Its share among the members, 1 to 128.
+    #[serde(default = "one")]
+    pub weight: u8,
+}
+
+const fn one() -> u8 {
+    1
+}
+
+/// How a backend is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Policy {
+    /// In turn.
+    #[default]
+    RoundRobin,
+    /// The one with the fewest connections.
+    LeastConnections,
+    /// By a hash that moves few clients when backends change.
+    Maglev,
+}
+
+/// Whether a client stays with a backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Affinity {
+    /// No.
+    #[default]
+    None,
+    /// By its address.
+    ClientIp,
+}
+
+/// How backends are checked: by a connection that is opened and closed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Between two checks, seconds.
+    pub interval_seconds: f64,
+    /// For one check, seconds.
+    pub timeout_seconds: f64,
+    /// Failures after which a backend is out.
+    pub fall: u8,
+    /// Successes after which it is back.
+    pub rise: u8,
+}
+
+impl Eq for Health {}
+
+/// What a pool takes at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: u32,
+    /// Seconds after which a connection without a byte is closed; 0 is never.
+    pub idle_seconds: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            idle_seconds: 3_600,
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! TCP of BGP: calls to neighbours and the port where theirs come in, with what keeps others out
+//! (RFC 2385, RFC 5082).
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use kedge_core::{Code, Coded, Fix, Problem};
+use netlink_packet_route::{RouteNetlinkMessage as Message, address::AddressMessage};
+use rustix::{io::Errno, net::netdevice::name_to_index};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::{monitor::Address, privilege, rtnl::Requests, sys::packet::set_option, udp::Family};
+
+/// How a neighbour is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'a> {
+    /// Its address.
+    pub peer: IpAddr,
+    /// Its port.
+    pub port: u16,
+    /// The interface it is on; needed where its address is that of a link.
+    pub interface: Option<&'a str>,
+    /// Our address; without one the kernel chooses it.
+    pub source: Option<IpAddr>,
+    /// What keeps others out.
+    pub guard: Guard<'a>,
+}
+
+/// What keeps others than the neighbour out of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard<'a> {
+    /// The TTL or hop limit that packets are sent with.
+    pub ttl: u8,
+    /// The least that its packets must arrive with; where it is not 1, others are dropped by the
+    /// kernel without a word.
+    pub least_ttl: u8,
+    /// The key of TCP-MD5 (RFC 2385), of 1 to 80 bytes.
+    pub md5: Option<&'a [u8]>,
+}
+
+/// Where neighbours call.
+#[derive(Debug)]
+pub struct Door {
+    listener: TcpListener,
+    family: Family,
+}
+
+/// No socket for BGP.
+#[derive(Debug, thiserror::Error)]
+pub enum BgpError {
+    /// Another process has the port.
+    #[error("TCP port {port} of {} is taken", name(*family))]
+    PortInUse {
+        /// The port.
+        port: u16,
+        /// Of which family.
+        family: Family,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// There is no such interface.
+    #[error("there is no interface {interface}")]
+    NoInterface {
+        /// Its name.
+        interface: String,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The source is no address of this host.
+    #[error("{address} is no address of this host")]
+    NoSource {
+        /// The source that was asked for.
+        address: IpAddr,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The kernel refused.
+    #[error("cannot open a TCP socket for BGP")]
+    Refused {
+        /// What the kernel answered.
+        #[from]
+        source: io::Error,
+    },
+}
+
+/// A socket from which the neighbour can be called, and where to. It does not block.
+///
+/// # Errors
+///
+/// There is no such interface or source, or the kernel refused.
+pub fn call(way: &Way<'_>) -> Result<(TcpStream, SocketAddr), BgpError> {
+    let family = Family::of(way.peer);
+    let socket = open(family)?;
+    let scope = match way.interface {
+        Some(name) => {
+            let missing = |source: io::Error| BgpError::NoInterface {
+                interface: name.to_owned(),
+                source,
+            };
+            let index = name_to_index(&socket, name).map_err(|it| missing(it.into()))?;
+            socket.bind_device(Some(name.as_bytes())).map_err(missing)?;
+            index
+        }
+        None => 0,
+    };
+    guard(socket.as_fd(), family, &way.guard)?;
+    if let Some(key) = way.guard.md5 {
+        set_key(socket.as_fd(), way.peer, Some(key))?;
+    }
+    if let Some(address) = way.source {
+        let from = scoped(address, 0, scope);
+        socket.bind(&from.into()).map_err(|source| {
+            if source.raw_os_error() == Some(Errno::ADDRNOTAVAIL.raw_os_error()) {
+                BgpError::NoSource { address, source }
+            } else {
+                source.into()
+            }
+        })?;
+    }
+    Ok((socket.into(), scoped(way.peer, way.port, scope)))
+}
+
+/// Has a connection that came in be like one that was called.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub fn admit(stream: &impl AsFd, peer: IpAddr, ways: &Guard<'_>) -> io::Result<()> {
+    let socket = stream.as_fd();
+    SockRef::from(&socket).set_tcp_nodelay(true)?;
+    guard(socket, Family::of(peer), ways)
+}
+
+impl Door {
+    /// Opens it on every address of a family. It does not block.
+    ///
+    /// # Errors
+    ///
+    /// Another process has the port, or the host does not have the family.
+    pub fn open(family: Family, port: u16) -> Result<Self, BgpError> {
+        let socket = open(family)?;
+        let any: IpAddr = match family {
+            Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+            Family::V6 => {
+                socket.set_only_v6(true)?;
+                Ipv6Addr::UNSPECIFIED.into()
+            }
+        };
+        socket.set_reuse_address(true)?;
+        // Neighbours that ask for it must find it in the first answer already.
+        match family {
+            Family::V4 => socket.set_ttl_v4(u32::from(u8::MAX))?,
+            Family::V6 => socket.set_unicast_hops_v6(u32::from(u8::MAX))?,
+        }
+        let bound = socket.bind(&SocketAddr::new(any, port).into());
+        match bound.and_then(|()| socket.listen(BACKLOG)) {
+            Ok(()) => Ok(Self {
+                listener: socket.into(),
+                family,
+            }),
+            Err(source) if source.raw_os_error() == Some(Errno::ADDRINUSE.raw_os_error()) => {
+                Err(BgpError::PortInUse {
+                    port,
+                    family,
+                    source,
+                })
+            }
+            Err(source) => Err(source.into()),
+        }
+    }
+
+    /// Of which family it is.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        self.family
+    }
+
+    /// Has calls of a neighbour need a key, or none any more.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's answer.
+    pub fn lock(&self, peer: IpAddr, key: Option<&[u8]>) -> io::Result<()> {
+        set_key(self.listener.as_fd(), peer, key)
+    }
+
+    /// The listener itself.
+    #[must_use]
+    pub const fn listener(&self) -> &TcpListener {
+        &self.listener
+    }
+}
+
+/// The addresses of the interface that has `address`, in the kernel's order.
+///
+/// # Errors
+///
+/// The kernel does not answer.
+pub fn beside(address: IpAddr) -> io::Result<Vec<IpAddr>> {
+    let mut all = Vec::new();
+    Requests::open()?.dump(Message::GetAddress(AddressMessage::default()), |message| {
+        if let Message::NewAddress(message) = message {
+            let index = message.header.index;
+            all.extend(Address::read(&message).map(|it| (index, it.net.addr())));
+        }
+    })?;
+    let index = all
+        .iter()
+        .find(|(_, it)| *it == address)
+        .map(|(index, _)| *index);
+    let same = all.into_iter().filter(|(it, _)| Some(*it) == index);
+    Ok(same.map(|(_, address)| address).collect())
+}
+
+impl Coded for BgpError {
+    fn problem(&self) -> Problem {
+        match self {
+            Self::PortInUse { port, .. } => {
+                let fix = Fix::text("let one program of a host take calls: stop the other one");
+                Problem::new(Code::BgpPortInUse, self.to_string())
+                    .caused_by(self)
+                    .fix(fix.command(format!("ss -tlpn sport = :{port}")))
+            }
+            Self::NoInterface { .. } => Problem::new(Code::BgpSocket, self.to_string())
+                .caused_by(self)
+                .fix(
+                    Fix::text("name an interface of this host, or leave `interface` out")
+                        .command("ip -brief link"),
+                ),
+            Self::NoSource { .. } => Problem::new(Code::BgpSocket, self.to_string())
+                .caused_by(self)
+                .fix(Fix::text("give it to the interface, or leave `source` out")),
+            Self::Refused { source } => {
+                privilege::problem(Code::BgpSocket, self.to_string(), source)
+            }
+        }
+    }
+}
+
+fn open(family: Family) -> io::Result<Socket> {
+    let domain = match family {
+        Family::V4 => Domain::IPV4,
+        Family::V6 => Domain::IPV6,
+    };
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    match family {
+        Family::V4 => socket.set_tos_v4(TOS)?,
+        Family::V6 => socket.set_tclass_v6(TOS)?,
+    }
+    Ok(socket)
+}
+
+fn guard(socket: BorrowedFd<'_>, family: Family, guard: &Guard<'_>) -> io::Result<()> {
+    let ttl = u32::from(guard.ttl);
+    let least = libc::c_int::from(guard.least_ttl);
+    let known = SockRef::from(&socket);
+    match family {
+        Family::V4 => {
+            known.set_ttl_v4(ttl)?;
+            set_option(socket, libc::IPPROTO_IP, libc::IP_MINTTL, &least)
+        }
+        Family::V6 => {
+            known.set_unicast_hops_v6(ttl)?;
+            set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, &least)
+        }
+    }
+}
+
+/// The kernel's `struct tcp_md5sig`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Md5 {
+    /// A `sockaddr_storage`.
+    address: [u8; 128],
+    flags: u8,
+    prefix: u8,
+    length: u16,
+    ifindex: i32,
+    key: [u8; libc::TCP_MD5SIG_MAXKEYLEN],
+}
+
+/// Has segments to and from a neighbour be signed, or no longer.
+fn set_key(socket: BorrowedFd<'_>, peer: IpAddr, key: Option<&[u8]>) -> io::Result<()> {
+    let mut md5 = Md5 {
+        address: [0; 128],
+        flags: PREFIX,
+        prefix: 0,
+        length: 0,
+        ifindex: 0,
+        key: [0; libc::TCP_MD5SIG_MAXKEYLEN],
+    };
+    let mut head = Vec::with_capacity(24);
+    match peer {
+        IpAddr::V4(v4) => {
+            head.extend(
+                u16::try_from(libc::AF_INET)
+                    .unwrap_or_default()
+                    .to_ne_bytes(),
+            );
+            // The port.
+            head.extend([0; 2]);
+            head.extend(v4.octets());
+            md5.prefix = 32;
+        }
+        IpAddr::V6(v6) => {
+            head.extend(
+                u16::try_from(libc::AF_INET6)
+                    .unwrap_or_default()
+                    .to_ne_bytes(),
+            );
+            // The port, and the flow.
+            head.extend([0; 6]);
+            head.extend(v6.octets());
+            md5.prefix = 128;
+        }
+    }
+    md5.address
+        .iter_mut()
+        .zip(head)
+        .for_each(|(to, from)| *to = from);
+    if let Some(key) = key {
+        if key.is_empty() || key.len() > md5.key.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        md5.length = u16::try_from(key.len()).unwrap_or_default();
+        md5.key
+            .iter_mut()
+            .zip(key)
+            .for_each(|(to, from)| *to = *from);
+    }
+    let set = set_option(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG_EXT, &md5);
+    match set {
+        // There was none.
+        Err(error)
+            if key.is_none() && error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) =>
+        {
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+fn scoped(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
+    match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddrV6::new(v6, port, 0, scope).into()
+        }
+        other => SocketAddr::new(other, port),
+    }
+}
+
+const fn name(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    }
+}
+
+/// Internetwork control (RFC 4271 appendix E).
+const TOS: u32 = 0xc0;
+const BACKLOG: i32 = 64;
+/// The address of a key comes with how many of its bits count.
+const PREFIX: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+    use crate::{
+        link::Links,
+        netns::{Lease, Namespace, tests::root},
+    };
+
+    const OPEN: Guard<'static> = Guard {
+        ttl: 255,
+        least_ttl: 255,
+        md5: None,
+    };
+
+    fn in_a_host(test: impl FnOnce() + Send) {
+        if !root() {
+            return;
+        }
+        let lease = Lease::take().unwrap();
+        let host = Namespace::create(&lease.namespace("a")).unwrap();
+        host.run(|| {
+            Links::open().unwrap().up("lo").unwrap();
+            test();
+        })
+        .unwrap();
+    }
+
+    /// Whether a word passes to a door with one key from a caller with another, within a moment.
+    fn passes(address: &str, theirs: Option<&[u8]>, ours: Option<&[u8]>) -> bool {
+        let peer: IpAddr = address.parse().unwrap();
+        let door = Door::open(Family::of(peer), 179).unwrap();
+        door.lock(peer, theirs).unwrap();
+        let guard = Guard { md5: ours, ..OPEN };
+        let way = Way {
+            peer,
+            port: 179,
+            interface: Some("lo"),
+            source: Some(peer),
+            guard,
+        };
+        let (stream, to) = call(&way).unwrap();
+        let socket = Socket::from(stream);
+        socket.set_nonblocking(false).unwrap();
+        let moment = std::time::Duration::from_millis(300);
+        if socket.connect_timeout(&to.into(), moment).is_err() {
+            return false;
+        }
+        let (mut taken, from) = door.listener().accept().unwrap();
+        assert_eq!(from.ip(), peer);
+        admit(&taken, peer, &guard).unwrap();
+        TcpStream::from(socket).write_all(b"word").unwrap();
+        let mut word = [0; 4];
+        taken.read_exact(&mut word).unwrap();
+        &word == b"word"
+    }
+
+    #[test]
+    fn who_has_the_key_is_heard_over_both_families_and_others_are_not() {
+        in_a_host(|| {
+            for address in ["127.0.0.1", "::1"] {
+                assert!(passes(address, None, None));
+                assert!(passes(address, Some(b"secret"), Some(b"secret")));
+                assert!(!passes(address, Some(b"secret"), Some(b"another")));
+                assert!(!passes(address, Some(b"secret"), None));
+                assert!(!passes(address, None, Some(b"secret")));
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_missing_or_taken_is_told() {
+        in_a_host(|| {
+            let door = Door::open(Family::V4, 179).unwrap();
+            let taken = Door::open(Family::V4, 179).unwrap_err().problem();
+            assert_eq!(taken.code, Code::BgpPortInUse);
+            // A key that was never there is gone.
+            door.lock("10.0.0.1".parse().unwrap(), None).unwrap();
+            assert!(door.lock("10.0.0.1".parse().unwrap(), Some(&[])).is_err());
+            let way = Way {
+                peer: "127.0.0.1".parse().unwrap(),
+                port: 179,
+                interface: None,
+                source: Some("192.0.2.1".parse().unwrap()),
+                guard: OPEN,
+            };
+            assert!(matches!(call(&way), Err(BgpError::NoSource { .. })));
+            let way = Way {
+                interface: Some("eth7"),
+                ..way
+            };
+            assert!(matches!(call(&way), Err(BgpError::NoInterface { .. })));
+            let beside = beside("127.0.0.1".parse().unwrap()).unwrap();
+            assert!(beside.contains(&"::1".parse().unwrap()), "{beside:?}");
+        });
+    }
+}

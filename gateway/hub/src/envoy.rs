@@ -1,0 +1,270 @@
+//! An Envoy beside the gateway: it is told what to serve over a socket, and may be run from here.
+//!
+//! ```text
+//! listeners, who lives ──► Beside ── render ──► Wanted ◄── ads.sock ──► Envoy
+//!                            │  process.rs: its process, if it is ours      │
+//!                            └── counters.rs: its counters ◄── admin.sock ──┘
+//! ```
+
+mod counters;
+mod process;
+
+use std::{
+    collections::BTreeMap, fs, net::SocketAddr, num::NonZeroU16, os::unix::fs::DirBuilderExt as _,
+    path::PathBuf, time::Duration,
+};
+
+use kedge_control::{
+    balance::Listener,
+    frontend::{ClientIp, Frontend, Offer, Pool, PoolMember, Protocol},
+    local::{ListenerStatus, MemberStatus},
+};
+use kedge_core::{Code, Fix, Problem};
+use kedge_gateway_xds::{
+    Ads, Bootstrap, Here, Kind, Life, Refused, Wanted, delta::Outcome, of_host, render,
+};
+use kedge_host::Root;
+use tokio::task::JoinHandle;
+use tracing::error;
+
+use crate::config::ProxyConfig;
+use counters::Counters;
+use process::Process;
+
+/// An Envoy beside the gateway, and what it is told.
+pub(crate) struct Beside {
+    directory: PathBuf,
+    connections: u32,
+    wanted: Wanted,
+    /// The server of its configuration; `None` while it cannot be had.
+    serving: Option<JoinHandle<()>>,
+    unserved: Option<Problem>,
+    /// Its process, if it is ours.
+    process: Option<Process>,
+    counters: Counters,
+    listeners: Vec<Listener>,
+    offer: Offer,
+    here: Here,
+    /// Why each host lives or does not.
+    because: BTreeMap<String, String>,
+    refused: Vec<Refused>,
+}
+
+impl Beside {
+    /// One that is told nothing yet: it goes on serving what it has until [`apply`](Self::apply).
+    pub fn new(config: &ProxyConfig, root: &Root) -> Self {
+        let directory = root.run_dir().join("envoy");
+        let file = directory.join(BOOTSTRAP);
+        let executable = config.envoy.as_ref().map(|path| root.locate(path));
+        let mut beside = Self {
+            counters: Counters::new(directory.join(ADMIN)),
+            process: executable.map(|executable| Process::new(executable, file)),
+            directory,
+            connections: config.max_connections,
+            wanted: Wanted::default(),
+            serving: None,
+            unserved: None,
+            listeners: Vec::new(),
+            offer: Offer::default(),
+            here: Here::default(),
+            because: BTreeMap::new(),
+            refused: Vec::new(),
+        };
+        beside.tend();
+        beside
+    }
+
+    pub fn apply(&mut self, listeners: Vec<Listener>) {
+        self.offer = offer(&listeners);
+        self.listeners = listeners;
+        let (resources, refused) = render(&self.offer, &self.here);
+        self.refused = refused;
+        self.wanted.declare(resources);
+    }
+
+    pub fn alive(&mut self, host: &str, alive: bool, because: String) {
+        let life = if alive { Life::Alive } else { Life::Dead };
+        self.because.insert(host.to_owned(), because);
+        if self.here.lives.insert(host.to_owned(), life) != Some(life) {
+            self.tell(host);
+        }
+    }
+
+    pub fn forget(&mut self, host: &str) {
+        self.because.remove(host);
+        if self.here.lives.remove(host).is_some() {
+            self.tell(host);
+        }
+    }
+
+    fn tell(&self, host: &str) {
+        for members in of_host(&self.offer, &self.here, host) {
+            self.wanted.change(members);
+        }
+    }
+
+    /// Looks after the socket, the process and the counters.
+    pub fn tend(&mut self) {
+        if self.serving.as_ref().is_none_or(JoinHandle::is_finished) {
+            match self.serve() {
+                Ok(serving) => (self.serving, self.unserved) = (Some(serving), None),
+                Err(problem) => self.unserved = Some(*problem),
+            }
+        }
+        if self.unserved.is_none()
+            && let Some(process) = &mut self.process
+        {
+            process.tend();
+        }
+        self.counters.tend();
+    }
+
+    /// Writes what Envoy is started with, and serves the rest.
+    fn serve(&self) -> Result<JoinHandle<()>, Box<Problem>> {
+        let failed = |error: &dyn std::error::Error| {
+            Box::new(
+                Problem::new(Code::GatewayNoEnvoy, "Envoy cannot be told anything")
+                    .object("proxy.engine")
+                    .caused_by(error)
+                    .consequence("Envoy serves what it was told last, if anything")
+                    .fix(Fix::text("see to it that the gateway may write there")),
+            )
+        };
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&self.directory);
+        made.map_err(|error| failed(&error))?;
+        let (ads, admin) = (self.directory.join(SOCKET), self.directory.join(ADMIN));
+        let bootstrap = Bootstrap {
+            node: "gateway",
+            ads: &ads,
+            admin: &admin,
+            connections: self.connections,
+        };
+        let text = bootstrap.render().to_string();
+        fs::write(self.directory.join(BOOTSTRAP), text).map_err(|error| failed(&error))?;
+        let ads = Ads::bind(&ads, self.wanted.clone()).map_err(|error| failed(&error))?;
+        Ok(tokio::spawn(async move {
+            if let Err(err) = ads.serve().await {
+                let error = &err as &dyn std::error::Error;
+                error!(error, "Envoy is told nothing");
+            }
+        }))
+    }
+
+    pub fn status(&self) -> Vec<ListenerStatus> {
+        let status = |listener: &Listener| {
+            let at = SocketAddr::new(listener.address, listener.port);
+            let counted = self.counters.of(at, &cluster_of(&listener.name));
+            let outcome = self.wanted.outcome(Kind::Listener, &format!("tcp/{at}"));
+            ListenerStatus {
+                name: listener.name.clone(),
+                address: listener.address,
+                port: listener.port,
+                bound: matches!(outcome, Some(Outcome::Applied(_))),
+                accepted: counted.accepted,
+                open: counted.open,
+                refused: counted.refused,
+                members: listener
+                    .members
+                    .iter()
+                    .map(|one| self.member(one))
+                    .collect(),
+            }
+        };
+        self.listeners.iter().map(status).collect()
+    }
+
+    fn member(&self, member: &kedge_control::balance::Member) -> MemberStatus {
+        let because = self.because.get(&member.host);
+        MemberStatus {
+            host: member.host.clone(),
+            address: member.address,
+            port: member.port,
+            alive: self.here.lives.get(&member.host) == Some(&Life::Alive),
+            because: because.map_or_else(|| UNHEARD.to_owned(), Clone::clone),
+        }
+    }
+
+    pub fn problems(&self) -> Vec<Problem> {
+        let untold = self.refused.iter().map(|refused| {
+            Problem::new(Code::GatewayEnvoyRefused, "Envoy cannot serve a listener")
+                .object(format!("listeners/{}", refused.frontend))
+                .evidence(refused.reason.to_string())
+                .consequence("it serves nobody")
+        });
+        let refused = self.wanted.refused();
+        let refused = refused.into_iter().map(|((kind, name), detail)| {
+            Problem::new(
+                Code::GatewayEnvoyRefused,
+                format!("Envoy refuses the {} {name}", kind.as_str()),
+            )
+            .object("proxy.engine")
+            .evidence(detail.trim())
+            .consequence("what Envoy had under this name before goes on being served, everything else as well")
+        });
+        let process = self.process.as_ref().and_then(Process::problem);
+        let absent = process.or_else(|| self.counters.problem());
+        let beside = self.unserved.iter().cloned().chain(absent);
+        beside.chain(untold).chain(refused).collect()
+    }
+
+    /// Has an Envoy of ours take leave of its clients, and end. Another one goes on as it is.
+    pub async fn shutdown(self: Box<Self>, limit: Duration) {
+        let Self {
+            process,
+            counters,
+            serving,
+            ..
+        } = *self;
+        if let Some(process) = process {
+            counters.drain(limit).await;
+            process.end().await;
+        }
+        if let Some(serving) = serving {
+            serving.abort();
+        }
+    }
+}
+
+/// What a gateway's listeners are as an offer: each a frontend with a pool of its own.
+fn offer(listeners: &[Listener]) -> Offer {
+    let mut offer = Offer::default();
+    for listener in listeners {
+        let Some(port) = NonZeroU16::new(listener.port) else {
+            continue;
+        };
+        offer.frontends.push(Frontend {
+            name: listener.name.clone(),
+            tenant: String::new(),
+            address: listener.address,
+            port,
+            protocol: Protocol::Tcp,
+            pool: listener.name.clone(),
+            client_ip: ClientIp::Hidden,
+        });
+        let members = listener.members.iter().filter_map(|member| {
+            Some(PoolMember {
+                host: member.host.clone(),
+                address: member.address,
+                port: NonZeroU16::new(member.port)?,
+                weight: 1,
+            })
+        });
+        offer.pools.push(Pool {
+            name: listener.name.clone(),
+            members: members.collect(),
+            ..Pool::default()
+        });
+    }
+    offer
+}
+
+/// The cluster that a listener of this name leads to.
+fn cluster_of(listener: &str) -> String {
+    format!("t//{listener}")
+}
+
+const UNHEARD: &str = "nothing was heard from the host through the tunnel yet";
+const SOCKET: &str = "ads.sock";
+const ADMIN: &str = "admin.sock";
+const BOOTSTRAP: &str = "envoy.json";

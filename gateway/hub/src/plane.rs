@@ -1,0 +1,101 @@
+//! What carries the connections of clients to hosts: the gateway itself, or an Envoy beside it.
+
+use std::time::Duration;
+
+use kedge_control::{balance::Listener, local::ListenerStatus};
+use kedge_core::Problem;
+use kedge_gateway_dataplane::{DataPlane, Limits};
+use kedge_host::Root;
+
+use crate::config::{Engine, ProxyConfig};
+#[cfg(feature = "envoy")]
+use crate::envoy::Beside;
+
+/// What carries the connections of clients. Its listeners are declared, and so is who lives.
+pub(crate) enum Plane {
+    /// The gateway itself.
+    Builtin(DataPlane),
+    /// An Envoy beside it.
+    #[cfg(feature = "envoy")]
+    Envoy(Box<Beside>),
+}
+
+impl Plane {
+    /// One without listeners.
+    pub fn new(config: &ProxyConfig, root: &Root) -> Self {
+        match config.engine {
+            #[cfg(feature = "envoy")]
+            Engine::Envoy => Self::Envoy(Box::new(Beside::new(config, root))),
+            // A build without Envoy has refused such a configuration.
+            #[cfg(not(feature = "envoy"))]
+            Engine::Envoy => {
+                let _ = root;
+                Self::Builtin(DataPlane::new(Limits::default()))
+            }
+            Engine::Builtin => Self::Builtin(DataPlane::new(Limits::default())),
+        }
+    }
+
+    /// Makes `listeners` the set that is served.
+    pub fn apply(&mut self, listeners: Vec<Listener>) {
+        match self {
+            Self::Builtin(plane) => plane.apply(listeners),
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.apply(listeners),
+        }
+    }
+
+    /// Takes what the tunnel says of a host.
+    pub fn alive(&mut self, host: &str, alive: bool, because: impl Into<String>) {
+        match self {
+            Self::Builtin(plane) => plane.alive(host, alive, because),
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.alive(host, alive, because.into()),
+        }
+    }
+
+    /// Forgets a host that is no peer any more.
+    pub fn forget(&mut self, host: &str) {
+        match self {
+            Self::Builtin(plane) => plane.forget(host),
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.forget(host),
+        }
+    }
+
+    /// What is due about once a second.
+    pub fn tend(&mut self) {
+        match self {
+            Self::Builtin(_) => {}
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.tend(),
+        }
+    }
+
+    /// The listeners, by address.
+    pub fn status(&self) -> Vec<ListenerStatus> {
+        match self {
+            Self::Builtin(plane) => plane.status(),
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.status(),
+        }
+    }
+
+    /// What is wrong with them.
+    pub fn problems(&self) -> Vec<Problem> {
+        match self {
+            Self::Builtin(plane) => plane.problems(),
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.problems(),
+        }
+    }
+
+    /// Stops accepting, and gives open connections at most `limit` to end.
+    pub async fn shutdown(self, limit: Duration) {
+        match self {
+            Self::Builtin(plane) => plane.shutdown(limit).await,
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.shutdown(limit).await,
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Envoy's configuration over the incremental variant of xDS's aggregated stream (delta ADS).
+//!
+//! ```text
+//! Offer ── render ──► Wanted ◄── outcomes ── session (one per stream) ◄──► Envoy
+//!                        └── what changed ────►  └─ delta::Stream, the protocol as a machine
+//! ```
+//!
+//! The gateway is the only server of the Envoy beside it, over a unix socket ([`Ads`]).
+
+mod bootstrap;
+pub mod delta;
+pub mod kind;
+mod render;
+mod resource;
+mod server;
+mod session;
+mod wanted;
+
+pub use bootstrap::Bootstrap;
+pub use kind::Kind;
+pub use render::{Here, Life, Lives, Reason, Refused, of_host, render};
+pub use resource::Resource;
+pub use server::{Ads, Error};
+pub use wanted::{Key, Wanted};

@@ -1,0 +1,49 @@
+//! The members of clusters.
+
+use envoy_types::pb::envoy::config::{
+    core::v3::HealthStatus,
+    endpoint::v3::{
+        ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints,
+        lb_endpoint::HostIdentifier,
+    },
+};
+use kedge_control::frontend::PoolMember;
+
+use super::{
+    Here, Life, Way,
+    proto::{address, number},
+};
+use crate::{Kind, resource::Resource};
+
+pub fn render(way: &Way<'_>, here: &Here) -> Resource {
+    let life = |member: &PoolMember| here.lives.get(&member.host).copied().unwrap_or(Life::Dead);
+    let members = &way.pool.members;
+    let made: Vec<(&PoolMember, Life)> = members.iter().map(|one| (one, life(one))).collect();
+    let members = made.iter().map(|(member, life)| LbEndpoint {
+        health_status: status(*life).into(),
+        load_balancing_weight: Some(number(u32::from(member.weight.max(1)))),
+        host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
+            address: Some(address(member.address, member.port)),
+            ..Endpoint::default()
+        })),
+        ..LbEndpoint::default()
+    });
+    let assignment = ClusterLoadAssignment {
+        cluster_name: way.cluster.clone(),
+        endpoints: vec![LocalityLbEndpoints {
+            lb_endpoints: members.collect(),
+            ..LocalityLbEndpoints::default()
+        }],
+        ..ClusterLoadAssignment::default()
+    };
+    Resource::new(Kind::Endpoint, way.cluster.as_str(), &made, &assignment)
+}
+
+/// What Envoy makes of it; `Unknown` leaves it to checks, where there are any.
+const fn status(life: Life) -> HealthStatus {
+    match life {
+        Life::Alive => HealthStatus::Unknown,
+        Life::Dead => HealthStatus::Unhealthy,
+        Life::Draining => HealthStatus::Draining,
+    }
+}

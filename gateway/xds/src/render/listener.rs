@@ -1,0 +1,162 @@
+//! Listeners.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU16,
+    time::Duration,
+};
+
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::{
+                DataSource, SubstitutionFormatString, data_source,
+                substitution_format_string::Format,
+            },
+            listener::v3::{
+                Filter, FilterChain, FilterChainMatch, Listener, ListenerFilter, filter,
+                listener_filter,
+            },
+        },
+        extensions::filters::{
+            common::set_filter_state::v3::{
+                FilterStateValue,
+                filter_state_value::{Key, Value},
+            },
+            listener::tls_inspector::v3::TlsInspector,
+            network::{
+                set_filter_state::v3::Config as SetFilterState,
+                tcp_proxy::v3::{TcpProxy, tcp_proxy::ClusterSpecifier},
+            },
+        },
+        r#type::v3::{
+            HashPolicy,
+            hash_policy::{PolicySpecifier, SourceIp},
+        },
+    },
+    google::protobuf::Any,
+};
+use kedge_control::frontend::{Affinity, Frontend, Limits, Pool};
+
+use super::{
+    cluster,
+    proto::{address, any, keepalive, number, span, yes},
+};
+use crate::{Kind, resource::Resource};
+
+/// The listener of one TCP frontend.
+pub fn tcp(frontend: &Frontend, pool: &Pool) -> Resource {
+    let at = SocketAddr::new(frontend.address, frontend.port.get());
+    let name = format!("tcp/{at}");
+    let cluster = cluster::name(frontend, pool);
+    let made = (at, &cluster, pool.limits.idle_seconds, pool.affinity);
+    let proxy = TcpProxy {
+        hash_policy: match pool.affinity {
+            Affinity::None => Vec::new(),
+            Affinity::ClientIp => vec![by_client()],
+        },
+        ..proxy(cluster.clone(), pool.limits)
+    };
+    let listener = Listener {
+        filter_chains: vec![FilterChain {
+            filters: vec![network("envoy.filters.network.tcp_proxy", any(&proxy))],
+            ..FilterChain::default()
+        }],
+        ..listener(name.clone(), frontend.address, frontend.port)
+    };
+    Resource::new(Kind::Listener, name, &made, &listener)
+}
+
+/// The listener of every frontend that passes TLS through on this address and port.
+pub fn passthrough(ip: IpAddr, port: NonZeroU16) -> Resource {
+    let at = SocketAddr::new(ip, port.get());
+    let name = format!("tls/{at}");
+    let format = "sni/%REQUESTED_SERVER_NAME%".to_owned();
+    let state = SetFilterState {
+        on_new_connection: vec![FilterStateValue {
+            key: Some(Key::ObjectKey("envoy.tcp_proxy.cluster".to_owned())),
+            value: Some(Value::FormatString(SubstitutionFormatString {
+                format: Some(Format::TextFormatSource(DataSource {
+                    specifier: Some(data_source::Specifier::InlineString(format)),
+                    ..DataSource::default()
+                })),
+                ..SubstitutionFormatString::default()
+            })),
+            ..FilterStateValue::default()
+        }],
+        ..SetFilterState::default()
+    };
+    let proxy = TcpProxy {
+        // For those of the clusters that keep a client with a member.
+        hash_policy: vec![by_client()],
+        ..proxy(NOBODY.to_owned(), Limits::default())
+    };
+    let listener = Listener {
+        listener_filters: vec![ListenerFilter {
+            name: "envoy.filters.listener.tls_inspector".to_owned(),
+            config_type: Some(listener_filter::ConfigType::TypedConfig(any(
+                &TlsInspector::default(),
+            ))),
+            ..ListenerFilter::default()
+        }],
+        filter_chains: vec![FilterChain {
+            // Bytes that are not TLS reach nobody.
+            filter_chain_match: Some(FilterChainMatch {
+                transport_protocol: "tls".to_owned(),
+                ..FilterChainMatch::default()
+            }),
+            filters: vec![
+                network("envoy.filters.network.set_filter_state", any(&state)),
+                network("envoy.filters.network.tcp_proxy", any(&proxy)),
+            ],
+            ..FilterChain::default()
+        }],
+        ..listener(name.clone(), ip, port)
+    };
+    Resource::new(Kind::Listener, name, &at, &listener)
+}
+
+fn listener(name: String, ip: IpAddr, port: NonZeroU16) -> Listener {
+    Listener {
+        stat_prefix: name.clone(),
+        name,
+        address: Some(address(ip, port)),
+        // A gateway whose VIP is elsewhere has the listener already.
+        freebind: Some(yes()),
+        tcp_keepalive: Some(keepalive()),
+        per_connection_buffer_limit_bytes: Some(number(BUFFER)),
+        ..Listener::default()
+    }
+}
+
+fn proxy(cluster: String, limits: Limits) -> TcpProxy {
+    TcpProxy {
+        stat_prefix: cluster.clone(),
+        max_connect_attempts: Some(number(ATTEMPTS)),
+        idle_timeout: Some(span(Duration::from_secs(limits.idle_seconds.into()))),
+        cluster_specifier: Some(ClusterSpecifier::Cluster(cluster)),
+        ..TcpProxy::default()
+    }
+}
+
+const fn by_client() -> HashPolicy {
+    HashPolicy {
+        policy_specifier: Some(PolicySpecifier::SourceIp(SourceIp {})),
+    }
+}
+
+fn network(name: &str, config: Any) -> Filter {
+    Filter {
+        name: name.to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(config)),
+    }
+}
+
+/// A cluster that is never there.
+const NOBODY: &str = "sni/-";
+
+/// Members that are tried before a client is refused.
+const ATTEMPTS: u32 = 3;
+
+/// What is kept of a connection whose other side is slow, bytes.
+const BUFFER: u32 = 1 << 20;

@@ -1,0 +1,693 @@
+//! What a session does, and when.
+
+use std::time::Duration;
+
+use kedge_core::{bfd::Liveness, bgp::SessionState};
+
+use super::bench::{Bench, at, config, offers, open, place, prefix};
+use crate::{
+    bgp::{Because, Command, Config, DialError, Farewell, Input, Reject, Side, What},
+    wire::bgp::{
+        Action, AsPath, Attributes, Capability, Fault, Flaw, HoldTime, Message, NextHop,
+        Notification, Open, Route, Text, Update, cease, codes,
+    },
+};
+
+fn secs(seconds: u16) -> HoldTime {
+    HoldTime::from_secs(seconds).unwrap()
+}
+
+fn announced(texts: &[&str]) -> Update {
+    let route = |text: &&str| Route {
+        prefix: prefix(text),
+        next_hop: NextHop::V4("10.0.0.9".parse().unwrap()),
+    };
+    Update {
+        announced: texts.iter().map(route).collect(),
+        attributes: Some(Attributes::new(AsPath::default())),
+        ..Update::default()
+    }
+}
+
+#[test]
+fn a_session_is_established_in_four_steps_and_tells_everything() {
+    let mut bench = Bench::new(config());
+    assert_eq!(bench.drain(), ["dial", "Idle -> Connect: it was started"]);
+    assert_eq!(
+        bench.input(Input::Connected(place())),
+        [
+            "ours: OPEN 65001 hold 9 s",
+            "Connect -> OpenSent: the neighbour took our call"
+        ]
+    );
+    bench.taken(Side::Ours);
+    assert_eq!(
+        bench.hear(Side::Ours, Message::Open(open())),
+        [
+            "ours: KEEPALIVE",
+            "OpenSent -> OpenConfirm: the neighbour said who it is"
+        ]
+    );
+    bench.taken(Side::Ours);
+    assert_eq!(
+        bench.hear(Side::Ours, Message::Keepalive),
+        [
+            "OpenConfirm -> Established: both sides agree",
+            "ours: +192.0.2.10/32 via 10.0.0.5 path [65001]",
+            "ours: END ipv4",
+            "ours: END ipv6",
+        ]
+    );
+    let view = bench.session.view();
+    assert_eq!(view.state, SessionState::Established);
+    assert_eq!(view.peer.unwrap().side, Side::Ours);
+    assert_eq!(view.counts.established, 1);
+}
+
+#[test]
+fn who_takes_the_first_messages_late_is_told_everything_then() {
+    let mut bench = Bench::new(config());
+    bench.drain();
+    bench.input(Input::Connected(place()));
+    bench.hear(Side::Ours, Message::Open(open()));
+    let said = bench.hear(Side::Ours, Message::Keepalive);
+    assert_eq!(said, ["OpenConfirm -> Established: both sides agree"]);
+    let said = bench.taken(Side::Ours);
+    assert_eq!(said.len(), 3, "{said:?}");
+}
+
+#[test]
+fn a_passive_session_waits_for_the_call() {
+    let mut bench = Bench::new(Config {
+        passive: true,
+        ..config()
+    });
+    assert_eq!(bench.drain(), ["Idle -> Active: it was started"]);
+    assert_eq!(bench.next(), "waits");
+    assert_eq!(
+        bench.input(Input::Accepted(place())),
+        [
+            "theirs: OPEN 65001 hold 9 s",
+            "Active -> OpenSent: the neighbour called"
+        ]
+    );
+    bench.taken(Side::Theirs);
+    let said = bench.input(Input::Closed(Side::Theirs));
+    assert_eq!(
+        said,
+        ["OpenSent -> Active: the connection ended without a word"]
+    );
+    assert_eq!(bench.next(), "waits");
+    // What it is told later it does later.
+    let said = bench.input(Input::Config(Box::new(config())));
+    assert_eq!(said, ["dial", "Active -> Connect: it was started"]);
+}
+
+#[test]
+fn calls_come_later_each_time_and_never_at_the_same_time_as_others() {
+    let mut bench = Bench::new(config());
+    bench.drain();
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        let said = bench.input(Input::DialFailed(DialError::Refused));
+        assert_eq!(said, ["Connect -> Active: it refuses connections"]);
+        let due = kedge_core::Machine::poll_timeout(&bench.session).unwrap();
+        pauses.push(due.since(bench.now).as_secs_f64());
+        let millis = u64::try_from(due.since(at(0)).as_millis()).unwrap() + 1;
+        assert_eq!(
+            bench.until(millis),
+            ["dial", "Active -> Connect: it is time to call again"]
+        );
+    }
+    for (pause, whole) in pauses.iter().zip([1.0, 5.0, 10.0, 20.0, 40.0, 40.0, 40.0]) {
+        assert!((whole * 0.75..=whole).contains(pause), "{pause} of {whole}");
+    }
+    assert!(pauses[4..].windows(2).any(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn a_call_that_nobody_answers_is_given_up_and_made_again() {
+    let mut bench = Bench::new(config());
+    bench.drain();
+    assert_eq!(bench.until(3_749), [""; 0]);
+    assert_eq!(bench.until(5_001), ["hang up", "dial"]);
+    // What it becomes after all is not taken twice.
+    bench.input(Input::Connected(place()));
+    assert_eq!(
+        bench.try_input(Input::Connected(place())),
+        Err(Reject::NotDialing)
+    );
+    let failed = Input::DialFailed(DialError::Other);
+    assert_eq!(bench.try_input(failed), Err(Reject::NotDialing));
+}
+
+#[test]
+fn a_silent_neighbour_is_gone_after_the_hold_time() {
+    let mut bench = Bench::established(config());
+    bench.until(5_000);
+    bench.hear(Side::Ours, Message::Keepalive);
+    let mut said = bench.until(13_999);
+    said.retain(|line| line != "ours: KEEPALIVE");
+    assert_eq!(said, [""; 0]);
+    let said = bench.until(14_000);
+    assert_eq!(
+        said,
+        [
+            "ours: NOTIFICATION hold timer expired",
+            "close ours",
+            "Established -> Active: the neighbour was not heard for 9 s",
+        ]
+    );
+    assert_eq!(bench.session.view().counts.lost, 1);
+}
+
+#[test]
+fn any_message_says_that_the_neighbour_is_there() {
+    let mut bench = Bench::established(config());
+    for second in 1..60 {
+        bench.until(second * 1_000);
+        bench.hear(Side::Ours, Message::Update(announced(&["10.0.0.0/8"])));
+    }
+    assert_eq!(bench.session.state(), SessionState::Established);
+}
+
+#[test]
+fn keepalives_go_every_third_of_the_hold_time_less_a_quarter_at_most() {
+    let mut bench = Bench::established(config());
+    bench.now = at(0);
+    let mut last = at(0);
+    for _ in 0..100 {
+        let due = kedge_core::Machine::poll_timeout(&bench.session).unwrap();
+        let pause = due.since(last).as_secs_f64();
+        assert!((2.25..=3.0).contains(&pause), "{pause}");
+        last = due;
+        let millis = u64::try_from(due.since(at(0)).as_millis()).unwrap() + 1;
+        assert_eq!(bench.until(millis), ["ours: KEEPALIVE"]);
+        bench.taken(Side::Ours);
+        bench.hear(Side::Ours, Message::Keepalive);
+    }
+}
+
+#[test]
+fn without_a_hold_time_nobody_has_to_say_anything() {
+    let never = Open {
+        hold_time: secs(0),
+        ..open()
+    };
+    let mut bench = Bench::established_with(config(), never, place());
+    assert_eq!(bench.next(), "waits");
+    assert_eq!(bench.until(100_000_000), [""; 0]);
+    // Nor to take anything.
+    bench.input(Input::Offers(offers(&[])));
+    assert_eq!(bench.next(), "waits");
+}
+
+/// RFC 9687.
+#[test]
+fn who_takes_nothing_for_eight_minutes_is_gone() {
+    let mut bench = Bench::established(config());
+    bench.input(Input::Offers(offers(&[])));
+    for second in 1..480 {
+        bench.until(second * 1_000);
+        bench.hear(Side::Ours, Message::Keepalive);
+    }
+    assert_eq!(bench.session.state(), SessionState::Established);
+    let said = bench.until(480_001);
+    assert_eq!(
+        said[said.len() - 3..],
+        [
+            "ours: NOTIFICATION send hold timer expired",
+            "close ours",
+            "Established -> Active: the neighbour took nothing for 480 s",
+        ]
+    );
+    // Something taken counts, and twice a longer hold time does.
+    let long = Config {
+        hold_time: secs(300),
+        ..config()
+    };
+    let patient = Open {
+        hold_time: secs(300),
+        ..open()
+    };
+    let mut bench = Bench::established_with(long, patient, place());
+    bench.input(Input::Offers(offers(&[])));
+    bench.until(100_000);
+    bench.input(Input::Written(Side::Ours, false));
+    for second in 101..700 {
+        bench.until(second * 1_000);
+        bench.hear(Side::Ours, Message::Keepalive);
+    }
+    assert_eq!(bench.session.state(), SessionState::Established);
+    bench.until(700_001);
+    assert!(matches!(
+        bench.session.view().because,
+        Because::Stuck { .. }
+    ));
+}
+
+#[test]
+fn an_open_that_does_not_fit_is_answered_and_both_rest_longer_each_time() {
+    let mut bench = Bench::new(config());
+    bench.drain();
+    let wrong = Open {
+        asn: super::bench::asn(65_015),
+        ..open()
+    };
+    let mut rests = Vec::new();
+    for round in 0..7 {
+        bench.input(Input::Connected(place()));
+        bench.taken(Side::Ours);
+        let said = bench.hear(Side::Ours, Message::Open(wrong.clone()));
+        assert_eq!(
+            said,
+            [
+                "ours: NOTIFICATION OPEN error/bad peer AS",
+                "close ours",
+                "OpenSent -> Idle: this host ended it: OPEN error/bad peer AS",
+            ],
+            "{round}"
+        );
+        assert_eq!(bench.try_input(Input::Accepted(place())), Err(Reject::Down));
+        let due = kedge_core::Machine::poll_timeout(&bench.session).unwrap();
+        rests.push(due.since(bench.now).as_secs_f64());
+        let millis = u64::try_from(due.since(at(0)).as_millis()).unwrap() + 1;
+        assert_eq!(
+            bench.until(millis),
+            ["dial", "Idle -> Connect: it is time to call again"]
+        );
+    }
+    for (rest, whole) in rests.iter().zip([1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]) {
+        assert!((whole * 0.75..=whole).contains(rest), "{rest} of {whole}");
+    }
+    // Who changes the configuration does not have to wait.
+    bench.input(Input::Connected(place()));
+    bench.hear(Side::Ours, Message::Open(wrong.clone()));
+    let right = Config {
+        peer_as: wrong.asn,
+        ..config()
+    };
+    let said = bench.input(Input::Config(Box::new(right)));
+    assert_eq!(said, ["dial", "Idle -> Connect: it was started"]);
+}
+
+/// RFC 4271 section 6.8, in every order in which it can come about.
+#[test]
+fn of_two_connections_the_one_of_the_higher_identifier_stays() {
+    let lower = Open {
+        router_id: super::bench::id(1),
+        ..open()
+    };
+    for (open, kept, lost) in [
+        (open(), Side::Theirs, "ours"),
+        (lower, Side::Ours, "theirs"),
+    ] {
+        for first in Side::ALL {
+            let mut bench = Bench::new(config());
+            bench.drain();
+            bench.input(Input::Accepted(place()));
+            bench.input(Input::Connected(place()));
+            for side in Side::ALL {
+                bench.taken(side);
+            }
+            let confirm = bench.hear(first, Message::Open(open.clone()));
+            assert_eq!(confirm.len(), 2, "{confirm:?}");
+            let said = bench.hear(first.other(), Message::Open(open.clone()));
+            let goodbye = format!("{lost}: NOTIFICATION cease/connection collision resolution");
+            assert_eq!(said[..2], [goodbye, format!("close {lost}")]);
+            assert_eq!(bench.session.state(), SessionState::OpenConfirm);
+            bench.taken(kept);
+            bench.hear(kept, Message::Keepalive);
+            assert_eq!(bench.session.state(), SessionState::Established);
+            assert_eq!(
+                bench.session.view().notification,
+                None,
+                "nothing went wrong"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_established_session_is_kept_whoever_calls() {
+    let mut bench = Bench::established(config());
+    assert_eq!(
+        bench.input(Input::Accepted(place())),
+        ["theirs: OPEN 65001 hold 9 s"]
+    );
+    assert!(bench.session.yields());
+    let said = bench.hear(Side::Theirs, Message::Open(open()));
+    assert_eq!(
+        said,
+        [
+            "theirs: NOTIFICATION cease/connection collision resolution",
+            "close theirs"
+        ]
+    );
+    assert_eq!(bench.session.state(), SessionState::Established);
+    // A call that goes on is ended as soon as there is a session.
+    let mut bench = Bench::new(config());
+    bench.drain();
+    bench.input(Input::Accepted(place()));
+    bench.taken(Side::Theirs);
+    bench.hear(Side::Theirs, Message::Open(open()));
+    let said = bench.hear(Side::Theirs, Message::Keepalive);
+    assert_eq!(
+        said,
+        ["hang up", "OpenConfirm -> Established: both sides agree"]
+    );
+    assert_eq!(
+        bench.try_input(Input::Connected(place())),
+        Err(Reject::NotDialing)
+    );
+    assert_eq!(bench.try_input(Input::Accepted(place())), Err(Reject::Busy));
+    assert!(!bench.session.yields());
+}
+
+/// RFC 6608.
+#[test]
+fn a_message_at_the_wrong_time_ends_the_session() {
+    let update = || Message::Update(Update::default());
+    let ends = |mut bench: Bench, message, subcode| {
+        bench.hear(Side::Ours, message);
+        let (side, notification) = bench.session.view().notification.unwrap();
+        assert_eq!(
+            (side, notification.code(), notification.subcode()),
+            (Side::Ours, codes::STATE, subcode)
+        );
+        assert_eq!(bench.session.state(), SessionState::Idle);
+    };
+    let mut sent = Bench::new(config());
+    sent.drain();
+    sent.input(Input::Connected(place()));
+    ends(sent.clone(), Message::Keepalive, 1);
+    ends(sent.clone(), update(), 1);
+    sent.hear(Side::Ours, Message::Open(open()));
+    ends(sent.clone(), Message::Open(open()), 2);
+    ends(sent, update(), 2);
+    ends(Bench::established(config()), Message::Open(open()), 3);
+}
+
+#[test]
+fn a_neighbour_that_says_why_it_leaves_is_called_again() {
+    let mut bench = Bench::established(config());
+    let text = Text::new("rack moves");
+    let said = bench.hear(
+        Side::Ours,
+        Message::Notification(Notification::shutdown(&text)),
+    );
+    let reason = "the neighbour ended it: cease/administrative shutdown \"rack moves\"";
+    assert_eq!(
+        said,
+        [
+            "close ours".to_owned(),
+            format!("Established -> Active: {reason}")
+        ]
+    );
+    // It may call at any time.
+    assert!(bench.try_input(Input::Accepted(place())).is_ok());
+    // One that cannot make sense of us rests, and so do we.
+    let mut bench = Bench::established(config());
+    let flawed = Notification::new(codes::UPDATE, codes::ATTRIBUTE_LIST, vec![]);
+    bench.hear(Side::Ours, Message::Notification(flawed.clone()));
+    assert_eq!(bench.session.state(), SessionState::Idle);
+    assert_eq!(
+        bench.session.view().notification,
+        Some((Side::Theirs, flawed))
+    );
+}
+
+#[test]
+fn what_cannot_be_read_ends_the_session_and_is_counted() {
+    let mut bench = Bench::established(config());
+    let said = bench.hear_flawed(Side::Ours, codes::HEADER, codes::NOT_SYNCHRONIZED);
+    assert_eq!(
+        said[0],
+        "ours: NOTIFICATION message header error/connection not synchronized"
+    );
+    assert_eq!(bench.session.state(), SessionState::Idle);
+}
+
+/// RFC 5882, RFC 9384: only what was up and is lost acts.
+#[test]
+fn the_loss_of_bfd_ends_the_session_and_nothing_else_of_it_does() {
+    let mut bench = Bench::established(config());
+    for liveness in [
+        Liveness::Unknown,
+        Liveness::Alive,
+        Liveness::Unknown,
+        Liveness::Alive,
+    ] {
+        assert_eq!(bench.input(Input::Bfd(liveness)), [""; 0]);
+    }
+    let said = bench.input(Input::Bfd(Liveness::Lost));
+    assert_eq!(
+        said,
+        [
+            "ours: NOTIFICATION cease/BFD down",
+            "close ours",
+            "Established -> Active: BFD lost the neighbour",
+        ]
+    );
+    // It is called again, and what stays lost acts no more.
+    bench.until(1_001);
+    assert_eq!(bench.session.state(), SessionState::Connect);
+    assert_eq!(bench.input(Input::Bfd(Liveness::Lost)), [""; 0]);
+}
+
+#[test]
+fn who_leaves_takes_its_routes_back_and_says_why() {
+    let leave = || Input::Command(Command::Leave(Farewell::Shutdown(Text::new("drained"))));
+    let mut bench = Bench::established(config());
+    let goodbye = [
+        "ours: -192.0.2.10/32",
+        "ours: NOTIFICATION cease/administrative shutdown \"drained\"",
+        "close ours",
+        "Established -> Idle: this host leaves",
+        "ended",
+    ];
+    assert_eq!(bench.input(leave()), goodbye);
+    assert_eq!(bench.try_input(leave()), Err(Reject::Ended));
+    assert_eq!(bench.next(), "waits");
+    // First it is said that they go, so that others are chosen while they still work (RFC 8326).
+    let graceful = Config {
+        graceful: Duration::from_secs(2),
+        ..config()
+    };
+    let mut bench = Bench::established(graceful.clone());
+    let said = bench.input(leave());
+    assert_eq!(
+        said,
+        ["ours: +192.0.2.10/32 via 10.0.0.5 path [65001] graceful-shutdown"]
+    );
+    assert_eq!(bench.try_input(leave()), Err(Reject::Ended));
+    assert_eq!(
+        bench.try_input(Input::Accepted(place())),
+        Err(Reject::Ended)
+    );
+    assert_eq!(bench.until(1_999), [""; 0]);
+    assert_eq!(bench.until(2_000), goodbye);
+    // A session that is lost meanwhile is left.
+    let mut bench = Bench::established(graceful.clone());
+    bench.input(leave());
+    let said = bench.input(Input::Closed(Side::Ours));
+    assert_eq!(said, ["Established -> Idle: this host leaves", "ended"]);
+    // Where nothing was told there is nothing to wait for.
+    let mut bench = Bench::established(graceful);
+    bench.input(Input::Offers(offers(&[])));
+    bench.taken(Side::Ours);
+    let said = bench.input(Input::Command(Command::Leave(Farewell::Deconfigured)));
+    assert_eq!(said[0], "ours: NOTIFICATION cease/peer de-configured");
+    assert_eq!(said[3], "ended");
+    // Nor where nobody is there.
+    let mut bench = Bench::new(config());
+    bench.drain();
+    assert_eq!(
+        bench.input(leave()),
+        ["hang up", "Connect -> Idle: this host leaves", "ended"]
+    );
+}
+
+/// RFC 8538: a neighbour that keeps routes over a NOTIFICATION is told not to.
+#[test]
+fn a_neighbour_that_would_keep_our_routes_is_told_not_to() {
+    let mut keeps = open();
+    keeps.capabilities.push(Capability::GracefulRestart {
+        restarted: false,
+        notification: true,
+        seconds: 120,
+        families: vec![(1, 1, 0)],
+    });
+    let mut bench = Bench::established_with(config(), keeps, place());
+    let said = bench.input(Input::Command(Command::Leave(Farewell::Deconfigured)));
+    assert_eq!(
+        said[1],
+        "ours: NOTIFICATION hard reset: cease/peer de-configured"
+    );
+}
+
+#[test]
+fn a_session_that_is_shut_down_takes_no_calls_until_it_is_not() {
+    let mut bench = Bench::established(config());
+    let down = Config {
+        shutdown: Some(Text::new("maintenance")),
+        ..config()
+    };
+    let said = bench.input(Input::Config(Box::new(down.clone())));
+    assert_eq!(
+        said,
+        [
+            "ours: NOTIFICATION cease/administrative shutdown \"maintenance\"",
+            "close ours",
+            "Established -> Idle: the configuration keeps it down",
+        ]
+    );
+    assert_eq!(bench.next(), "waits");
+    assert_eq!(bench.try_input(Input::Accepted(place())), Err(Reject::Down));
+    assert_eq!(bench.input(Input::Command(Command::Reset)), [""; 0]);
+    let said = bench.input(Input::Config(Box::new(config())));
+    assert_eq!(
+        said,
+        [
+            "dial",
+            "Idle -> Connect: the configuration no longer keeps it down"
+        ]
+    );
+    let bench = Bench::new(down);
+    assert_eq!(bench.session.view().because, Because::Shutdown);
+}
+
+#[test]
+fn what_open_says_cannot_change_within_a_session() {
+    let mut bench = Bench::established(config());
+    let quicker = Config {
+        hold_time: secs(3),
+        ..config()
+    };
+    let said = bench.input(Input::Config(Box::new(quicker)));
+    let notification = "cease/other configuration change";
+    assert_eq!(
+        said,
+        [
+            format!("ours: NOTIFICATION {notification}"),
+            "close ours".to_owned(),
+            format!("Established -> Active: this host ended it: {notification}"),
+            "dial".to_owned(),
+            "Active -> Connect: it was started".to_owned(),
+        ]
+    );
+    let mut bench = Bench::established(config());
+    let said = bench.input(Input::Command(Command::Reset));
+    assert_eq!(said[0], "ours: NOTIFICATION cease/administrative reset");
+    assert_eq!(bench.session.state(), SessionState::Active);
+}
+
+#[test]
+fn more_routes_than_allowed_end_the_session_for_a_minute() {
+    let bounded = Config {
+        max_prefixes: Some(2),
+        ..config()
+    };
+    let mut bench = Bench::established(bounded);
+    let hear = |bench: &mut Bench, update| bench.hear(Side::Ours, Message::Update(update));
+    // The same again, and what is taken back, count once and not at all.
+    for _ in 0..10 {
+        assert_eq!(
+            hear(&mut bench, announced(&["10.1.0.0/16", "10.2.0.0/16"])),
+            [""; 0]
+        );
+    }
+    assert_eq!(bench.session.view().standing, Some(2));
+    let gone = Update {
+        withdrawn: vec![prefix("10.1.0.0/16")],
+        ..Update::default()
+    };
+    hear(&mut bench, gone);
+    assert_eq!(hear(&mut bench, announced(&["10.3.0.0/16"])), [""; 0]);
+    let said = hear(&mut bench, announced(&["10.4.0.0/16"]));
+    assert_eq!(
+        said[0],
+        "ours: NOTIFICATION cease/maximum number of prefixes reached"
+    );
+    let (_, notification) = bench.session.view().notification.unwrap();
+    assert_eq!(notification.data(), [0, 1, 1, 0, 0, 0, 2]);
+    assert!(notification.is(codes::CEASE, cease::MAX_PREFIXES));
+    assert_eq!(bench.session.state(), SessionState::Idle);
+    assert_eq!(bench.until(59_999), [""; 0]);
+    assert_eq!(bench.until(60_001)[0], "dial");
+}
+
+#[test]
+fn what_a_neighbour_announces_is_counted_and_the_last_of_it_shown() {
+    let mut bench = Bench::established(config());
+    for third in 0..300_u32 {
+        let text = format!("10.{}.{}.0/24", third / 256, third % 256);
+        bench.hear(Side::Ours, Message::Update(announced(&[&text])));
+    }
+    let fault = Fault {
+        attribute: None,
+        flaw: Flaw::Missing,
+        action: Action::TreatAsWithdraw,
+    };
+    let flawed = Update {
+        withdrawn: vec![prefix("10.9.0.0/16")],
+        refused: vec![prefix("10.8.0.0/16")],
+        faults: vec![fault],
+        ..Update::default()
+    };
+    bench.hear(Side::Ours, Message::Update(flawed));
+    let view = bench.session.view();
+    assert_eq!(
+        (
+            view.counts.routes_announced,
+            view.counts.routes_withdrawn,
+            view.counts.routes_refused
+        ),
+        (300, 1, 1)
+    );
+    assert_eq!(view.counts.flaws, [0, 1, 0]);
+    assert_eq!((view.counts.updates_in, view.standing), (301, None));
+    let heard: Vec<_> = bench.session.heard().collect();
+    assert_eq!(heard.len(), 256);
+    assert_eq!(
+        (heard[0].prefix, &heard[0].what),
+        (prefix("10.8.0.0/16"), &What::Refused(fault))
+    );
+    assert_eq!(
+        (heard[1].prefix, &heard[1].what),
+        (prefix("10.9.0.0/16"), &What::Withdrawn)
+    );
+    assert_eq!(heard[2].prefix, prefix("10.1.43.0/24"));
+    // It is still there to be looked at when the session is not.
+    bench.input(Input::Closed(Side::Ours));
+    assert_eq!(bench.session.heard().count(), 256);
+}
+
+#[test]
+fn a_session_that_held_is_trusted_anew() {
+    let rest = |bench: &mut Bench| {
+        bench.hear_flawed(Side::Ours, codes::UPDATE, codes::ATTRIBUTE_LIST);
+        let due = kedge_core::Machine::poll_timeout(&bench.session).unwrap();
+        due.since(bench.now)
+    };
+    let again = |bench: &mut Bench, millis| {
+        bench.until(millis);
+        bench.input(Input::Connected(place()));
+        bench.taken(Side::Ours);
+        bench.hear(Side::Ours, Message::Open(open()));
+        bench.taken(Side::Ours);
+        bench.hear(Side::Ours, Message::Keepalive);
+        bench.taken(Side::Ours);
+        assert_eq!(bench.session.state(), SessionState::Established);
+    };
+    let mut bench = Bench::established(config());
+    assert!(rest(&mut bench) <= Duration::from_secs(1));
+    again(&mut bench, 2_000);
+    assert!(rest(&mut bench) > Duration::from_secs(1));
+    again(&mut bench, 4_500);
+    for second in 5..66 {
+        bench.until(second * 1_000);
+        bench.hear(Side::Ours, Message::Keepalive);
+    }
+    assert!(rest(&mut bench) <= Duration::from_secs(1));
+}
