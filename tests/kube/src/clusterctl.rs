@@ -209,7 +209,7 @@ pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 /// The version of Elemental's provider.
 pub const ELEMENTAL_VERSION: &str = "v0.7.0";
 /// Our templates, and what they are called as flavors of Elemental's.
-const FLAVORS: [(&str, &str); 5] = [
+const FLAVORS: [(&str, &str); 9] = [
     (
         "cluster-template-k3s.yaml",
         "cluster-template-kedge-k3s.yaml",
@@ -224,8 +224,24 @@ const FLAVORS: [(&str, &str); 5] = [
         "cluster-template-kedge-topology.yaml",
     ),
     (
+        "cluster-template-topology-k3s.yaml",
+        "cluster-template-kedge-topology-k3s.yaml",
+    ),
+    (
+        "cluster-template-topology-rke2.yaml",
+        "cluster-template-kedge-topology-rke2.yaml",
+    ),
+    (
         "clusterclass-kedge-elemental.yaml",
         "clusterclass-kedge-elemental.yaml",
+    ),
+    (
+        "clusterclass-kedge-elemental-k3s.yaml",
+        "clusterclass-kedge-elemental-k3s.yaml",
+    ),
+    (
+        "clusterclass-kedge-elemental-rke2.yaml",
+        "clusterclass-kedge-elemental-rke2.yaml",
     ),
 ];
 const CORE_VERSION: &str = "v1.14.2";

@@ -1,5 +1,5 @@
 //! The kinds of Cluster API's provider for k3s, with its own definitions. Nobody serves them: they show
-//! that our template is one the API server takes.
+//! that our templates are such as the API server takes.
 
 use serde_json::Value;
 
@@ -22,7 +22,10 @@ pub fn definitions() -> Vec<Value> {
     let module = module_folder("k3s", "github.com/k3s-io/cluster-api-k3s").unwrap();
     let mut all = Vec::new();
     for (part, kinds) in [
-        ("controlplane", &["kthreescontrolplanes"][..]),
+        (
+            "controlplane",
+            &["kthreescontrolplanes", "kthreescontrolplanetemplates"],
+        ),
         ("bootstrap", &["kthreesconfigs", "kthreesconfigtemplates"]),
     ] {
         for kind in kinds {

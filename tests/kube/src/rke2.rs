@@ -1,12 +1,12 @@
 //! RKE2's kinds, as far as a template names their fields (v0.25, v1beta2 contract). Nobody serves
-//! them: they show that our template is one the API server takes, and that a control plane of this
+//! them: they show that our templates are such as the API server takes, and that a control plane of this
 //! kind is looked at by the label of its contract alone.
 
 use serde_json::{Value, json};
 
 use crate::{
     objects::Kind,
-    schema::{anything, atomic, definition, object, string},
+    schema::{anything, atomic, definition, object, string, template},
 };
 
 /// The control plane.
@@ -14,6 +14,12 @@ pub const CONTROL_PLANE: Kind = Kind::new(
     "controlplane.cluster.x-k8s.io",
     "v1beta2",
     "RKE2ControlPlane",
+);
+/// What topologies make it from.
+pub const CONTROL_PLANE_TEMPLATE: Kind = Kind::new(
+    "controlplane.cluster.x-k8s.io",
+    "v1beta2",
+    "RKE2ControlPlaneTemplate",
 );
 /// What workers' configurations are made from.
 pub const CONFIG_TEMPLATE: Kind = Kind::new(
@@ -29,6 +35,13 @@ pub fn definitions() -> Vec<Value> {
     status["x-kubernetes-preserve-unknown-fields"] = json!(true);
     vec![
         definition(CONTROL_PLANE, CONTRACT, &plane(), Some(&status), &[]),
+        definition(
+            CONTROL_PLANE_TEMPLATE,
+            CONTRACT,
+            &template(&plane_of_template()),
+            None,
+            &[],
+        ),
         definition(CONFIG_TEMPLATE, CONTRACT, &config(), None, &[]),
     ]
 }
@@ -42,6 +55,21 @@ fn plane() -> Value {
         &json!({"infrastructureRef": reference}),
         &["infrastructureRef"],
     );
+    let mut plane = plane_of_template();
+    plane["properties"]["replicas"] = json!({"type": "integer"});
+    plane["properties"]["version"] =
+        json!({"type": "string", "pattern": r"(v\d\.\d{2}\.\d+\+rke2r\d)|^$"});
+    // What a topology says of its machines goes there.
+    let texts = json!({"type": "object", "additionalProperties": string()});
+    let metadata = object(&json!({"labels": texts, "annotations": texts}));
+    plane["properties"]["machineTemplate"] =
+        required(&json!({"metadata": metadata, "spec": machine}), &["spec"]);
+    plane["required"] = json!(["rolloutStrategy", "version"]);
+    plane
+}
+
+/// What a template may say of it: everything but how many, which version and which machines.
+fn plane_of_template() -> Value {
     let methods = [
         "internal-first",
         "internal-only-ips",
@@ -55,22 +83,19 @@ fn plane() -> Value {
         "x-kubernetes-int-or-string": true}}))});
     required(
         &json!({
-            "replicas": {"type": "integer"},
-            "version": {"type": "string", "pattern": r"(v\d\.\d{2}\.\d+\+rke2r\d)|^$"},
             "registrationMethod": {"type": "string", "enum": methods},
             "rolloutStrategy": object(&rollout),
-            "machineTemplate": required(&json!({"spec": machine}), &["spec"]),
             "preRKE2Commands": atomic(&string()),
+            "agentConfig": loose(),
             "serverConfig": loose(),
         }),
-        &["rolloutStrategy", "version"],
+        &["rolloutStrategy"],
     )
 }
 
 fn config() -> Value {
     let spec = object(&json!({"agentConfig": loose(), "preRKE2Commands": atomic(&string())}));
-    let template = required(&json!({"spec": spec}), &["spec"]);
-    required(&json!({"template": template}), &["template"])
+    template(&spec)
 }
 
 fn loose() -> Value {

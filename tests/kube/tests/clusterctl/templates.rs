@@ -88,8 +88,25 @@ async fn a_first_cluster_comes_from_each_template_and_its_endpoint_is_filled() {
     first.has_machine("classy").await;
     let commands = plane.data["spec"]["kubeadmConfigSpec"]["preKubeadmCommands"].to_string();
     assert!(commands.contains("kedge vip wait"), "{commands}");
-    let cluster = first.cluster("classy").await;
-    assert_eq!(condition(&cluster, "TopologyReconciled")["status"], "True");
+    first.is_of_its_class("classy").await;
+    let flavor = of("kedge-topology-k3s");
+    let plane = first.comes("chain", &flavor, "v1.36.3+k3s1").await;
+    assert_eq!(plane.types.as_ref().unwrap().kind, "KThreesControlPlane");
+    let commands = plane.data["spec"]["kthreesConfigSpec"]["preK3sCommands"].to_string();
+    assert!(commands.contains("kedge vip wait"), "{commands}");
+    first.is_of_its_class("chain").await;
+    let flavor = of("kedge-topology-rke2");
+    let plane = first.comes("ranch", &flavor, "v1.36.3+rke2r1").await;
+    assert_eq!(plane.types.as_ref().unwrap().kind, "RKE2ControlPlane");
+    assert_eq!(
+        plane.data["spec"]["registrationMethod"],
+        "control-plane-endpoint"
+    );
+    let commands = plane.data["spec"]["preRKE2Commands"].to_string();
+    assert!(commands.contains("kedge vip wait"), "{commands}");
+    let balancer = first.site.get(BALANCER, "ranch").await.unwrap();
+    assert_eq!(balancer.data["spec"]["preset"], "rke2");
+    first.is_of_its_class("ranch").await;
 }
 
 #[tokio::test]
@@ -212,6 +229,15 @@ impl First<'_> {
     async fn cluster(&self, name: &str) -> DynamicObject {
         let clusters = foreign::CLUSTER.of(&self.site.client, &self.site.space);
         clusters.get(name).await.unwrap()
+    }
+
+    /// Waits until core has made of a class what a cluster asks for.
+    async fn is_of_its_class(&self, name: &str) {
+        eventually(&format!("{name} is of its class"), LIMIT, async || {
+            let cluster = self.cluster(name).await;
+            condition(&cluster, "TopologyReconciled")["status"] == "True"
+        })
+        .await;
     }
 
     /// Waits until the control plane of a cluster makes a machine.
