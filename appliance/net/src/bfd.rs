@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -12,11 +12,12 @@ use rustix::{
     io::Errno,
     net::{netdevice::name_to_index, sockopt},
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Protocol, Socket, Type};
 
 pub use crate::sys::udp::Arrival;
 use crate::{
     bpf::REFUSE,
+    peer_socket::{TOS, domain, is, no_interface, no_source, on_interface, scoped},
     privilege,
     sys::{packet::set_priority, udp},
     udp::Family,
@@ -52,7 +53,7 @@ pub struct Way<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum BfdError {
     /// Another process has the port.
-    #[error("UDP port {port} of {} is taken", name(*family))]
+    #[error("UDP port {port} of {family} is taken")]
     PortInUse {
         /// The port.
         port: u16,
@@ -156,13 +157,11 @@ impl Sender {
         }
         let ifindex = match way.interface {
             Some(name) => {
-                let missing = |source: io::Error| BfdError::NoInterface {
+                let index = on_interface(&socket, name);
+                Some(index.map_err(|source| BfdError::NoInterface {
                     interface: name.to_owned(),
                     source,
-                };
-                let index = name_to_index(&socket, name).map_err(|it| missing(it.into()))?;
-                socket.bind_device(Some(name.as_bytes())).map_err(missing)?;
-                Some(index)
+                })?)
             }
             None => None,
         };
@@ -234,15 +233,8 @@ impl Coded for BfdError {
                     .caused_by(self)
                     .fix(fix.command(format!("ss -ulpn sport = :{port}")))
             }
-            Self::NoInterface { .. } => Problem::new(Code::BfdSocket, self.to_string())
-                .caused_by(self)
-                .fix(
-                    Fix::text("name an interface of this host, or leave `interface` out")
-                        .command("ip -brief link"),
-                ),
-            Self::NoSource { .. } => Problem::new(Code::BfdSocket, self.to_string())
-                .caused_by(self)
-                .fix(Fix::text("give it to the interface, or leave `source` out")),
+            Self::NoInterface { .. } => no_interface(Code::BfdSocket, self),
+            Self::NoSource { .. } => no_source(Code::BfdSocket, self),
             Self::Refused { source } => {
                 privilege::problem(Code::BfdSocket, self.to_string(), source)
             }
@@ -252,45 +244,18 @@ impl Coded for BfdError {
 }
 
 fn new(family: Family) -> io::Result<Socket> {
-    let domain = match family {
-        Family::V4 => Domain::IPV4,
-        Family::V6 => Domain::IPV6,
-    };
     let kind = Type::DGRAM.nonblocking().cloexec();
-    let socket = Socket::new(domain, kind, Some(Protocol::UDP))?;
+    let socket = Socket::new(domain(family), kind, Some(Protocol::UDP))?;
     if family == Family::V6 {
         socket.set_only_v6(true)?;
     }
     Ok(socket)
 }
 
-/// An address and a port; link-local ones are of an interface.
-fn scoped(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
-    match address {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-            SocketAddrV6::new(v6, port, 0, scope).into()
-        }
-        IpAddr::V4(_) | IpAddr::V6(_) => (address, port).into(),
-    }
-}
-
-fn is(error: &io::Error, errno: Errno) -> bool {
-    error.raw_os_error() == Some(errno.raw_os_error())
-}
-
-const fn name(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "IPv4",
-        Family::V6 => "IPv6",
-    }
-}
-
 /// Some thousand packets: the kernel counts much more than their bytes.
 const BUFFER: usize = 4 * 1024 * 1024;
 /// RFC 5881 section 5.
 const TTL: u32 = 255;
-/// Internetwork control (CS6), as routers send it.
-const TOS: u32 = 0xc0;
 /// For control traffic: first out of the queue.
 const PRIORITY: u8 = 6;
 

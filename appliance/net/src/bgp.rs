@@ -3,16 +3,23 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, BorrowedFd},
 };
 
 use kedge_core::{Code, Coded, Fix, Problem};
 use netlink_packet_route::{RouteNetlinkMessage as Message, address::AddressMessage};
-use rustix::{io::Errno, net::netdevice::name_to_index};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use rustix::io::Errno;
+use socket2::{Protocol, SockRef, Socket, Type};
 
-use crate::{monitor::Address, privilege, rtnl::Requests, sys::packet::set_option, udp::Family};
+use crate::{
+    monitor::Address,
+    peer_socket::{TOS, domain, is, no_interface, no_source, on_interface, scoped},
+    privilege,
+    rtnl::Requests,
+    sys::packet::set_option,
+    udp::Family,
+};
 
 /// How a neighbour is reached.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +59,7 @@ pub struct Door {
 #[derive(Debug, thiserror::Error)]
 pub enum BgpError {
     /// Another process has the port.
-    #[error("TCP port {port} of {} is taken", name(*family))]
+    #[error("TCP port {port} of {family} is taken")]
     PortInUse {
         /// The port.
         port: u16,
@@ -95,15 +102,10 @@ pub fn call(way: &Way<'_>) -> Result<(TcpStream, SocketAddr), BgpError> {
     let family = Family::of(way.peer);
     let socket = open(family)?;
     let scope = match way.interface {
-        Some(name) => {
-            let missing = |source: io::Error| BgpError::NoInterface {
-                interface: name.to_owned(),
-                source,
-            };
-            let index = name_to_index(&socket, name).map_err(|it| missing(it.into()))?;
-            socket.bind_device(Some(name.as_bytes())).map_err(missing)?;
-            index
-        }
+        Some(name) => on_interface(&socket, name).map_err(|source| BgpError::NoInterface {
+            interface: name.to_owned(),
+            source,
+        })?,
         None => 0,
     };
     guard(socket.as_fd(), family, &way.guard)?;
@@ -113,7 +115,7 @@ pub fn call(way: &Way<'_>) -> Result<(TcpStream, SocketAddr), BgpError> {
     if let Some(address) = way.source {
         let from = scoped(address, 0, scope);
         socket.bind(&from.into()).map_err(|source| {
-            if source.raw_os_error() == Some(Errno::ADDRNOTAVAIL.raw_os_error()) {
+            if is(&source, Errno::ADDRNOTAVAIL) {
                 BgpError::NoSource { address, source }
             } else {
                 source.into()
@@ -161,13 +163,11 @@ impl Door {
                 listener: socket.into(),
                 family,
             }),
-            Err(source) if source.raw_os_error() == Some(Errno::ADDRINUSE.raw_os_error()) => {
-                Err(BgpError::PortInUse {
-                    port,
-                    family,
-                    source,
-                })
-            }
+            Err(source) if is(&source, Errno::ADDRINUSE) => Err(BgpError::PortInUse {
+                port,
+                family,
+                source,
+            }),
             Err(source) => Err(source.into()),
         }
     }
@@ -224,15 +224,8 @@ impl Coded for BgpError {
                     .caused_by(self)
                     .fix(fix.command(format!("ss -tlpn sport = :{port}")))
             }
-            Self::NoInterface { .. } => Problem::new(Code::BgpSocket, self.to_string())
-                .caused_by(self)
-                .fix(
-                    Fix::text("name an interface of this host, or leave `interface` out")
-                        .command("ip -brief link"),
-                ),
-            Self::NoSource { .. } => Problem::new(Code::BgpSocket, self.to_string())
-                .caused_by(self)
-                .fix(Fix::text("give it to the interface, or leave `source` out")),
+            Self::NoInterface { .. } => no_interface(Code::BgpSocket, self),
+            Self::NoSource { .. } => no_source(Code::BgpSocket, self),
             Self::Refused { source } => {
                 privilege::problem(Code::BgpSocket, self.to_string(), source)
             }
@@ -241,12 +234,8 @@ impl Coded for BgpError {
 }
 
 fn open(family: Family) -> io::Result<Socket> {
-    let domain = match family {
-        Family::V4 => Domain::IPV4,
-        Family::V6 => Domain::IPV6,
-    };
     let kind = Type::STREAM.nonblocking().cloexec();
-    let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
+    let socket = Socket::new(domain(family), kind, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
     match family {
         Family::V4 => socket.set_tos_v4(TOS)?,
@@ -336,33 +325,11 @@ fn set_key(socket: BorrowedFd<'_>, peer: IpAddr, key: Option<&[u8]>) -> io::Resu
     let set = set_option(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG_EXT, &md5);
     match set {
         // There was none.
-        Err(error)
-            if key.is_none() && error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) =>
-        {
-            Ok(())
-        }
+        Err(error) if key.is_none() && is(&error, Errno::NOENT) => Ok(()),
         outcome => outcome,
     }
 }
 
-fn scoped(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
-    match address {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-            SocketAddrV6::new(v6, port, 0, scope).into()
-        }
-        other => SocketAddr::new(other, port),
-    }
-}
-
-const fn name(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "IPv4",
-        Family::V6 => "IPv6",
-    }
-}
-
-/// Internetwork control (RFC 4271 appendix E).
-const TOS: u32 = 0xc0;
 const BACKLOG: i32 = 64;
 /// The address of a key comes with how many of its bits count.
 const PREFIX: u8 = 1;

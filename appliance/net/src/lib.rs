@@ -26,6 +26,7 @@ pub mod netns;
 pub mod nft;
 pub mod on_link;
 pub mod page;
+mod peer_socket;
 pub mod presence;
 pub mod privilege;
 pub mod process;
