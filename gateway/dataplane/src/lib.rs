@@ -16,3 +16,4 @@ mod relay;
 
 pub use listener::Limits;
 pub use plane::DataPlane;
+pub use pool::UNHEARD;

@@ -160,9 +160,12 @@ fn take(leaving: &mut Vec<(Member, u64)>, member: &Member) -> u64 {
 fn unheard() -> Liveness {
     Liveness {
         alive: false,
-        because: "nothing was heard from the host through the tunnel yet".to_owned(),
+        because: UNHEARD.to_owned(),
     }
 }
+
+/// Why a host is not alive of which nothing is known yet.
+pub const UNHEARD: &str = "nothing was heard from the host through the tunnel yet";
 
 #[cfg(test)]
 mod tests;

@@ -15,13 +15,14 @@ use std::{
 };
 
 use kedge_control::{
-    balance::Listener,
+    balance::{Listener, Member},
     frontend::{ClientIp, Frontend, Offer, Pool, PoolMember, Protocol},
     local::{ListenerStatus, MemberStatus},
 };
 use kedge_core::{Code, Fix, Problem};
+use kedge_gateway_dataplane::UNHEARD;
 use kedge_gateway_xds::{
-    Ads, Bootstrap, Here, Kind, Life, Refused, Wanted, delta::Outcome, of_host, render,
+    Ads, Bootstrap, Here, Kind, Life, Members, Refused, Wanted, delta::Outcome, names, render,
 };
 use kedge_host::Root;
 use tokio::task::JoinHandle;
@@ -43,7 +44,7 @@ pub(crate) struct Beside {
     process: Option<Process>,
     counters: Counters,
     listeners: Vec<Listener>,
-    offer: Offer,
+    members: Members,
     here: Here,
     /// Why each host lives or does not.
     because: BTreeMap<String, String>,
@@ -65,7 +66,7 @@ impl Beside {
             serving: None,
             unserved: None,
             listeners: Vec::new(),
-            offer: Offer::default(),
+            members: Members::default(),
             here: Here::default(),
             because: BTreeMap::new(),
             refused: Vec::new(),
@@ -75,11 +76,11 @@ impl Beside {
     }
 
     pub fn apply(&mut self, listeners: Vec<Listener>) {
-        self.offer = offer(&listeners);
+        let rendered = render(&offer(&listeners), &self.here);
         self.listeners = listeners;
-        let (resources, refused) = render(&self.offer, &self.here);
-        self.refused = refused;
-        self.wanted.declare(resources);
+        self.members = rendered.members;
+        self.refused = rendered.refused;
+        self.wanted.declare(rendered.resources);
     }
 
     pub fn alive(&mut self, host: &str, alive: bool, because: String) {
@@ -98,7 +99,7 @@ impl Beside {
     }
 
     fn tell(&self, host: &str) {
-        for members in of_host(&self.offer, &self.here, host) {
+        for members in self.members.of_host(&self.here, host) {
             self.wanted.change(members);
         }
     }
@@ -154,8 +155,10 @@ impl Beside {
     pub fn status(&self) -> Vec<ListenerStatus> {
         let status = |listener: &Listener| {
             let at = SocketAddr::new(listener.address, listener.port);
-            let counted = self.counters.of(at, &cluster_of(&listener.name));
-            let outcome = self.wanted.outcome(Kind::Listener, &format!("tcp/{at}"));
+            let name = names::tcp_listener(at);
+            let cluster = names::cluster(TENANT, &listener.name, ClientIp::Hidden);
+            let counted = self.counters.of(&name, &cluster);
+            let outcome = self.wanted.outcome(Kind::Listener, &name);
             ListenerStatus {
                 name: listener.name.clone(),
                 address: listener.address,
@@ -174,7 +177,7 @@ impl Beside {
         self.listeners.iter().map(status).collect()
     }
 
-    fn member(&self, member: &kedge_control::balance::Member) -> MemberStatus {
+    fn member(&self, member: &Member) -> MemberStatus {
         let because = self.because.get(&member.host);
         MemberStatus {
             host: member.host.clone(),
@@ -235,7 +238,7 @@ fn offer(listeners: &[Listener]) -> Offer {
         };
         offer.frontends.push(Frontend {
             name: listener.name.clone(),
-            tenant: String::new(),
+            tenant: TENANT.to_owned(),
             address: listener.address,
             port,
             protocol: Protocol::Tcp,
@@ -252,6 +255,7 @@ fn offer(listeners: &[Listener]) -> Offer {
         });
         offer.pools.push(Pool {
             name: listener.name.clone(),
+            tenant: TENANT.to_owned(),
             members: members.collect(),
             ..Pool::default()
         });
@@ -259,12 +263,8 @@ fn offer(listeners: &[Listener]) -> Offer {
     offer
 }
 
-/// The cluster that a listener of this name leads to.
-fn cluster_of(listener: &str) -> String {
-    format!("t//{listener}")
-}
-
-const UNHEARD: &str = "nothing was heard from the host through the tunnel yet";
+/// Whose a gateway's own listeners are: nobody's.
+const TENANT: &str = "";
 const SOCKET: &str = "ads.sock";
 const ADMIN: &str = "admin.sock";
 const BOOTSTRAP: &str = "envoy.json";

@@ -18,6 +18,8 @@ mod check;
 mod cluster;
 mod endpoint;
 mod listener;
+mod members;
+pub mod names;
 mod proto;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +30,7 @@ use serde::Serialize;
 use crate::resource::Resource;
 
 pub use check::{Reason, Refused};
+pub use members::Members;
 
 /// What the tunnel says of each host; one that is not here was not heard yet.
 pub type Lives = BTreeMap<String, Life>;
@@ -52,18 +55,34 @@ pub struct Here {
     pub namespaces: BTreeMap<String, String>,
 }
 
-/// Everything Envoy is to hold, and what of the offer cannot be.
+/// An offer as Envoy is told it.
+#[derive(Clone, Debug, Default)]
+pub struct Rendered {
+    /// Everything Envoy is to hold.
+    pub resources: Vec<Resource>,
+    /// What of the offer it cannot.
+    pub refused: Vec<Refused>,
+    /// The members of what it is to hold, for when a host lives or dies.
+    pub members: Members,
+}
+
+/// Renders an offer. What of it Envoy would refuse is left out, with the reason.
 #[must_use]
-pub fn render(offer: &Offer, here: &Here) -> (Vec<Resource>, Vec<Refused>) {
+pub fn render(offer: &Offer, here: &Here) -> Rendered {
     let (frontends, refused) = check::check(offer);
-    let mut resources = Vec::new();
+    let mut rendered = Rendered {
+        refused,
+        ..Rendered::default()
+    };
+    let resources = &mut rendered.resources;
     let mut clusters = BTreeSet::new();
     let mut shared = BTreeSet::new();
     for (frontend, pool) in frontends {
         for way in ways(frontend, pool) {
             if clusters.insert(way.cluster.clone()) {
                 resources.push(cluster::render(&way, here));
-                resources.push(endpoint::render(&way, here));
+                resources.push(endpoint::render(&way.cluster, &pool.members, here));
+                rendered.members.add(way.cluster, &pool.members);
             }
         }
         match &frontend.protocol {
@@ -75,20 +94,7 @@ pub fn render(offer: &Offer, here: &Here) -> (Vec<Resource>, Vec<Refused>) {
             Protocol::Tcp | Protocol::Udp => resources.push(listener::tcp(frontend, pool)),
         }
     }
-    (resources, refused)
-}
-
-/// The members of every cluster that leads to this host, as they are told from here on.
-#[must_use]
-pub fn of_host(offer: &Offer, here: &Here, host: &str) -> Vec<Resource> {
-    let (frontends, _) = check::check(offer);
-    let mut told = BTreeSet::new();
-    let leads = |pool: &Pool| pool.members.iter().any(|member| member.host == host);
-    let frontends = frontends.into_iter().filter(|(_, pool)| leads(pool));
-    let ways = frontends.flat_map(|(frontend, pool)| ways(frontend, pool));
-    ways.filter(|way| told.insert(way.cluster.clone()))
-        .map(|way| endpoint::render(&way, here))
-        .collect()
+    rendered
 }
 
 /// A cluster: its name, and what it is made of.
@@ -107,9 +113,12 @@ fn ways<'a>(frontend: &'a Frontend, pool: &'a Pool) -> Vec<Way<'a>> {
     match &frontend.protocol {
         Protocol::TlsPassthrough { server_names } => server_names
             .iter()
-            .map(|name| way(format!("sni/{name}")))
+            .map(|name| way(names::passthrough(name)))
             .collect(),
-        Protocol::Tcp | Protocol::Udp => vec![way(cluster::name(frontend, pool))],
+        Protocol::Tcp | Protocol::Udp => {
+            let cluster = names::cluster(&pool.tenant, &pool.name, frontend.client_ip);
+            vec![way(cluster)]
+        }
     }
 }
 

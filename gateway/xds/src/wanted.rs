@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::{
     Kind,
@@ -19,14 +19,7 @@ pub type Key = (Kind, Name);
 
 /// What Envoy is to hold. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted(Arc<Both>);
-
-#[derive(Debug, Default)]
-struct Both {
-    inner: Mutex<Inner>,
-    /// Grows whenever Envoy made something of a resource.
-    observed: watch::Sender<u64>,
-}
+pub struct Wanted(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -133,12 +126,6 @@ impl Wanted {
         pending.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Changes whenever Envoy made something of a resource.
-    #[must_use]
-    pub fn observed(&self) -> watch::Receiver<u64> {
-        self.0.observed.subscribe()
-    }
-
     /// Begins a stream; `None` while nobody has decided anything.
     pub(crate) fn open(&self) -> Option<(Reader, Vec<Shared>)> {
         let mut inner = self.inner();
@@ -156,7 +143,7 @@ impl Wanted {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,7 +189,5 @@ impl Reader {
             Outcome::Gone => inner.outcomes.remove(&key),
             outcome => inner.outcomes.insert(key, outcome),
         };
-        drop(inner);
-        self.wanted.0.observed.send_modify(|number| *number += 1);
     }
 }

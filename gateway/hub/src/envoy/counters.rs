@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -70,11 +69,11 @@ impl Counters {
         }));
     }
 
-    /// What was counted for the listener at an address, and the cluster it leads to.
-    pub fn of(&self, at: SocketAddr, cluster: &str) -> Counted {
+    /// What was counted for a listener, and the cluster it leads to.
+    pub fn of(&self, listener: &str, cluster: &str) -> Counted {
         let heard = self.heard();
         let of = |name: String| heard.by_name.get(&name).copied().unwrap_or(0);
-        let listener = format!("listener.tcp/{at}").replace(':', "_");
+        let listener = format!("listener.{listener}").replace(':', "_");
         let cluster = format!("cluster.{cluster}").replace(':', "_");
         Counted {
             accepted: of(format!("{listener}.downstream_cx_total")),

@@ -26,7 +26,7 @@ use envoy_types::pb::envoy::{
     },
     r#type::v3::Percent,
 };
-use kedge_control::frontend::{Affinity, ClientIp, Frontend, Health, Limits, Policy, Pool};
+use kedge_control::frontend::{Affinity, ClientIp, Health, Limits, Policy, Pool};
 use serde::Serialize;
 
 use super::{
@@ -44,16 +44,6 @@ struct Made<'a> {
     limits: Limits,
     client_ip: ClientIp,
     namespace: Option<&'a String>,
-}
-
-/// The name of the cluster a TCP frontend leads to: pools that are told of clients are others.
-pub fn name(frontend: &Frontend, pool: &Pool) -> String {
-    let told = match frontend.client_ip {
-        ClientIp::Hidden => "",
-        ClientIp::ProxyV1 => "/proxy-v1",
-        ClientIp::ProxyV2 => "/proxy-v2",
-    };
-    format!("t/{}/{}{told}", pool.tenant, pool.name)
 }
 
 pub fn render(way: &Way<'_>, here: &Here) -> Resource {

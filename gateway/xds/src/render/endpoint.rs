@@ -10,14 +10,13 @@ use envoy_types::pb::envoy::config::{
 use kedge_control::frontend::PoolMember;
 
 use super::{
-    Here, Life, Way,
+    Here, Life,
     proto::{address, number},
 };
 use crate::{Kind, resource::Resource};
 
-pub fn render(way: &Way<'_>, here: &Here) -> Resource {
+pub fn render(cluster: &str, members: &[PoolMember], here: &Here) -> Resource {
     let life = |member: &PoolMember| here.lives.get(&member.host).copied().unwrap_or(Life::Dead);
-    let members = &way.pool.members;
     let made: Vec<(&PoolMember, Life)> = members.iter().map(|one| (one, life(one))).collect();
     let members = made.iter().map(|(member, life)| LbEndpoint {
         health_status: status(*life).into(),
@@ -29,14 +28,14 @@ pub fn render(way: &Way<'_>, here: &Here) -> Resource {
         ..LbEndpoint::default()
     });
     let assignment = ClusterLoadAssignment {
-        cluster_name: way.cluster.clone(),
+        cluster_name: cluster.to_owned(),
         endpoints: vec![LocalityLbEndpoints {
             lb_endpoints: members.collect(),
             ..LocalityLbEndpoints::default()
         }],
         ..ClusterLoadAssignment::default()
     };
-    Resource::new(Kind::Endpoint, way.cluster.as_str(), &made, &assignment)
+    Resource::new(Kind::Endpoint, cluster, &made, &assignment)
 }
 
 /// What Envoy makes of it; `Unknown` leaves it to checks, where there are any.

@@ -39,7 +39,7 @@ use envoy_types::pb::{
 use kedge_control::frontend::{Affinity, Frontend, Limits, Pool};
 
 use super::{
-    cluster,
+    names,
     proto::{address, any, keepalive, number, span, yes},
 };
 use crate::{Kind, resource::Resource};
@@ -47,8 +47,8 @@ use crate::{Kind, resource::Resource};
 /// The listener of one TCP frontend.
 pub fn tcp(frontend: &Frontend, pool: &Pool) -> Resource {
     let at = SocketAddr::new(frontend.address, frontend.port.get());
-    let name = format!("tcp/{at}");
-    let cluster = cluster::name(frontend, pool);
+    let name = names::tcp_listener(at);
+    let cluster = names::cluster(&pool.tenant, &pool.name, frontend.client_ip);
     let made = (at, &cluster, pool.limits.idle_seconds, pool.affinity);
     let proxy = TcpProxy {
         hash_policy: match pool.affinity {
@@ -70,8 +70,8 @@ pub fn tcp(frontend: &Frontend, pool: &Pool) -> Resource {
 /// The listener of every frontend that passes TLS through on this address and port.
 pub fn passthrough(ip: IpAddr, port: NonZeroU16) -> Resource {
     let at = SocketAddr::new(ip, port.get());
-    let name = format!("tls/{at}");
-    let format = "sni/%REQUESTED_SERVER_NAME%".to_owned();
+    let name = names::tls_listener(at);
+    let format = names::passthrough("%REQUESTED_SERVER_NAME%");
     let state = SetFilterState {
         on_new_connection: vec![FilterStateValue {
             key: Some(Key::ObjectKey("envoy.tcp_proxy.cluster".to_owned())),
@@ -89,7 +89,7 @@ pub fn passthrough(ip: IpAddr, port: NonZeroU16) -> Resource {
     let proxy = TcpProxy {
         // For those of the clusters that keep a client with a member.
         hash_policy: vec![by_client()],
-        ..proxy(NOBODY.to_owned(), Limits::default())
+        ..proxy(names::passthrough(NOBODY), Limits::default())
     };
     let listener = Listener {
         listener_filters: vec![ListenerFilter {
@@ -152,8 +152,8 @@ fn network(name: &str, config: Any) -> Filter {
     }
 }
 
-/// A cluster that is never there.
-const NOBODY: &str = "sni/-";
+/// A name that no server has: there is never a cluster for it.
+const NOBODY: &str = "-";
 
 /// Members that are tried before a client is refused.
 const ATTEMPTS: u32 = 3;

@@ -10,14 +10,14 @@ use kedge_control::frontend::{
 };
 use prost::Message as _;
 
-use super::{Here, Life, Reason, of_host, render};
+use super::{Here, Life, Reason, Rendered, render};
 use crate::{Kind, resource::Resource};
 
 #[test]
 fn a_tcp_frontend_is_a_listener_a_cluster_and_its_members() {
     let offer = offer(vec![tcp("web", "10.0.0.1", 80)], vec![pool("web", &["a"])]);
     assert_eq!(
-        names(&render(&offer, &Here::default()).0),
+        names(&render(&offer, &Here::default()).resources),
         [
             "cluster t/one/web",
             "endpoint t/one/web",
@@ -34,7 +34,9 @@ fn a_pool_is_told_once_and_another_time_for_those_that_tell_it_of_clients() {
     };
     let frontends = vec![tcp("web", "10.0.0.1", 80), tcp("web", "fd00::1", 81), told];
     let offer = offer(frontends, vec![pool("web", &["a"])]);
-    let (resources, refused) = render(&offer, &Here::default());
+    let Rendered {
+        resources, refused, ..
+    } = render(&offer, &Here::default());
     assert_eq!(refused, []);
     assert_eq!(
         names(&resources),
@@ -59,7 +61,9 @@ fn a_name_that_comes_or_goes_changes_no_listener() {
     ];
     let two = offer(frontends, vec![pool("a", &["a"]), pool("b", &["b"])]);
     let listeners = |offer: &Offer| {
-        let (resources, refused) = render(offer, &Here::default());
+        let Rendered {
+            resources, refused, ..
+        } = render(offer, &Here::default());
         assert_eq!(refused, []);
         let listeners = resources
             .into_iter()
@@ -85,7 +89,8 @@ fn members_say_what_the_tunnel_says_of_their_hosts() {
         lives: lives.into(),
         ..Here::default()
     };
-    let members = of_host(&offer, &here, "dead").remove(0);
+    let rendered = render(&offer, &here);
+    let members = rendered.members.of_host(&here, "dead").remove(0);
     let told = ClusterLoadAssignment::decode(&*members.body.value).unwrap();
     let told: Vec<i32> = told.endpoints[0]
         .lb_endpoints
@@ -100,8 +105,8 @@ fn members_say_what_the_tunnel_says_of_their_hosts() {
     ];
     assert_eq!(told, wanted.map(i32::from));
     // The same as in the whole.
-    assert!(render(&offer, &here).0.contains(&members));
-    assert_eq!(of_host(&offer, &here, "another"), []);
+    assert!(rendered.resources.contains(&members));
+    assert_eq!(rendered.members.of_host(&here, "another"), []);
 }
 
 #[test]
@@ -113,7 +118,7 @@ fn nothing_that_was_measured_to_hurt_is_left_at_its_default() {
         namespaces: [("one".to_owned(), "/run/netns/one".to_owned())].into(),
         ..Here::default()
     };
-    let (resources, _) = render(&offer, &here);
+    let Rendered { resources, .. } = render(&offer, &here);
     let cluster = resources
         .iter()
         .find(|one| one.kind == Kind::Cluster)
@@ -139,7 +144,7 @@ fn nothing_that_was_measured_to_hurt_is_left_at_its_default() {
 #[test]
 fn what_is_made_of_the_same_has_the_same_version_wherever_it_is_made() {
     let offer = offer(vec![tcp("web", "10.0.0.1", 80)], vec![pool("web", &["a"])]);
-    let (resources, _) = render(&offer, &Here::default());
+    let Rendered { resources, .. } = render(&offer, &Here::default());
     let versions: Vec<String> = resources
         .iter()
         .map(|one| one.revision.version.to_string())
@@ -271,7 +276,9 @@ fn what_cannot_be_told_is_refused_and_everything_else_is_told() {
             vec![good, passed, bad],
             vec![pool("good", &["a"]), pool("tls", &["a"]), pool_of_bad],
         );
-        let (resources, refused) = render(&offer, &Here::default());
+        let Rendered {
+            resources, refused, ..
+        } = render(&offer, &Here::default());
         assert_eq!(resources.len(), 6, "{what}");
         assert_eq!(refused.len(), 1, "{what}");
         assert_eq!(refused[0].reason, reason, "{what}");
@@ -292,7 +299,7 @@ fn names_are_those_of_hosts() {
         "-",
     ] {
         let offer = offer(vec![tls("web", &[bad])], vec![pool("web", &["a"])]);
-        assert_eq!(render(&offer, &Here::default()).1.len(), 1, "{bad}");
+        assert_eq!(render(&offer, &Here::default()).refused.len(), 1, "{bad}");
     }
     let long = format!("{}.example", "a".repeat(63));
     for good in [
@@ -303,7 +310,7 @@ fn names_are_those_of_hosts() {
         &long,
     ] {
         let offer = offer(vec![tls("web", &[good])], vec![pool("web", &["a"])]);
-        assert_eq!(render(&offer, &Here::default()).1, [], "{good}");
+        assert_eq!(render(&offer, &Here::default()).refused, [], "{good}");
     }
 }
 

@@ -1,0 +1,32 @@
+//! What resources are called.
+
+use std::net::SocketAddr;
+
+use kedge_control::frontend::ClientIp;
+
+/// The listener of a TCP frontend.
+#[must_use]
+pub fn tcp_listener(at: SocketAddr) -> String {
+    format!("tcp/{at}")
+}
+
+/// The listener of all frontends that pass TLS through there.
+pub(super) fn tls_listener(at: SocketAddr) -> String {
+    format!("tls/{at}")
+}
+
+/// The cluster a TCP frontend leads to: pools that are told of clients are others.
+#[must_use]
+pub fn cluster(tenant: &str, pool: &str, client_ip: ClientIp) -> String {
+    let told = match client_ip {
+        ClientIp::Hidden => "",
+        ClientIp::ProxyV1 => "/proxy-v1",
+        ClientIp::ProxyV2 => "/proxy-v2",
+    };
+    format!("t/{tenant}/{pool}{told}")
+}
+
+/// The cluster that TLS for a name is passed through to; `name` may be what Envoy puts in its place.
+pub(super) fn passthrough(name: &str) -> String {
+    format!("sni/{name}")
+}
