@@ -29,6 +29,7 @@ pub mod lan;
 pub mod speaking;
 mod steady;
 pub mod talk;
+pub mod tor;
 pub mod train;
 pub mod vmac;
 
@@ -42,11 +43,16 @@ pub fn ready() -> bool {
     if kedge_net::privilege::check().is_ok() {
         return true;
     }
+    left_out("network namespaces need root");
+    false
+}
+
+/// Says why something of this tier does not run, and fails where CI requires the tier.
+pub fn left_out(why: &str) {
     let required = std::env::var("KEDGE_REQUIRE").unwrap_or_default();
     let required = required.split(',').any(|tier| tier == "netns");
-    assert!(!required, "network namespaces need root");
-    eprintln!("skipped: network namespaces need root");
-    false
+    assert!(!required, "{why}");
+    eprintln!("skipped: {why}");
 }
 
 /// Waits until something holds, prints how long it took, and fails after `limit`.

@@ -9,23 +9,20 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{IpAddr, Ipv4Addr, TcpStream},
+    net::{IpAddr, TcpStream},
     sync::Arc,
-    time::Duration,
 };
 
-use kedge_core::{
-    bfd::Liveness,
-    bgp::{Asn, RouterId, SessionState},
-};
+use kedge_core::{bfd::Liveness, bgp::SessionState};
 use kedge_tests_netns::{
     bird::Bird,
     eventually,
     lan::{Host, Lan},
     millis, ready, secs, throughout,
+    tor::spec,
 };
 use kedge_vip_speaker::bgp::{
-    Bgp, BgpSnapshot, BgpSpec, Config, HoldTime, Offer, Offers, PORT, Password, Text,
+    Bgp, BgpSnapshot, BgpSpec, HoldTime, Offer, Offers, PORT, Password, Text,
 };
 
 const NEAR: &str = "10.20.14.11";
@@ -42,28 +39,6 @@ fn router(host: &Host, [near, far]: [&str; 2], options: &str) -> String {
          }};\n  ipv6 {{ import all; export all; }};\n}}\n",
         host.address()
     )
-}
-
-fn asn(number: u32) -> Asn {
-    Asn::new(number).unwrap()
-}
-
-fn spec(peer: &str) -> BgpSpec {
-    let router_id = RouterId::try_from(Ipv4Addr::new(10, 20, 14, 11)).unwrap();
-    BgpSpec {
-        name: "tor".parse().unwrap(),
-        peer: peer.parse().unwrap(),
-        port: PORT,
-        interface: None,
-        source: None,
-        multihop: None,
-        ttl_security: false,
-        password: None,
-        config: Config {
-            connect_retry: Duration::from_secs(1),
-            ..Config::new(asn(65_001), asn(65_014), router_id)
-        },
-    }
 }
 
 fn offers(all: &[(&str, Offer)]) -> Offers {

@@ -6,11 +6,11 @@
     reason = "test code"
 )]
 
-use std::{net::Ipv4Addr, time::Duration};
-
-use kedge_core::bgp::{Asn, RouterId, SessionState};
-use kedge_tests_netns::{bgpd::Bgpd, eventually, lan::Lan, millis, ready, secs, throughout};
-use kedge_vip_speaker::bgp::{Bgp, BgpSpec, Config, Offer, Offers, PORT, Text};
+use kedge_core::bgp::SessionState;
+use kedge_tests_netns::{
+    bgpd::Bgpd, eventually, lan::Lan, millis, ready, secs, throughout, tor::spec,
+};
+use kedge_vip_speaker::bgp::{Bgp, Offer, Offers, PORT, Text};
 
 #[test]
 fn frr_learns_routes_what_they_say_and_that_they_are_gone_over_both_families() {
@@ -32,22 +32,7 @@ fn frr_learns_routes_what_they_say_and_that_they_are_gone_over_both_families() {
                  exit-address-family\n"
             ),
         );
-        let asn = |number| Asn::new(number).unwrap();
-        let router_id = RouterId::try_from(Ipv4Addr::new(10, 20, 14, 11)).unwrap();
-        let spec = BgpSpec {
-            name: "tor".parse().unwrap(),
-            peer: far.parse().unwrap(),
-            port: PORT,
-            interface: None,
-            source: None,
-            multihop: None,
-            ttl_security: false,
-            password: None,
-            config: Config {
-                connect_retry: Duration::from_secs(1),
-                ..Config::new(asn(65_001), asn(65_014), router_id)
-            },
-        };
+        let spec = spec(far);
         let rich = Offer {
             med: Some(7),
             prepend: 2,

@@ -6,42 +6,41 @@
     reason = "test code"
 )]
 
+mod dice;
+mod site;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, TcpListener},
-    num::NonZeroU16,
-    path::Path,
-    sync::Arc,
+    net::{Ipv4Addr, TcpListener},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use kedge_control::frontend::{
-    Affinity, ClientIp, Frontend, Health, Limits, Offer, Policy, Pool, PoolMember, Protocol,
-};
-use kedge_gateway_xds::{Here, Kind, Life, delta::Outcome, of_host, render};
+use kedge_control::frontend::{ClientIp, Frontend, Health, Offer, Protocol};
+use kedge_gateway_xds::{Here, Kind, Life, delta::Outcome, render};
 use kedge_tests_netns::{
-    answers::{Answers, Asked, ask},
-    envoy::{Envoy, Server, executable},
+    answers::{Answers, ask},
+    envoy::Server,
     eventually,
-    lan::{Host, Lan},
-    ready, secs,
+    lan::Lan,
+    secs,
 };
-use rustls::{ClientConfig, ClientConnection, RootCertStore, pki_types::ServerName};
+
+use dice::Dice;
+use site::{BACKEND, PORT, Site, TAKEN, hello, micros, number, offer, tcp};
 
 #[test]
 fn a_host_that_the_tunnel_calls_dead_gets_nothing_and_keeps_what_it_has() {
     let Some(site) = Site::new() else { return };
     let offer = offer(vec![tcp("web", PORT)], vec![site.pool("web")]);
     let mut here = site.alive();
-    site.declare(&offer, &here);
+    let members = site.declare(&offer, &here);
     let envoy = site.envoy();
     site.both_answer();
     let mut open = site.opened_at("b");
 
     here.lives.insert("b".to_owned(), Life::Dead);
     let since = Instant::now();
-    for members in of_host(&offer, &here, "b") {
+    for members in members.of_host(&here, "b") {
         site.server.wanted.change(members);
     }
     let last = site.last_answer_of("b");
@@ -313,8 +312,7 @@ fn whatever_is_offered_envoy_takes() {
             let life = dice.of(&[Life::Alive, Life::Dead, Life::Draining]);
             here.lives.insert(format!("host-{host}"), life);
         }
-        let (resources, _) = render(&offer, &here);
-        site.server.wanted.declare(resources);
+        site.server.wanted.declare(render(&offer, &here).resources);
         let start = Instant::now();
         while !site.server.wanted.pending().is_empty() {
             let waits = site.server.wanted.pending();
@@ -339,9 +337,9 @@ fn an_envoy_that_starts_while_members_change_holds_the_last_of_them() {
     let rounds = std::env::var("KEDGE_ROUNDS").map_or(10, |it| it.parse().unwrap());
     for round in 0..rounds {
         let mut here = Here::default();
-        site.declare(&offer, &here);
+        let members = site.declare(&offer, &here);
         thread::scope(|scope| {
-            let (site, offer) = (&site, &offer);
+            let site = &site;
             let envoy = scope.spawn(move || site.envoy());
             // About as long as it takes to start, with changes at other times in each round.
             for (index, host) in ["a", "b"].into_iter().cycle().take(20).enumerate() {
@@ -352,7 +350,7 @@ fn an_envoy_that_starts_while_members_change_holds_the_last_of_them() {
                     Life::Alive
                 };
                 here.lives.insert(host.to_owned(), life);
-                for members in of_host(offer, &here, host) {
+                for members in members.of_host(&here, host) {
                     site.server.wanted.change(members);
                 }
             }
@@ -421,258 +419,3 @@ fn two_tenants_whose_hosts_have_the_same_address_each_reach_their_own() {
     eventually("one is not served", secs(5), || site.name(PORT).is_none());
     assert_eq!(site.name(PORT + 1).as_deref(), Some("two"));
 }
-
-/// Numbers that are the same for the same seed (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
-    }
-
-    /// Frontends and pools of all kinds; some of them collide.
-    fn offer(&mut self, address: IpAddr) -> Offer {
-        let pools = (0..self.below(8)).map(|index| self.pool(index)).collect();
-        let frontends = (0..self.below(12))
-            .map(|index| self.frontend(index, address))
-            .collect();
-        Offer { frontends, pools }
-    }
-
-    fn pool(&mut self, index: u64) -> Pool {
-        let member = |dice: &mut Self| PoolMember {
-            host: format!("host-{}", dice.below(6)),
-            address: match dice.below(2) {
-                0 => IpAddr::from([198, 18, 0, u8::try_from(1 + dice.below(200)).unwrap()]),
-                _ => format!("fd6b::{:x}", 1 + dice.below(200)).parse().unwrap(),
-            },
-            port: number(u16::try_from(1 + dice.below(65_535)).unwrap()),
-            weight: u8::try_from(dice.below(129)).unwrap(),
-        };
-        Pool {
-            name: format!("pool-{index}"),
-            tenant: self.of(&["one", "two"]).to_owned(),
-            members: (0..self.below(5)).map(|_| member(self)).collect(),
-            policy: self.of(&[Policy::RoundRobin, Policy::LeastConnections, Policy::Maglev]),
-            affinity: self.of(&[Affinity::None, Affinity::ClientIp]),
-            health: self.of(&[true, false]).then(|| Health {
-                interval_seconds: self.of(&[0.01, 0.5, 3_600.0]),
-                timeout_seconds: self.of(&[0.01, 0.2, 1.0]),
-                fall: self.of(&[1, 2, 255]),
-                rise: self.of(&[1, 2, 255]),
-            }),
-            limits: Limits {
-                connections: self.of(&[1, 20_000, u32::MAX]),
-                idle_seconds: self.of(&[0, 1, u32::MAX]),
-            },
-        }
-    }
-
-    fn frontend(&mut self, index: u64, address: IpAddr) -> Frontend {
-        let names = [
-            "a.example",
-            "b.example",
-            "xn--bcher-kva.example",
-            "*.bad",
-            "Bad",
-            "",
-        ];
-        let server_names = (0..self.below(4))
-            .map(|_| self.of(&names).to_owned())
-            .collect();
-        Frontend {
-            name: format!("frontend-{index}"),
-            tenant: self.of(&["one", "two"]).to_owned(),
-            // Some are addresses that the gateway does not have, as where another holds the VIP.
-            address: self.of(&[
-                address,
-                "10.20.14.99".parse().unwrap(),
-                "fd00::99".parse().unwrap(),
-            ]),
-            port: number(u16::try_from(20_000 + self.below(20)).unwrap()),
-            protocol: match self.below(5) {
-                0 => Protocol::Udp,
-                1 | 2 => Protocol::TlsPassthrough { server_names },
-                _ => Protocol::Tcp,
-            },
-            pool: format!("pool-{}", self.below(8)),
-            client_ip: self.of(&[ClientIp::Hidden, ClientIp::ProxyV1, ClientIp::ProxyV2]),
-        }
-    }
-}
-
-/// A client, a gateway and two backends on a LAN.
-struct Site {
-    _lan: Lan,
-    client: Host,
-    gateway: Host,
-    a: Host,
-    b: Host,
-    server: Server,
-    executable: &'static Path,
-}
-
-impl Site {
-    fn new() -> Option<Self> {
-        if !ready() {
-            return None;
-        }
-        let executable = executable()?;
-        let lan = Lan::new();
-        let (a, b) = lan.pair();
-        let gateway = lan.host("gateway", "10.20.14.1/24");
-        let client = lan.host("client", "10.20.14.2/24");
-        for (host, name) in [(&a, "a"), (&b, "b")] {
-            let _ = Answers::start(host, BACKEND, name, 0);
-        }
-        let server = Server::start(&gateway);
-        Some(Self {
-            _lan: lan,
-            client,
-            gateway,
-            a,
-            b,
-            server,
-            executable,
-        })
-    }
-
-    fn envoy(&self) -> Envoy {
-        Envoy::start(&self.gateway, self.executable, self.server.socket())
-    }
-
-    fn address(&self) -> IpAddr {
-        self.gateway.address().into()
-    }
-
-    /// A pool of both backends.
-    fn pool(&self, name: &str) -> Pool {
-        let member = |host: &Host, name: &str| PoolMember {
-            host: name.to_owned(),
-            address: host.address().into(),
-            port: number(BACKEND),
-            weight: 1,
-        };
-        Pool {
-            name: name.to_owned(),
-            tenant: "tenant".to_owned(),
-            members: vec![member(&self.a, "a"), member(&self.b, "b")],
-            ..Pool::default()
-        }
-    }
-
-    /// Both backends are alive.
-    fn alive(&self) -> Here {
-        let alive = ["a", "b"].map(|host| (host.to_owned(), Life::Alive));
-        Here {
-            lives: alive.into(),
-            namespaces: BTreeMap::new(),
-        }
-    }
-
-    fn declare(&self, offer: &Offer, here: &Here) {
-        let (resources, refused) = render(offer, here);
-        assert_eq!(refused, []);
-        self.server.wanted.declare(resources);
-    }
-
-    fn ask(&self, port: u16) -> Option<Asked> {
-        ask(&self.client, self.address(), port, b"")
-    }
-
-    /// Who answers on a port.
-    fn name(&self, port: u16) -> Option<String> {
-        self.ask(port).map(|asked| asked.name)
-    }
-
-    fn both_answer(&self) {
-        let mut heard = BTreeSet::new();
-        eventually("both answer", secs(5), || {
-            heard.extend(self.name(PORT));
-            heard.len() == 2
-        });
-    }
-
-    /// A connection to this backend.
-    fn opened_at(&self, name: &str) -> Asked {
-        let mut asked = None;
-        eventually(&format!("{name} is asked"), secs(5), || {
-            asked = self.ask(PORT).filter(|asked| asked.name == name);
-            asked.is_some()
-        });
-        asked.unwrap()
-    }
-
-    /// When a backend answered for the last time before a hundred answers of others.
-    fn last_answer_of(&self, name: &str) -> Instant {
-        let mut last = Instant::now();
-        let mut others = 0;
-        let start = last;
-        while others < 100 {
-            assert!(start.elapsed() < secs(10), "{name} goes on answering");
-            let at = Instant::now();
-            match self.name(PORT) {
-                Some(heard) if heard != name => others += 1,
-                _ => (last, others) = (at, 0),
-            }
-        }
-        last
-    }
-}
-
-fn offer(mut frontends: Vec<Frontend>, pools: Vec<Pool>) -> Offer {
-    let address = Ipv4Addr::new(10, 20, 14, 1);
-    for frontend in &mut frontends {
-        frontend.address = address.into();
-    }
-    Offer { frontends, pools }
-}
-
-fn tcp(name: &str, port: u16) -> Frontend {
-    Frontend {
-        name: format!("tenant/{name}"),
-        tenant: "tenant".to_owned(),
-        address: Ipv4Addr::UNSPECIFIED.into(),
-        port: number(port),
-        protocol: Protocol::Tcp,
-        pool: name.to_owned(),
-        client_ip: ClientIp::Hidden,
-    }
-}
-
-const fn micros(micros: u64) -> Duration {
-    Duration::from_micros(micros)
-}
-
-fn number(port: u16) -> NonZeroU16 {
-    NonZeroU16::new(port).unwrap()
-}
-
-/// What a TLS client says first to a server of this name.
-fn hello(name: &str) -> Vec<u8> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut bytes = Vec::new();
-    client.write_tls(&mut bytes).unwrap();
-    bytes
-}
-
-/// The first port of frontends.
-const PORT: u16 = 8000;
-/// A port that something else has.
-const TAKEN: u16 = 7999;
-/// The port of backends.
-const BACKEND: u16 = 9000;
