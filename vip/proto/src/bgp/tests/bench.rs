@@ -10,8 +10,8 @@ use kedge_core::{
 use crate::{
     bgp::{Config, Input, Offer, Offers, Output, Place, Reject, Session, Side},
     wire::bgp::{
-        Capability, Context, Family, Frame, HoldTime, Message, Notification, Open, Prefix, Refusal,
-        Update,
+        AsPath, Attributes, Capability, Context, Family, Frame, HoldTime, Message, NextHop,
+        Notification, Open, Prefix, Refusal, Route, Update,
     },
 };
 
@@ -234,4 +234,22 @@ fn update_words(update: &Update) -> String {
         }
     }
     text.trim_end().to_owned()
+}
+
+/// A hold time.
+pub(super) fn secs(seconds: u16) -> HoldTime {
+    HoldTime::from_secs(seconds).unwrap()
+}
+
+/// An UPDATE that announces routes.
+pub(super) fn announced(texts: &[&str]) -> Update {
+    let route = |text: &&str| Route {
+        prefix: prefix(text),
+        next_hop: NextHop::V4("10.0.0.9".parse().unwrap()),
+    };
+    Update {
+        announced: texts.iter().map(route).collect(),
+        attributes: Some(Attributes::new(AsPath::default())),
+        ..Update::default()
+    }
 }

@@ -6,6 +6,7 @@
 
 mod agreement;
 mod bench;
+mod endings;
 mod laws;
 mod pair;
 mod routes;
