@@ -10,8 +10,13 @@ mod counters;
 mod process;
 
 use std::{
-    collections::BTreeMap, fs, net::SocketAddr, num::NonZeroU16, os::unix::fs::DirBuilderExt as _,
-    path::PathBuf, time::Duration,
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    num::NonZeroU16,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 use kedge_control::{
@@ -25,7 +30,7 @@ use kedge_gateway_xds::{
     Ads, Bootstrap, Here, Kind, Life, Members, Refused, Wanted, delta::Outcome, names, render,
 };
 use kedge_host::Root;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tracing::error;
 
 use crate::config::ProxyConfig;
@@ -37,8 +42,8 @@ pub(crate) struct Beside {
     directory: PathBuf,
     connections: u32,
     wanted: Wanted,
-    /// The server of its configuration; `None` while it cannot be had.
-    serving: Option<JoinHandle<()>>,
+    /// The server of its configuration; nothing while it cannot be had. It ends with this.
+    serving: JoinSet<()>,
     unserved: Option<Problem>,
     /// Its process, if it is ours.
     process: Option<Process>,
@@ -55,15 +60,13 @@ impl Beside {
     /// One that is told nothing yet: it goes on serving what it has until [`apply`](Self::apply).
     pub fn new(config: &ProxyConfig, root: &Root) -> Self {
         let directory = root.run_dir().join("envoy");
-        let file = directory.join(BOOTSTRAP);
-        let executable = config.envoy.as_ref().map(|path| root.locate(path));
         let mut beside = Self {
             counters: Counters::new(directory.join(ADMIN)),
-            process: executable.map(|executable| Process::new(executable, file)),
+            process: process(config, root, &directory),
             directory,
             connections: config.max_connections,
             wanted: Wanted::default(),
-            serving: None,
+            serving: JoinSet::new(),
             unserved: None,
             listeners: Vec::new(),
             members: Members::default(),
@@ -73,6 +76,15 @@ impl Beside {
         };
         beside.tend();
         beside
+    }
+
+    /// Takes another configuration. An Envoy of ours is started anew; another one goes on, and is told
+    /// what it was told.
+    pub fn configure(&mut self, config: &ProxyConfig, root: &Root) {
+        self.connections = config.max_connections;
+        self.unserved = self.write().err().map(|problem| *problem);
+        self.process = process(config, root, &self.directory);
+        self.tend();
     }
 
     pub fn apply(&mut self, listeners: Vec<Listener>) {
@@ -106,11 +118,9 @@ impl Beside {
 
     /// Looks after the socket, the process and the counters.
     pub fn tend(&mut self) {
-        if self.serving.as_ref().is_none_or(JoinHandle::is_finished) {
-            match self.serve() {
-                Ok(serving) => (self.serving, self.unserved) = (Some(serving), None),
-                Err(problem) => self.unserved = Some(*problem),
-            }
+        while self.serving.try_join_next().is_some() {}
+        if self.serving.is_empty() || self.unserved.is_some() {
+            self.unserved = self.serve().err().map(|problem| *problem);
         }
         if self.unserved.is_none()
             && let Some(process) = &mut self.process
@@ -121,35 +131,34 @@ impl Beside {
     }
 
     /// Writes what Envoy is started with, and serves the rest.
-    fn serve(&self) -> Result<JoinHandle<()>, Box<Problem>> {
-        let failed = |error: &dyn std::error::Error| {
-            Box::new(
-                Problem::new(Code::GatewayNoEnvoy, "Envoy cannot be told anything")
-                    .object("proxy.engine")
-                    .caused_by(error)
-                    .consequence("Envoy serves what it was told last, if anything")
-                    .fix(Fix::text("see to it that the gateway may write there")),
-            )
-        };
-        let mut builder = fs::DirBuilder::new();
-        let made = builder.recursive(true).mode(0o700).create(&self.directory);
-        made.map_err(|error| failed(&error))?;
-        let (ads, admin) = (self.directory.join(SOCKET), self.directory.join(ADMIN));
-        let bootstrap = Bootstrap {
-            node: "gateway",
-            ads: &ads,
-            admin: &admin,
-            connections: self.connections,
-        };
-        let text = bootstrap.render().to_string();
-        fs::write(self.directory.join(BOOTSTRAP), text).map_err(|error| failed(&error))?;
-        let ads = Ads::bind(&ads, self.wanted.clone()).map_err(|error| failed(&error))?;
-        Ok(tokio::spawn(async move {
+    fn serve(&mut self) -> Result<(), Box<Problem>> {
+        self.write()?;
+        if !self.serving.is_empty() {
+            return Ok(());
+        }
+        let ads = Ads::bind(&self.directory.join(SOCKET), self.wanted.clone());
+        let ads = ads.map_err(|error| untold(&error))?;
+        self.serving.spawn(async move {
             if let Err(err) = ads.serve().await {
                 let error = &err as &dyn std::error::Error;
                 error!(error, "Envoy is told nothing");
             }
-        }))
+        });
+        Ok(())
+    }
+
+    fn write(&self) -> Result<(), Box<Problem>> {
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&self.directory);
+        made.map_err(|error| untold(&error))?;
+        let bootstrap = Bootstrap {
+            node: "gateway",
+            ads: &self.directory.join(SOCKET),
+            admin: &self.directory.join(ADMIN),
+            connections: self.connections,
+        };
+        let text = bootstrap.render().to_string();
+        fs::write(self.directory.join(BOOTSTRAP), text).map_err(|error| untold(&error))
     }
 
     pub fn status(&self) -> Vec<ListenerStatus> {
@@ -216,17 +225,29 @@ impl Beside {
         let Self {
             process,
             counters,
-            serving,
+            serving: _until_then,
             ..
         } = *self;
         if let Some(process) = process {
             counters.drain(limit).await;
             process.end().await;
         }
-        if let Some(serving) = serving {
-            serving.abort();
-        }
     }
+}
+
+/// The process that is to run, if it is to be ours.
+fn process(config: &ProxyConfig, root: &Root, directory: &Path) -> Option<Process> {
+    let executable = root.locate(config.envoy.as_ref()?);
+    Some(Process::new(executable, directory.join(BOOTSTRAP)))
+}
+
+fn untold(error: &dyn std::error::Error) -> Box<Problem> {
+    let problem = Problem::new(Code::GatewayNoEnvoy, "Envoy cannot be told anything")
+        .object("proxy.engine")
+        .caused_by(error)
+        .consequence("Envoy serves what it was told last, if anything")
+        .fix(Fix::text("see to it that the gateway may write there"));
+    Box::new(problem)
 }
 
 /// What a gateway's listeners are as an offer: each a frontend with a pool of its own.

@@ -292,7 +292,7 @@ impl Hub {
         let same = old.manager == new.manager && old.name == new.name;
         let reconnect = !same || self.link.is_none();
         let other_tunnel = old.tunnel != new.tunnel;
-        if old.proxy != new.proxy {
+        if old.proxy != new.proxy && !self.plane.configure(&new.proxy, self.live.root()) {
             self.plane = Plane::new(&new.proxy, self.live.root());
             for (name, host) in self.hosts.iter() {
                 self.plane.alive(name, host.alive, host.because.clone());

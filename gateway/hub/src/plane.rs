@@ -36,6 +36,21 @@ impl Plane {
         }
     }
 
+    /// Takes another configuration, if it is one of the same kind. Whether it was.
+    pub fn configure(&mut self, config: &ProxyConfig, root: &Root) -> bool {
+        match (self, config.engine) {
+            #[cfg(feature = "envoy")]
+            (Self::Envoy(plane), Engine::Envoy) => {
+                plane.configure(config, root);
+                true
+            }
+            (_, Engine::Builtin | Engine::Envoy) => {
+                let _ = root;
+                false
+            }
+        }
+    }
+
     /// Makes `listeners` the set that is served.
     pub fn apply(&mut self, listeners: Vec<Listener>) {
         match self {

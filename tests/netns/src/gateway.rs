@@ -103,11 +103,20 @@ impl<'a> Gateway<'a> {
         process.wait().unwrap();
     }
 
+    /// Tells it to read its configuration again.
+    pub fn reload(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Ends it as a service manager does, and waits for it.
     pub fn stop(&mut self) {
-        let id = self.process.as_ref().unwrap().id();
-        kill_process(Pid::from_raw(id.cast_signed()).unwrap(), Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         assert!(self.process.take().unwrap().wait().unwrap().success());
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = self.process.as_ref().unwrap();
+        kill_process(Pid::from_child(process), signal).unwrap();
     }
 
     /// What it logged.

@@ -130,6 +130,18 @@ fn envoy_carries_clients_to_hosts_behind_tunnels_and_leaves_out_those_that_are_d
     });
     both("another Envoy serves");
     assert_ne!(running(gateway.root()).unwrap(), envoy);
+
+    // Another configuration: Envoy is started with it, and told the same.
+    let envoy = running(gateway.root());
+    gateway.configure(&format!(
+        "{}, max_connections: 400}}\n",
+        yaml.trim_end().trim_end_matches('}')
+    ));
+    gateway.reload();
+    eventually("Envoy is started anew", secs(5), || {
+        running(gateway.root()).is_some_and(|id| Some(id) != envoy)
+    });
+    both("it serves the same");
     gateway.stop();
     eventually("Envoy ends with the gateway", secs(5), || {
         running(gateway.root()).is_none()

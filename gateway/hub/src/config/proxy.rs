@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 section! {
-    /// What carries the connections of clients to hosts. A change closes those that are open.
+    /// What carries the connections of clients to hosts. A change closes those that are open, but for those of an
+    /// Envoy that somebody else runs.
     ProxyFile {
         /// `builtin`, in this process, or `envoy`, beside it.
         engine: Engine,
