@@ -34,9 +34,9 @@ impl Ways {
         });
     }
 
-    /// Whether a route may have changed since it was looked at.
+    /// Whether a route may have changed since it was looked at, or more is known of a way than is kept to.
     pub fn are_due(&self) -> bool {
-        self.0.is_due()
+        self.0.is_due() || self.0.has_news()
     }
 
     /// What is known of the way to a peer.
