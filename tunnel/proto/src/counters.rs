@@ -10,7 +10,7 @@ use std::{
 
 use kedge_core::Instant;
 
-use crate::{drops::Drops, keys::Pair, other};
+use crate::{drops::Drops, keys::Pair, other, place::Place};
 
 /// Where the peer's session stands. Only an answered echo proves that the path works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,15 +38,15 @@ pub struct Counters {
     /// The number of the last question that was answered, and one.
     answered: AtomicU64,
     state: AtomicU8,
-    place: Mutex<Place>,
+    seldom: Mutex<Seldom>,
     /// Packets of this peer that were not carried.
     pub drops: Drops,
 }
 
 /// What changes rarely.
 #[derive(Debug, Default)]
-struct Place {
-    endpoint: Option<SocketAddr>,
+struct Seldom {
+    endpoint: Place,
     /// Boxed, since most peers never have another pair than the one they began with.
     pair: Option<Box<(Pair, Instant)>>,
 }
@@ -83,7 +83,8 @@ impl Counters {
     /// Reads everything.
     #[must_use]
     pub fn read(&self) -> Reading {
-        let place = self.place();
+        let seldom = self.seldom();
+        let endpoint = seldom.endpoint.get();
         Reading {
             rx_bytes: self.rx_bytes.load(Ordering::Relaxed),
             tx_bytes: self.tx_bytes.load(Ordering::Relaxed),
@@ -97,9 +98,9 @@ impl Counters {
                 1 => State::Connecting,
                 _ => State::Idle,
             },
-            endpoint: place.endpoint.map(other::address),
-            by_other: place.endpoint.is_some_and(other::is_by_other),
-            pair: place.pair.as_deref().copied(),
+            endpoint: endpoint.map(other::address),
+            by_other: endpoint.is_some_and(other::is_by_other),
+            pair: seldom.pair.as_deref().copied(),
         }
     }
 
@@ -138,15 +139,15 @@ impl Counters {
     }
 
     pub(crate) fn set_endpoint(&self, endpoint: Option<SocketAddr>) {
-        self.place().endpoint = endpoint;
+        self.seldom().endpoint.replace(endpoint);
     }
 
     pub(crate) fn set_pair(&self, now: Instant, pair: Pair) {
-        self.place().pair = Some(Box::new((pair, now)));
+        self.seldom().pair = Some(Box::new((pair, now)));
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seldom(&self) -> MutexGuard<'_, Seldom> {
+        self.seldom.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -260,13 +260,9 @@ impl Directory {
         for entry in &change.add {
             entry.counters.set_endpoint(entry.spec.endpoint);
         }
-        let before = self.peers.len();
         let updated = change.update.iter().map(|update| &update.entry);
-        for entry in change.add.iter().chain(updated) {
-            self.peers
-                .insert(entry.spec.public_key, Box::new(entry.clone()));
-        }
-        pack(&mut self.peers, before);
+        let of = |entry: &Entry| (entry.spec.public_key, Box::new(entry.clone()));
+        grow(&mut self.peers, change.add.iter().chain(updated).map(of));
     }
 
     /// Takes where each peer is for where it is wanted: what comes next changes an endpoint only if
@@ -364,8 +360,19 @@ impl Coded for PlanError {
     }
 }
 
-/// Builds a map anew that has grown by much since it had `before` entries. Nodes that were filled one by
-/// one in the order of the keys are half empty; ten thousand peers are known from one such message.
+/// Adds entries, of which the last counts where there are several with one key. Many are put in as a whole: nodes
+/// that are filled one by one are half empty, and those they took the place of lie as holes among what was
+/// made meanwhile. Ten thousand peers are known from one message.
+pub(crate) fn grow<K: Ord, V>(map: &mut BTreeMap<K, V>, more: impl Iterator<Item = (K, V)>) {
+    let more: Vec<(K, V)> = more.collect();
+    if more.len() > map.len() / 4 {
+        map.append(&mut more.into_iter().collect());
+    } else {
+        map.extend(more);
+    }
+}
+
+/// Builds a map anew that has grown by much since it had `before` entries, one by one.
 pub(crate) fn pack<K: Ord, V>(map: &mut BTreeMap<K, V>, before: usize) {
     if map.len() > before + before / 4 {
         *map = std::mem::take(map).into_iter().collect();

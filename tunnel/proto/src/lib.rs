@@ -27,6 +27,7 @@ pub mod noise;
 pub mod other;
 pub mod packet;
 mod peer;
+mod place;
 pub mod pmtu;
 pub mod shard;
 pub mod uapi;

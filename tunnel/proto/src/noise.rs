@@ -60,8 +60,12 @@ pub(crate) enum NoiseCore {
     Own(Box<own::Core>),
     /// None: what is known of the peer until a core is made for it. Of ten thousand peers most are
     /// never heard, and a core is a hundred times as large.
-    Asleep(Stamps),
+    Asleep(Known),
 }
+
+/// The stamps of a peer without a core. Boxed, since most such peers have none.
+#[derive(Default)]
+pub(crate) struct Known(Option<Box<Stamps>>);
 
 /// Who sent an initiation, and how far it has been read.
 pub(crate) struct Caller {
@@ -92,6 +96,18 @@ pub(crate) enum Tick {
     Send(usize),
     /// Handshakes were given up; sessions are gone.
     Expired,
+}
+
+impl Known {
+    pub(crate) fn stamps(&self) -> Stamps {
+        self.0.as_deref().copied().unwrap_or_default()
+    }
+}
+
+impl From<Stamps> for Known {
+    fn from(stamps: Stamps) -> Self {
+        Self((stamps != Stamps::default()).then(|| Box::new(stamps)))
+    }
 }
 
 impl FrontDoor {
@@ -185,7 +201,7 @@ impl NoiseCore {
         if let Self::Own(core) = self
             && core.is_at_rest()
         {
-            *self = Self::Asleep(core.stamps());
+            *self = Self::Asleep(core.stamps().into());
         }
     }
 
@@ -410,7 +426,7 @@ impl NoiseCore {
         match self {
             Self::Boringtun(_) => None,
             Self::Own(core) => Some(core.stamps()),
-            Self::Asleep(stamps) => Some(*stamps),
+            Self::Asleep(known) => Some(known.stamps()),
         }
     }
 
@@ -419,7 +435,11 @@ impl NoiseCore {
         match self {
             Self::Boringtun(_) => {}
             Self::Own(core) => core.raise_stamps(stamps),
-            Self::Asleep(known) => known.raise(stamps),
+            Self::Asleep(known) => {
+                let mut raised = known.stamps();
+                raised.raise(stamps);
+                *known = raised.into();
+            }
         }
     }
 }

@@ -104,7 +104,7 @@ impl Peer {
     ) -> Self {
         counters.set_endpoint(spec.endpoint);
         Self {
-            core: NoiseCore::Asleep(stamps),
+            core: NoiseCore::Asleep(stamps.into()),
             front,
             rare: None,
             counters,

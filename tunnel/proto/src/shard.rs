@@ -35,6 +35,7 @@ use crate::{
     noise::{Caller, Doors, HEAD, Noise, TAIL},
     packet::{LARGEST, ecn::Ecn},
     peer::{Message, Peer, Received},
+    place::Place,
     way::Way,
     wire::{self, Kind},
 };
@@ -79,7 +80,7 @@ struct Slot {
     peer: Peer,
     /// What the last event said.
     state: State,
-    endpoint: Option<SocketAddr>,
+    endpoint: Place,
     preshared_key: Option<PresharedKey>,
     /// When it was last given a session it asked for.
     called_at: Option<Instant>,
@@ -195,7 +196,7 @@ impl Shard {
         slot: &mut [u8],
         length: usize,
     ) -> Option<Transmit> {
-        let asleep = |slot: &Slot| slot.peer.is_asleep() && slot.endpoint.is_some();
+        let asleep = |slot: &Slot| slot.peer.is_asleep() && slot.peer.endpoint().is_some();
         if !self.rests && self::slot(&mut self.peers, id).is_some_and(|slot| asleep(slot)) {
             self.wake_up(now, id);
         }
@@ -445,8 +446,8 @@ impl Shard {
             slot.peer.counters().set_pair(at, to);
             tell(&mut self.events, id, EventKind::Keys { to });
         }
-        if endpoint != slot.endpoint {
-            let from = std::mem::replace(&mut slot.endpoint, endpoint);
+        if endpoint != slot.endpoint.get() {
+            let from = slot.endpoint.replace(endpoint);
             self.moved(from, endpoint);
             tell(
                 &mut self.events,

@@ -18,8 +18,8 @@ impl Peer {
 
     /// Goes on with a core that was made for it.
     pub(crate) fn wake(&mut self, now: Instant, mut core: NoiseCore) {
-        if let NoiseCore::Asleep(stamps) = self.core {
-            core.raise_stamps(stamps);
+        if let NoiseCore::Asleep(known) = &self.core {
+            core.raise_stamps(known.stamps());
         }
         self.core = core;
         self.ticked_at = now;

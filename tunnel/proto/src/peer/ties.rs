@@ -193,7 +193,7 @@ impl Peer {
     /// What a peer without a core knows.
     pub(crate) fn take_stamps(&mut self) -> Stamps {
         match &mut self.core {
-            NoiseCore::Asleep(stamps) => std::mem::take(stamps),
+            NoiseCore::Asleep(known) => std::mem::take(known).stamps(),
             _ => Stamps::default(),
         }
     }

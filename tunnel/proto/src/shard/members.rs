@@ -1,12 +1,12 @@
 //! Who is a peer of the shard, and by which index.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, iter, time::Duration};
 
 use kedge_core::Instant;
 
 use super::{Shard, Slot, position, slot};
 use crate::{
-    directory::{Change, Entry, PeerId, pack},
+    directory::{Change, Entry, PeerId, grow, pack},
     keys::PresharedKey,
     memory::Remembered,
     peer::{Ends, Name, Peer},
@@ -24,12 +24,10 @@ impl Shard {
         for other in change.others {
             self.others.insert(other.id, other);
         }
-        let before = self.by_key.len();
-        for entry in change.add {
-            self.add(now, entry);
+        let indices = self.make_room(now, &change.add);
+        for (entry, index) in change.add.into_iter().zip(indices) {
+            self.add(now, entry, index);
         }
-        pack(&mut self.by_key, before);
-        pack(&mut self.by_index, before);
         for update in change.update {
             let id = update.entry.id;
             if let Some(slot) = slot(&mut self.peers, id) {
@@ -52,11 +50,37 @@ impl Shard {
         }
     }
 
-    fn add(&mut self, now: Instant, entry: Entry) {
+    /// Has all tables know who comes, and says by which indices. The peers themselves are made after that, so that
+    /// what tables leave behind as they grow does not lie among them.
+    fn make_room(&mut self, now: Instant, add: &[Entry]) -> Vec<u32> {
+        let before = self.by_index.len();
+        let mut indices = Vec::with_capacity(add.len());
+        for entry in add {
+            let index = self.free_index(now);
+            self.by_index.insert(index, entry.id);
+            indices.push(index);
+        }
+        pack(&mut self.by_index, before);
+        let keys = |entry: &Entry| {
+            entry
+                .spec
+                .keys()
+                .zip(iter::repeat(entry.id))
+                .collect::<Vec<_>>()
+        };
+        grow(&mut self.by_key, add.iter().flat_map(keys));
+        let last = add.iter().map(|entry| position(entry.id)).max();
+        let room = last.map_or(0, |last| last + 1);
+        if room > self.peers.len() {
+            self.peers.resize_with(room, || None);
+        }
+        indices
+    }
+
+    fn add(&mut self, now: Instant, entry: Entry, index: u32) {
         let Entry {
             id, spec, counters, ..
         } = entry;
-        let index = self.free_index(now);
         let key = spec.public_key;
         let remembered = self.absent.0.remove(&key).unwrap_or_default();
         let pair = Ends {
@@ -76,20 +100,12 @@ impl Shard {
         let endpoint = peer.endpoint();
         // Whom nobody wants to talk to is not looked at, and takes no place among the timers.
         let due = if peer.is_in_use() { now } else { Instant::FAR };
-        for key in spec.keys() {
-            self.by_key.insert(key, id);
-        }
-        self.by_index.insert(index, id);
-        let at = position(id);
-        if at >= self.peers.len() {
-            self.peers.resize_with(at + 1, || None);
-        }
-        if let Some(place) = self.peers.get_mut(at) {
+        if let Some(place) = self.peers.get_mut(position(id)) {
             let state = peer.state();
             *place = Some(Box::new(Slot {
                 peer,
                 state,
-                endpoint,
+                endpoint: endpoint.into(),
                 preshared_key: spec.preshared_key,
                 called_at: None,
                 due,
@@ -108,7 +124,7 @@ impl Shard {
         let removed = self.peers.get_mut(position(id)).and_then(Option::take);
         if let Some(mut slot) = removed {
             slot.peer.discard(&mut self.budget);
-            self.moved(slot.endpoint, None);
+            self.moved(slot.endpoint.get(), None);
             // Who is added again is somebody whose place is not known; its old initiations stay old.
             for (key, stamps) in slot.peer.all_stamps() {
                 let endpoint = None;

@@ -28,7 +28,7 @@ impl Shard {
         let mut all = self.absent.clone();
         for slot in self.peers.iter().flatten() {
             // A stream does not outlive the process.
-            let endpoint = slot.endpoint.filter(|place| !is_lane(*place));
+            let endpoint = slot.endpoint.get().filter(|place| !is_lane(*place));
             let endpoint = endpoint.map(other::address);
             for (key, stamps) in slot.peer.all_stamps() {
                 let known = all.0.entry(key).or_default();
