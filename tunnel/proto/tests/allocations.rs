@@ -140,7 +140,8 @@ fn know(core: &str, noise: Noise) {
     let kept = stats.bytes_allocated - stats.bytes_deallocated;
     let each = kept / usize::try_from(PEERS).unwrap();
     println!("{core}: {each} bytes for each dormant peer");
-    assert!(each < 1_024, "{each}");
+    // What allocators add to it is about an eighth, and a peer takes a kibibyte at most.
+    assert!(each < 900, "{each}");
     drop((shard, directory, configuration));
 }
 
