@@ -1,5 +1,6 @@
 //! The command line as clap reads it. Help texts here become the man pages and the reference.
 
+mod bgp;
 mod console;
 mod gateway;
 mod net;
@@ -18,6 +19,7 @@ use kedge_agent_lab::{LabCommand, roles::LabRole};
 use kedge_core::Span;
 use kedge_host::layers::Override;
 
+pub use self::bgp::{BgpCommand, BgpRoutesArgs, RouteDirection};
 pub use self::console::ConsoleArgs;
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::net::{NetCheckArgs, NetCommand};
@@ -186,6 +188,9 @@ pub enum Command {
     /// Look at the paths to peers
     #[command(subcommand)]
     Bfd(BfdCommand),
+    /// Look at BGP neighbours, and at what they are told
+    #[command(subcommand)]
+    Bgp(BgpCommand),
     /// Look at tunnels
     #[command(subcommand)]
     Tunnel(TunnelCommand),

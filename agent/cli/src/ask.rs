@@ -2,6 +2,7 @@
 
 mod approve;
 mod bench;
+mod bgp;
 mod capture;
 mod gateway;
 mod history;
@@ -33,8 +34,8 @@ use serde_json::Value;
 use crate::{
     App,
     args::{
-        ApprovalRule, BfdCommand, DrainArgs, FleetCommand, GatewayOrder, RestartArgs, TokenArgs,
-        TokenCommand, TunnelCommand, UndrainArgs, VipCommand,
+        ApprovalRule, BfdCommand, BgpCommand, DrainArgs, FleetCommand, GatewayOrder, RestartArgs,
+        TokenArgs, TokenCommand, TunnelCommand, UndrainArgs, VipCommand,
     },
     client::{Answer, Failure},
     exit::Exit,
@@ -144,6 +145,15 @@ pub fn bfd(app: &App, command: BfdCommand) -> Result<Exit, Failure> {
     match command {
         BfdCommand::Sessions => get::<BfdSessionList>(app, Role::Agent, "/v1/bfd/sessions"),
     }
+}
+
+/// `kedge bgp …`.
+///
+/// # Errors
+///
+/// There is nobody to ask, or no such neighbour.
+pub fn bgp(app: &App, command: &BgpCommand) -> Result<Exit, Failure> {
+    bgp::run(app, command)
 }
 
 /// `kedge tunnel …`: of the agent, or of the gateway where that is the role that runs here.

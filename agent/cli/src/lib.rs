@@ -173,6 +173,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Restart(args) => ask::restart(app, &args)?,
         Command::Upgrade(args) => upgrade::run(app, &args)?,
         Command::Bfd(command) => ask::bfd(app, command)?,
+        Command::Bgp(command) => ask::bgp(app, &command)?,
         Command::Tunnel(command) => ask::tunnel(app, &command)?,
         Command::Net(command) => ask::net::run(app, &command)?,
         Command::Wg(args) => return wg::run(&args),

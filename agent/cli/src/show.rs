@@ -2,6 +2,7 @@
 
 mod bench;
 mod bfd;
+mod bgp;
 mod capture;
 mod config;
 mod doctor;
@@ -24,6 +25,7 @@ use kedge_core::{Code, Problem};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use self::bgp::Details;
 use crate::{
     args::Format,
     client::{Answer, Failure},

@@ -235,7 +235,10 @@ fn what_a_safety_check_refuses_ends_with_8_and_what_makes_no_sense_with_2() {
 fn all_that_are_held_are_released_and_each_is_waited_for() {
     let held = |states: Vec<RouterState>| {
         let items = states.into_iter().map(vip).collect();
-        let list = VipList { items };
+        let list = VipList {
+            items,
+            ..VipList::default()
+        };
         let list = get(async move || Answer(list.clone()));
         Served::new(Some(ends_in(RouterState::Backup).route("/v1/vips", list)))
     };
@@ -270,6 +273,7 @@ fn one_that_may_not_be_released_is_told_and_keeps_no_other_here() {
             get(async || {
                 Answer(VipList {
                     items: vec![vip(RouterState::Active)],
+                    ..VipList::default()
                 })
             }),
         );

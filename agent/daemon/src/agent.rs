@@ -1,10 +1,11 @@
 //! The agent's state, and what changes it. One owner, the loop; nothing here waits for a network
 //! or for the speaker.
 
+mod bgp;
+mod routes;
 mod tunnel;
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::Arc,
     time::{Instant as Uptime, SystemTime},
@@ -27,6 +28,7 @@ use kedge_tunnel_proto::memory::Memory;
 use kedge_vip_speaker::{Speaker, VipEvent, VipSnapshot};
 use tracing::{info, warn};
 
+pub(crate) use self::bgp::Announcing;
 use crate::{
     api::OnBus,
     bfd::Sessions,
@@ -60,6 +62,7 @@ pub(crate) struct Agent {
     pub gates: Gates,
     pub tracks: Tracks,
     pub bfd: Sessions,
+    pub announcing: Announcing,
     pub tunnel: Option<Tunnel>,
     pub link: Option<Link<HostReport, HostConfig>>,
     /// What went wrong before the loop.
@@ -146,6 +149,7 @@ impl Agent {
             host,
             speaker,
             bfd,
+            announcing: Announcing::new(),
             store,
         };
         // Before anything slow: the VIPs of the last desired state, whether the manager answers
@@ -153,6 +157,7 @@ impl Agent {
         agent.recall();
         agent.want_bfd();
         agent.replan("start");
+        agent.want_bgp();
         if agent.desired.vips.is_empty() {
             // Otherwise said by the plan: from now on it is known what an earlier process left.
             agent.speaker.apply(Vec::new());
@@ -256,6 +261,7 @@ impl Agent {
     pub fn observe(&mut self, facts: Facts) {
         self.facts = facts;
         self.replan("the kernel's network");
+        self.observe_standing();
         self.want_dns();
         if let Some(tunnel) = &mut self.tunnel {
             tunnel.ask();
@@ -278,7 +284,11 @@ impl Agent {
                     vip,
                     verdict,
                     because,
-                } => self.speaker.health(&vip, verdict, because),
+                } => {
+                    if !self.judge_anycast(&vip, verdict, &because) {
+                        self.speaker.health(&vip, verdict, because);
+                    }
+                }
                 GateEvent::Fresh { vip, healthy } => self.speaker.probed(&vip, healthy),
             }
         }
@@ -287,7 +297,9 @@ impl Agent {
     /// Takes what is tracked, to the speaker, which acts on it.
     pub fn heed(&mut self, events: Vec<TrackEvent>) {
         for TrackEvent { vip, told } in events {
-            self.speaker.tracks(&vip, told);
+            if !self.heed_anycast(&vip, &told) {
+                self.speaker.tracks(&vip, told);
+            }
         }
     }
 
@@ -297,6 +309,7 @@ impl Agent {
         match event {
             VipEvent::ProbeNow(vip) => self.gates.probe_now(vip),
             VipEvent::State { name, to, .. } => {
+                self.moved(name, *to);
                 self.power.moved(name, *to);
                 if *to == RouterState::Active {
                     self.note_claim(name);
@@ -341,6 +354,7 @@ impl Agent {
         self.tend_keys();
         self.want_dns();
         self.bfd.tend();
+        self.tend_bgp();
         self.end_freezes();
         self.stop_drained_units();
         if self.peers.have_failed() {
@@ -351,10 +365,7 @@ impl Agent {
         let refused = self.speaker.refused_commands();
         if refused != self.refused_commands {
             self.refused_commands = refused;
-            let all = self.gates.verdicts();
-            self.judge(all);
-            let all = self.tracks.all();
-            self.heed(all);
+            self.say_again();
         }
         self.report();
     }
@@ -375,6 +386,7 @@ impl Agent {
         self.want_bfd();
         self.power.retry();
         self.replan("the configuration");
+        self.want_bgp();
         if self.tunnel.is_none() {
             self.want_tunnel();
         }
@@ -424,24 +436,29 @@ impl Agent {
                 warn!(KEDGE_CODE = %code, object, what = problem.what, because, "{outcome}");
             }
         }
+        let other_kinds = desired.has_other_kinds(&self.desired);
         self.desired = desired;
+        // Routes go before the addresses they lead to.
+        self.want_bgp();
         let specs = self.desired.vips.iter().map(|vip| vip.spec.clone());
         self.speaker.apply(specs.collect());
-        let probes: BTreeMap<Name, _> = self
-            .desired
-            .vips
-            .iter()
-            .filter_map(|vip| Some((vip.spec.name.clone(), vip.health.clone()?)))
-            .collect();
-        let verdicts = self.gates.apply(probes);
+        let verdicts = self.gates.apply(self.desired.probes());
         self.judge(verdicts);
-        let tracked = self.desired.vips.iter();
-        let tracked = tracked.filter(|vip| !vip.tracks.is_empty());
-        let tracked = tracked.map(|vip| (vip.spec.name.clone(), vip.tracks.clone()));
-        let told = self.tracks.apply(tracked.collect());
+        let told = self.tracks.apply(self.desired.tracked());
         self.heed(told);
+        if other_kinds {
+            self.say_again();
+        }
         self.want_tunnel();
         self.want_sessions();
+    }
+
+    /// Says every verdict and every track again, to whoever was not told.
+    fn say_again(&mut self) {
+        let all = self.gates.verdicts();
+        self.judge(all);
+        let all = self.tracks.all();
+        self.heed(all);
     }
 
     /// Wants the BFD sessions as they are configured, before what tracks them.

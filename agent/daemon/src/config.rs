@@ -1,6 +1,7 @@
 //! The agent's configuration: what stands in files ([`AgentFile`]) and what it means
 //! ([`AgentConfig`]).
 
+mod bgp;
 pub(crate) mod check;
 mod defaults;
 mod file;
@@ -29,16 +30,19 @@ use kedge_vip_speaker::{
     bfd::BfdSpec,
 };
 
+pub use bgp::{Announced, BgpConfig, BgpMode, NeighborConfig, Via};
 pub use check::{DEFAULT_OVERLAY, check_vip};
 pub use file::{
-    AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, ChecksumFile, DnsFile,
-    FailoverFile, FailoverProfile, HealthFile, HostRefFile, ManagerFile, MembersFile, NodeFile,
-    PeerFile, PeerLinkFile, ProbeFile, ReportFile, TrackFile, TunnelFile, VipFile,
+    AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, BgpDefaultsFile, BgpFile,
+    BgpModeFile, BgpNeighborFile, ChecksumFile, DnsFile, FailoverFile, FailoverProfile, FamilyFile,
+    HealthFile, HostRefFile, ManagerFile, MembersFile, NextHopFile, NodeFile, PeerFile,
+    PeerLinkFile, ProbeFile, ReportFile, TrackFile, TunnelFile, ViaFile, VipBgpFile, VipFile,
 };
 pub use values::{
     AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, DomainName,
-    Endpoint, HttpsUrl, InterfaceName, Keepalive, MinTtl, Mtu, ProbeSpan, ProcessName, ProxyUrl,
-    ScriptSpan, TimeWindow, TrackWeight, UnitName, UserName, Version, VrrpVersion,
+    Endpoint, GracefulSpan, HttpsUrl, InterfaceName, Keepalive, MaxPrefixes, MinTtl, Mtu, Prepend,
+    ProbeSpan, ProcessName, ProxyUrl, RetrySpan, RouteTable, RoutersBetween, ScriptSpan,
+    SilenceSpan, TimeWindow, TrackWeight, UnitName, UserName, Version, VrrpVersion,
 };
 
 /// The agent's configuration, checked, defaults filled in.
@@ -50,6 +54,8 @@ pub struct AgentConfig {
     pub peer_link: Option<PeerLinkConfig>,
     /// The BFD sessions, by name.
     pub bfd: Vec<BfdSpec>,
+    /// BGP, where it is wanted.
+    pub bgp: Option<BgpConfig>,
     /// The manager, if there is one.
     pub manager: Option<ManagerConfig>,
     /// The tunnel.
@@ -80,6 +86,10 @@ pub struct VipConfig {
     pub addresses: Vec<IpAddr>,
     /// Addresses that go along without being advertised.
     pub excluded: Vec<IpAddr>,
+    /// How the network learns where it is.
+    pub via: Via,
+    /// What routers are told of it.
+    pub announced: Announced,
     /// The protocol version.
     pub version: kedge_vip_speaker::Version,
     /// The file with the password of version 2.

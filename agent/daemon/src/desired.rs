@@ -1,6 +1,7 @@
 //! What this host must do: its own configuration and the manager's wishes, brought together by
 //! name and held within the host's bounds. No I/O.
 
+mod anycast;
 mod mesh;
 mod tunnel;
 mod vips;
@@ -15,11 +16,12 @@ use kedge_core::{Name, Problem, vip::Vrid};
 use kedge_vip_speaker::VipSpec;
 
 pub(crate) use self::{
+    anycast::Anycast,
     mesh::{MeshWish, Neighbor},
     tunnel::{FailoverWish, Peer, TunnelWish},
 };
 use crate::{
-    config::{AgentConfig, ProbeConfig, TrackConfig},
+    config::{AgentConfig, Announced, ProbeConfig, TrackConfig},
     facts::Facts,
     secrets::Secrets,
 };
@@ -50,6 +52,8 @@ pub(crate) type Claimed = BTreeSet<(String, Vrid)>;
 pub(crate) struct Desired {
     /// The VIPs, by name.
     pub vips: Vec<Vip>,
+    /// The VIPs that every healthy host has, by name.
+    pub anycast: Vec<Anycast>,
     /// The tunnel; `None` while nobody wants one.
     pub tunnel: Option<TunnelWish>,
     /// What is not done, and why; and what is done though something is wrong with it.
@@ -67,6 +71,8 @@ pub(crate) struct Vip {
     pub health: Option<ProbeConfig>,
     /// What is tracked, by name.
     pub tracks: BTreeMap<Name, TrackConfig>,
+    /// What routers are told of it; `None`: nothing.
+    pub announced: Option<Announced>,
     /// Where the VRID comes from.
     pub vrid_because: String,
     /// Where the base priority comes from.
@@ -74,6 +80,33 @@ pub(crate) struct Vip {
 }
 
 impl Desired {
+    /// Whether a VIP is held by every host that one host held `before`, or the other way round: what was
+    /// said of its health was said to somebody else.
+    pub fn has_other_kinds(&self, before: &Self) -> bool {
+        let both = |one: &Self, other: &Self| {
+            let mut anycast = one.anycast.iter();
+            anycast.any(|vip| other.vip(&vip.name).is_some())
+        };
+        both(self, before) || both(before, self)
+    }
+
+    /// The health probes, by VIP.
+    pub fn probes(&self) -> BTreeMap<Name, ProbeConfig> {
+        let elected = self.vips.iter().map(|vip| (&vip.spec.name, &vip.health));
+        let anycast = self.anycast.iter().map(|vip| (&vip.name, &vip.health));
+        let all = elected.chain(anycast);
+        all.filter_map(|(name, probe)| Some((name.clone(), probe.clone()?)))
+            .collect()
+    }
+
+    /// What is tracked, by VIP.
+    pub fn tracked(&self) -> BTreeMap<Name, BTreeMap<Name, TrackConfig>> {
+        let elected = self.vips.iter().map(|vip| (&vip.spec.name, &vip.tracks));
+        let anycast = self.anycast.iter().map(|vip| (&vip.name, &vip.tracks));
+        let all = elected.chain(anycast).filter(|(_, of)| !of.is_empty());
+        all.map(|(name, of)| (name.clone(), of.clone())).collect()
+    }
+
     /// The VIP of that name.
     pub fn vip(&self, name: &Name) -> Option<&Vip> {
         self.vips.iter().find(|vip| vip.spec.name == *name)
@@ -95,6 +128,7 @@ pub(crate) fn plan(
     let mut problems = secrets.exposed().to_vec();
     let wishes = manager.map_or(&[][..], |manager| manager.vips.as_slice());
     let vips = vips::plan(config, wishes, facts, claimed, secrets, &mut problems);
+    let anycast = anycast::plan(config, facts, &vips, &mut problems);
     let wish = manager.and_then(|manager| manager.tunnel.as_ref());
     let mesh = manager.and_then(|manager| manager.mesh.as_ref());
     let mut tunnel = tunnel::plan(&config.tunnel, wish, mesh.is_some(), &mut problems);
@@ -104,6 +138,7 @@ pub(crate) fn plan(
     }
     Desired {
         vips,
+        anycast,
         tunnel,
         problems,
     }

@@ -4,6 +4,7 @@
 //!  files, KEDGE_SET_* ─► config ─┐
 //!  manager ─► link ──────────────┼─► desired (pure) ─► Speaker (own thread): VRRP, ARP, addresses
 //!  kernel ─► facts ──────────────┘        │     └────► Tunnel: WireGuard device, echo
+//!                                         ├──────────► Neighbors: routers, told of VIPs by BGP
 //!                                         ├──────────► Gates: who asks /readyz
 //!                                         └──────────► Tracks: who watches links, processes, files, paths
 //!  speaker events, verdicts, signals, control socket ─► Agent: one loop, one owner
@@ -13,8 +14,11 @@
 //! for the speaker.
 
 mod agent;
+mod announce;
+mod anycast;
 mod api;
 mod bfd;
+mod bgp;
 mod boot;
 pub mod config;
 mod departure;

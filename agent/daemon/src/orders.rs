@@ -59,6 +59,9 @@ impl Orders {
             vip.spec.frozen = self.standing.frozen.contains_key(&vip.spec.name);
             vip.spec.drained = self.standing.drained.is_some();
         }
+        for vip in &mut desired.anycast {
+            vip.leaves = self.standing.drained.is_some();
+        }
     }
 
     /// Freezes a VIP from `now` on; a freeze that holds already gets a new end.

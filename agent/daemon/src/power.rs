@@ -109,8 +109,14 @@ impl Power {
                     // It ends here either way.
                     vip.spec.frozen = false;
                 }
+                for vip in &mut desired.anycast {
+                    vip.leaves = true;
+                }
             }
-            Some(Ending::Sleep) => desired.vips.clear(),
+            Some(Ending::Sleep) => {
+                desired.vips.clear();
+                desired.anycast.clear();
+            }
         }
     }
 

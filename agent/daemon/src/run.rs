@@ -83,14 +83,19 @@ pub async fn serve(
     let mut pulse = Pulse::new();
     let mut terminated = false;
     let outcome = loop {
-        let due = agent.path_is_due();
+        let (due, lingers) = (agent.path_is_due(), agent.anycast_is_due());
         tokio::select! {
             // Verdicts first: a VIP may wait for one.
             biased;
             told = agent.gates.changed() => agent.judge(told),
             told = agent.tracks.changed() => agent.heed(told),
-            Ok(()) = levels.changed() => agent.steer(),
+            Ok(()) = levels.changed() => {
+                agent.follow_paths();
+                agent.steer();
+            }
             () = due => agent.steer(),
+            () = lingers => agent.settle_anycast(),
+            event = agent.announcing.neighbors.event() => agent.hear_neighbor(&event),
             event = agent.bfd.event() => bfd::log(&event),
             event = events.recv() => match event {
                 Some(event) => agent.hear(&event),
@@ -186,11 +191,13 @@ async fn leave_gracefully(
     mut events: mpsc::Receiver<VipEvent>,
     somebody_comes: bool,
 ) {
+    let graceful = agent.graceful();
     let Agent {
         speaker,
         gates,
         tracks,
         bfd,
+        mut announcing,
         tunnel,
         tunnel_peers,
         epochs,
@@ -202,12 +209,26 @@ async fn leave_gracefully(
         mut history,
         ..
     } = agent;
+    // Routes go before the addresses they lead to.
+    let mut standing = if somebody_comes {
+        // Sessions end with the process, and the next one calls at once (docs/adr/0072).
+        Box::leak(Box::new(announcing));
+        None
+    } else {
+        announcing.leave("the agent ends", graceful).await;
+        Some(announcing)
+    };
+    let lower = async {
+        if let Some(announcing) = &mut standing {
+            announcing.lower().await;
+        }
+    };
     let shutdown = timeout(
         HAND_OVER + Duration::from_secs(1),
         speaker.shutdown(HAND_OVER),
     );
     // Peers are told at the same time: the path did not fail.
-    let (shutdown, ()) = tokio::join!(shutdown, bfd.leave());
+    let (shutdown, (), ()) = tokio::join!(shutdown, bfd.leave(), lower);
     if shutdown.is_err() {
         warn!("the VIP thread did not say that it left");
         // Dropping it would wait for that thread; the end of the process does not.

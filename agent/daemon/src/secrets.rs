@@ -13,6 +13,7 @@ use kedge_host::Root;
 use kedge_vip_speaker::{
     Password,
     auth::{Key, Keys},
+    bgp,
 };
 use zeroize::Zeroizing;
 
@@ -23,6 +24,7 @@ use crate::config::{AgentConfig, AuthConfig};
 pub(crate) struct Secrets {
     passwords: BTreeMap<PathBuf, Result<Password, Problem>>,
     keys: BTreeMap<PathBuf, Result<Key, Problem>>,
+    sessions: BTreeMap<PathBuf, Result<bgp::Password, Problem>>,
     exposed: Vec<Problem>,
 }
 
@@ -37,11 +39,16 @@ impl Secrets {
         let password = |(file, at): (PathBuf, PathBuf)| (file, password(&at));
         let key = |(file, at): (PathBuf, PathBuf)| (file, key(&at));
         let link = config.peer_link.iter().map(|link| &link.key_file);
-        let all: BTreeSet<&PathBuf> = passwords.clone().chain(keys.clone()).chain(link).collect();
+        let neighbors = config.bgp.iter().flat_map(|bgp| &bgp.neighbors);
+        let sessions = neighbors.filter_map(|it| it.password_file.as_ref());
+        let session = |(file, at): (PathBuf, PathBuf)| (file, session(&at));
+        let of_vips = passwords.clone().chain(keys.clone());
+        let all: BTreeSet<&PathBuf> = of_vips.chain(link).chain(sessions.clone()).collect();
         Self {
             exposed: all.into_iter().map(located).filter_map(exposed).collect(),
             passwords: passwords.map(located).map(password).collect(),
             keys: keys.map(located).map(key).collect(),
+            sessions: sessions.map(located).map(session).collect(),
         }
     }
 
@@ -59,6 +66,16 @@ impl Secrets {
     pub fn password(&self, file: &Path) -> Result<Password, Problem> {
         let known = self.passwords.get(file).cloned();
         known.unwrap_or_else(|| Err(unreadable(file, "it was not read".to_owned())))
+    }
+
+    /// The password of BGP sessions in `file`.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or holds none.
+    pub fn bgp_password(&self, file: &Path) -> Result<bgp::Password, Problem> {
+        let known = self.sessions.get(file).cloned();
+        known.unwrap_or_else(|| Err(no_password(file, "it was not read".to_owned())))
     }
 
     /// The keys of a VIP.
@@ -81,6 +98,22 @@ impl Secrets {
 fn password(file: &Path) -> Result<Password, Problem> {
     let text = line(file).map_err(|error| unreadable(file, error.to_string()))?;
     Password::new(&text).map_err(|error| unreadable(file, error.to_string()))
+}
+
+fn session(file: &Path) -> Result<bgp::Password, Problem> {
+    let text = line(file).map_err(|error| no_password(file, error.to_string()))?;
+    bgp::Password::new(text.as_bytes())
+        .ok_or_else(|| no_password(file, "a password has 1 to 80 bytes".to_owned()))
+}
+
+fn no_password(file: &Path, evidence: String) -> Problem {
+    let what = format!("no password can be read from {}", file.display());
+    Problem::new(Code::ConfigFileUnreadable, what)
+        .evidence(evidence)
+        .consequence("the neighbour is not called, and its calls are not taken")
+        .fix(Fix::text(
+            "see that the file exists, that the agent may read it, and that it holds one line",
+        ))
 }
 
 /// A key as keepalived's `file:` has it: `hex:` and digits, or the bytes themselves.

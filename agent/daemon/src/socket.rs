@@ -1,5 +1,7 @@
 //! The control socket's routes. The loop answers: what is shown is what it decides with.
 
+mod bgp;
+
 use std::time::Duration;
 
 use axum::{
@@ -8,9 +10,9 @@ use axum::{
     routing::{get, post},
 };
 use kedge_control::local::{
-    AgentStatus, BfdSessionList, ConfigInForce, DrainOrder, History, Order, OrderRequest, PathList,
-    Reloaded, Restart, Timeline, TunnelKey, TunnelList, TunnelPath, Vip, VipExplanation, VipList,
-    VipOrder,
+    AgentStatus, BfdSessionList, BgpNeighbor, ConfigInForce, DrainOrder, History, Order,
+    OrderRequest, PathList, Reloaded, Restart, Timeline, TunnelKey, TunnelList, TunnelPath, Vip,
+    VipExplanation, VipList, VipOrder,
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_host::{
@@ -42,6 +44,10 @@ impl Answers for Agent {
             ..tunnel.list()
         });
         list.unwrap_or_default()
+    }
+
+    fn neighbors(&self) -> Vec<BgpNeighbor> {
+        self.announcing.neighbors.list()
     }
 
     fn config(&self) -> ConfigInForce {
@@ -89,6 +95,7 @@ pub(crate) fn routes(asks: Asks<Agent>) -> Router {
         .route("/v1/vips/{name}/freeze", post(freeze))
         .route("/v1/vips/{name}/thaw", post(thaw))
         .route("/v1/bfd/sessions", get(bfd_sessions))
+        .merge(bgp::routes())
         .route("/v1/paths", get(paths))
         .route("/v1/paths/{name}", get(path))
         .route("/v1/history", get(history))
@@ -330,6 +337,14 @@ async fn no_vip(asks: &Asks<Agent>, name: &str) -> Failure {
     };
     let names = asks.look(names).await.unwrap_or_default();
     let mut failure = unknown(Code::VipUnknown, "VIP", name, "kedge vip list");
+    let anycast = asks.look(Agent::anycast).await.unwrap_or_default();
+    if let Some(vip) = anycast.into_iter().find(|vip| vip.name == name) {
+        let text = "it is on every healthy host, and only routers know of it";
+        let address = vip.addresses.first().map(ToString::to_string);
+        let command = format!("kedge bgp explain {}", address.unwrap_or_default());
+        failure.0 = failure.0.fix(Fix::text(text).command(command));
+        return failure;
+    }
     if let Some(meant) = closest(name, names.iter().map(String::as_str)) {
         let text = format!("did you mean `{meant}`?");
         failure.0 = failure.0.fix(Fix::text(text).command("kedge vip list"));

@@ -36,8 +36,10 @@ impl Agent {
             drained_since: self.orders.drained_since(),
             inhibitor: self.power.status(),
             vips: self.vips().items,
+            anycast: self.anycast(),
             health: self.gates.status(),
             bfd: self.bfd.list().items,
+            bgp: self.announcing.neighbors.list(),
             tunnels: items,
             guard,
             peer_links: self.peers.status(),
@@ -52,6 +54,7 @@ impl Agent {
         let snapshot = self.speaker.snapshot();
         VipList {
             items: snapshot.iter().map(|vip| self.described(vip)).collect(),
+            anycast: self.anycast(),
         }
     }
 
@@ -95,6 +98,7 @@ impl Agent {
             .chain(self.gates.problems())
             .chain(self.tracks.problems())
             .chain(self.bfd.problems())
+            .chain(self.announcing.problems())
             .chain(self.claims.saver.problem())
             .chain(self.speaker.guardian_problem().map(|it| (*it).clone()))
             .chain(self.peers.problems())
@@ -177,10 +181,9 @@ impl Agent {
 
     fn addresses(&self) -> Vec<ReportedAddress> {
         let specs = self.desired.vips.iter().map(|vip| &vip.spec);
-        let vips: Vec<std::net::IpAddr> = specs
-            .flat_map(|spec| spec.addresses.iter().chain(&spec.excluded))
-            .copied()
-            .collect();
+        let elected = specs.flat_map(|spec| spec.addresses.iter().chain(&spec.excluded));
+        let anycast = self.desired.anycast.iter().flat_map(|vip| &vip.addresses);
+        let vips: Vec<std::net::IpAddr> = elected.chain(anycast).copied().collect();
         let rules = report::Rules {
             config: Some(&self.live.config().report),
             hostname: self.hostname(),

@@ -7,6 +7,10 @@
 //! | agent | `GET /v1/vips/{name}` | [`Vip`] |
 //! | agent | `GET /v1/vips/{name}/explain` | [`VipExplanation`] |
 //! | agent | `GET /v1/bfd/sessions` | [`BfdSessionList`] |
+//! | agent | `GET /v1/bgp/neighbors` | [`BgpNeighborList`] |
+//! | agent | `GET /v1/bgp/neighbors/{name}` | [`BgpNeighbor`] |
+//! | agent | `GET /v1/bgp/routes/{advertised,received}`, and of one neighbour below its name | [`BgpRouteList`] |
+//! | agent | `GET /v1/bgp/explain/{prefix}` | [`BgpExplanation`] |
 //! | agent | `GET /v1/history`, `GET /v1/vips/{name}/history` | [`History`] |
 //! | agent | `GET /v1/timeline`, `GET /v1/vips/{name}/timeline` | [`Timeline`] |
 //! | agent | `POST /v1/vips/{name}/{release,move,freeze,thaw}` (root) | [`OrderRequest`] → [`VipOrder`] |
@@ -36,6 +40,7 @@ mod approval;
 mod authority;
 mod bench;
 mod bfd;
+mod bgp;
 mod capture;
 mod config;
 mod doctor;
@@ -59,6 +64,10 @@ pub use approval::{ApprovalRequest, HostApproval};
 pub use authority::{AuthorityRotation, RotationRequest};
 pub use bench::{BenchDirection, BenchItem, TunnelBench};
 pub use bfd::{BfdRemote, BfdSession, BfdSessionList};
+pub use bgp::{
+    AnycastVip, BgpExplanation, BgpMode, BgpNeighbor, BgpNeighborList, BgpReceived, BgpRoute,
+    BgpRouteList, BgpTold,
+};
 pub use capture::TunnelCapture;
 pub use config::{ConfigInForce, Origin, Reloaded};
 pub use doctor::{HostCheck, HostItem};
@@ -123,4 +132,8 @@ crate::document::kinds! {
     Upgrade => "Upgrade",
     VridScan => "VRIDScan",
     BfdSessionList => "BFDSessionList",
+    BgpNeighborList => "BGPNeighborList",
+    BgpNeighbor => "BGPNeighbor",
+    BgpRouteList => "BGPRouteList",
+    BgpExplanation => "BGPExplanation",
 }

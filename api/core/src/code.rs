@@ -127,6 +127,9 @@ codes! {
     BgpSocket = BGP 2, "BGP has no socket";
     BgpNotEstablished = BGP 3, "a BGP session is not established";
     BgpNoNextHop = BGP 4, "there is no address to send a route's packets to";
+    BgpOnLink = BGP 5, "a VIP that every host has is in a network of the hosts";
+    BgpTable = BGP 6, "the kernel refuses a route for the routing daemon";
+    BgpUnknown = BGP 7, "no BGP neighbour has that name";
     BfdPortInUse = BFD 1, "another program of this host speaks BFD";
     BfdSocket = BFD 2, "a BFD session has no socket";
     BfdLost = BFD 3, "a BFD session has lost its peer";

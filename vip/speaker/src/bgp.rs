@@ -29,7 +29,7 @@ pub use self::{
 };
 pub use kedge_vip_proto::{
     bgp::{Config, Offer, Offers, Policy, View, What},
-    wire::bgp::{Family, HoldTime, NextHop, PORT, Prefix, Text},
+    wire::bgp::{Attributes, Family, HoldTime, NextHop, PORT, Prefix, Text},
 };
 
 /// Every BGP neighbour of this host.

@@ -15,9 +15,10 @@ impl Defaults {
     pub(super) fn of(role: Role) -> Self {
         let texts: &[&str] = match role {
             Role::Agent => &[
-                "vips: {name: {}}\ntunnel: {peers: {name: {}}}\nbfd: {sessions: {name: {}}}\n",
+                "vips: {name: {}}\ntunnel: {peers: {name: {}}}\nbfd: {sessions: {name: {}}}\n\
+                 bgp: {neighbors: {name: {}}}\n",
                 "vips: {name: {health: {url: 'https://127.0.0.1:6443/readyz'}, auth: {}}}\n\
-                 bfd: {sessions: {name: {multihop: true}}}\n",
+                 bfd: {sessions: {name: {multihop: true}}}\nbgp: {mode: route_table_only}\n",
             ],
             Role::Gateway | Role::Manager => &["{}\n"],
         };
@@ -65,6 +66,9 @@ mod tests {
         assert_eq!(agent.get("vips.NAME.health.url"), "");
         assert_eq!(agent.get("vips.NAME.addresses"), "");
         assert_eq!(agent.get("bfd.sessions.NAME.min_ttl"), "`254`");
+        assert_eq!(agent.get("bgp.neighbors.NAME.port"), "`179`");
+        assert_eq!(agent.get("bgp.defaults.hold_time"), "`9s`");
+        assert_eq!(agent.get("bgp.table"), "`107`");
         assert_eq!(
             agent.get("tunnel.allowed"),
             "`[fd6b:6564:6765::/48, 198.18.0.0/16]`"

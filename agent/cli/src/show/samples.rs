@@ -1,6 +1,7 @@
 //! Documents as roles send them.
 
 mod bfd;
+mod bgp;
 mod operate;
 mod paths;
 
@@ -19,6 +20,7 @@ use kedge_control::{
 use kedge_core::{Code, Fix, Problem, vip::RouterState};
 
 pub(super) use self::bfd::sessions;
+pub(super) use self::bgp::{neighbors, routes, told};
 pub(super) use self::operate::{drained, history, release, restarted, scan, timeline, upgraded};
 pub(super) use self::paths::paths;
 
@@ -250,6 +252,8 @@ pub(super) fn agent() -> AgentStatus {
             latency_seconds: Some(0.0031),
         }],
         bfd: sessions().items,
+        bgp: neighbors().items,
+        anycast: vec![bgp::anycast()],
         tunnels: tunnels().items,
         guard: None,
         peer_links: vec![
@@ -306,6 +310,8 @@ pub(super) fn ill_agent() -> AgentStatus {
         vips: vec![faulty_vip()],
         health: Vec::new(),
         bfd: Vec::new(),
+        bgp: Vec::new(),
+        anycast: Vec::new(),
         tunnels: Vec::new(),
         guard: None,
         peer_links: Vec::new(),

@@ -6,7 +6,7 @@ use kedge_control::local::{
 };
 use kedge_core::{Problem, vip::RouterState};
 
-use super::{Show, View, bfd, hook, summary, tunnels, vips};
+use super::{Show, View, bfd, bgp, hook, summary, tunnels, vips};
 use crate::{
     problem::headline,
     style::{Mark, clean, long, short},
@@ -29,6 +29,10 @@ impl Show for AgentStatus {
         for vip in &self.vips {
             text.push_str(&vip_line(vip, view));
         }
+        for vip in &self.anycast {
+            let (mark, parts) = bgp::anycast(vip);
+            text.push_str(&line(mark, "VIP", &parts, view));
+        }
         for health in &self.health {
             text.push_str(&health_line(health, view));
         }
@@ -45,6 +49,10 @@ impl Show for AgentStatus {
         for session in &self.bfd {
             let parts = bfd::parts(session);
             text.push_str(&line(bfd::mark(session), "BFD", &parts, view));
+        }
+        for neighbor in &self.bgp {
+            let parts = bgp::parts(neighbor);
+            text.push_str(&line(bgp::mark(neighbor), "BGP", &parts, view));
         }
         for peer in &self.tunnels {
             text.push_str(&tunnel_line(peer, view));

@@ -63,6 +63,7 @@ fn vips_are_listed_shown_and_explained() {
             samples::backup_vip(),
             samples::faulty_vip(),
         ],
+        anycast: Vec::new(),
     };
     insta::assert_snapshot!("vip_list", list.text(&view()));
     insta::assert_snapshot!("vip_list_wide", list.text(&wide()));
@@ -101,6 +102,7 @@ fn a_frozen_vip_cannot_be_overlooked() {
     };
     let list = VipList {
         items: vec![frozen.clone()],
+        anycast: Vec::new(),
     };
     assert!(list.text(&view()).contains("Active FROZEN"));
     let shown = frozen.text(&view());
@@ -138,6 +140,24 @@ fn bfd_sessions_are_listed_with_what_is_wrong() {
         "{nothing}"
     );
     assert_eq!(samples::sessions().names(), ["core", "tor"]);
+}
+
+#[test]
+fn bgp_neighbours_are_listed_and_shown_with_what_is_wrong() {
+    let list = samples::neighbors();
+    insta::assert_snapshot!("bgp_summary", list.text(&view()));
+    insta::assert_snapshot!("bgp_summary_wide", list.text(&wide()));
+    let details = Details(list.clone()).text(&view());
+    insta::assert_snapshot!("bgp_neighbors", details);
+    let nothing = kedge_control::local::BgpNeighborList::default().text(&view());
+    assert!(nothing.starts_with("BGP is not configured"), "{nothing}");
+    assert_eq!(list.names(), ["tor-a", "tor-b"]);
+}
+
+#[test]
+fn bgp_routes_are_listed_and_explained() {
+    insta::assert_snapshot!("bgp_routes", samples::routes().text(&view()));
+    insta::assert_snapshot!("bgp_explain", samples::told().text(&view()));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use kedge_control::local::{ActivePeer, TrackStatus, Transition, Vip, VipExplanation, VipList};
 use kedge_core::vip::RouterState;
 
-use super::{Show, View, hook, pairs};
+use super::{Show, View, bgp, hook, pairs};
 use crate::{
     style::{Mark, clean, long, short},
     table::Table,
@@ -49,15 +49,27 @@ impl Show for VipList {
                 table.note(hook(problem, view).trim_end().to_owned());
             }
         }
-        let next = match self.items.first() {
-            Some(vip) => format!("kedge vip explain {}", clean(&vip.name)),
-            None => "kedge config default  (no VIP is configured)".to_owned(),
+        let anycast = self.anycast.iter().map(|vip| {
+            let (_, parts) = bgp::anycast(vip);
+            format!("{}\n", clean(&parts.join("  ")))
+        });
+        let anycast: String = anycast.collect();
+        let next = match (self.items.first(), self.anycast.first()) {
+            (Some(vip), _) => format!("kedge vip explain {}", clean(&vip.name)),
+            (None, Some(_)) => "kedge bgp routes advertised".to_owned(),
+            (None, None) => "kedge config default  (no VIP is configured)".to_owned(),
         };
-        table.render() + &view.next(&[next])
+        let elected = match (self.items.is_empty(), self.anycast.is_empty()) {
+            (true, false) => String::new(),
+            _ => table.render(),
+        };
+        elected + &anycast + &view.next(&[next])
     }
 
     fn names(&self) -> Vec<String> {
-        self.items.iter().map(|vip| vip.name.clone()).collect()
+        let anycast = self.anycast.iter().map(|vip| vip.name.clone());
+        let elected = self.items.iter().map(|vip| vip.name.clone());
+        elected.chain(anycast).collect()
     }
 }
 

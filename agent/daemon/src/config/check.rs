@@ -2,9 +2,11 @@
 //! Every problem names its key.
 
 pub(super) mod bfd;
+mod bgp;
 mod group;
 pub(super) mod track;
 mod tunnel;
+mod via;
 mod vip;
 
 use std::{
@@ -24,7 +26,7 @@ use kedge_host::{
 
 use super::{
     AgentConfig, AgentFile, HttpsUrl, ManagerConfig, ManagerFile, PeerLinkConfig, PeerLinkFile,
-    ProbeConfig, ProbeFile, ReportConfig, Trust, VipConfig,
+    ProbeConfig, ProbeFile, ReportConfig, Trust, Via, VipConfig,
 };
 pub use vip::check_vip;
 
@@ -75,7 +77,9 @@ impl AgentFile {
         }
         duplicates(&vips, &mut problems);
         group::check(&vips, &mut problems);
-        let bfd = bfd::check(&self.bfd.clone().unwrap_or_default(), &mut problems);
+        let mut bfd = bfd::check(&self.bfd.clone().unwrap_or_default(), &mut problems);
+        let bgp = bgp::check(self.bgp.as_ref(), &mut bfd, &mut problems);
+        bgp::check_vips(&vips, self.bgp.as_ref(), &mut problems);
         bfd::check_tracks(&vips, &bfd, &mut problems);
         let manager = self.manager.as_ref();
         let manager_config = manager.and_then(|file| keep(check_manager(file), &mut problems));
@@ -92,6 +96,7 @@ impl AgentFile {
                 vips,
                 peer_link,
                 bfd,
+                bgp,
                 manager: manager_config,
                 tunnel,
                 node_name: name,
@@ -263,7 +268,9 @@ fn duplicates(vips: &BTreeMap<Name, VipConfig>, problems: &mut Vec<Problem>) {
             // Two VIPs without an interface may be on different links: only VRIDs that somebody
             // wrote down are told here, derived ones when the interface is known.
             let derived = vip.vrid_derived && known.vrid_derived && vip.interface.is_none();
-            let same = known.vrid == vip.vrid
+            let elects = vip.via != Via::Bgp && known.via != Via::Bgp;
+            let same = elects
+                && known.vrid == vip.vrid
                 && known.is_ipv6() == vip.is_ipv6()
                 && known.interface == vip.interface;
             if same && !derived {

@@ -1,12 +1,14 @@
 //! The same file with every default written out, for `kedge config view`.
 
+mod bgp;
+
 use std::collections::BTreeMap;
 
 use kedge_host::layers::Auto;
 
 use super::{
     AgentFile, AuthModeFile, BfdSessionFile, ChecksumFile, HealthFile, MembersFile, ProbeFile,
-    TrackFile, VipFile,
+    TrackFile, ViaFile, VipFile,
     check::{DEFAULT_OVERLAY, PEER_PORT, automatic_probe, track},
     values::{
         AdvertSpan, Attempts, BfdSpan, Delay, DetectMultiplier, Keepalive, MinTtl, ProbeSpan,
@@ -57,6 +59,9 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
     for session in bfd.sessions.get_or_insert_with(BTreeMap::new).values_mut() {
         fill_session(session);
     }
+    if let Some(bgp) = &mut file.bgp {
+        bgp::fill(bgp);
+    }
     let report = file.report.get_or_insert_default();
     report.exclude.get_or_insert_default();
     report.exclude_interfaces.get_or_insert_default();
@@ -64,6 +69,20 @@ pub(super) fn filled(mut file: AgentFile) -> AgentFile {
 }
 
 fn fill_vip(vip: &mut VipFile) {
+    let via = vip.via.get_or_insert_with(|| vec![ViaFile::Vrrp]);
+    if via.contains(&ViaFile::Vrrp) {
+        fill_vrrp(vip);
+    }
+    for track in vip.track.iter_mut().flatten().map(|(_, track)| track) {
+        fill_track(track);
+    }
+    vip.excluded_addresses.get_or_insert_default();
+    if let HealthFile::Probe(probe) = vip.health.get_or_insert(HealthFile::Auto) {
+        fill_probe(probe);
+    }
+}
+
+fn fill_vrrp(vip: &mut VipFile) {
     vip.vrid.get_or_insert(Auto::Auto);
     vip.priority.get_or_insert(Auto::Auto);
     vip.members.get_or_insert(MembersFile::Kedge);
@@ -77,20 +96,13 @@ fn fill_vip(vip: &mut VipFile) {
     vip.preempt_delay.get_or_insert(Delay::NONE);
     vip.startup_delay.get_or_insert(Delay::LINK_UP);
     vip.link_up_delay.get_or_insert(Delay::LINK_UP);
-    for track in vip.track.iter_mut().flatten().map(|(_, track)| track) {
-        fill_track(track);
-    }
     vip.version.get_or_insert(VrrpVersion::THREE);
-    vip.excluded_addresses.get_or_insert_default();
     vip.unicast_peers.get_or_insert_default();
     vip.min_ttl.get_or_insert(MinTtl::ON_LINK);
     if let Some(auth) = &mut vip.auth {
         auth.mode.get_or_insert(AuthModeFile::Enforce);
     }
     vip.checksum.get_or_insert(ChecksumFile::Auto);
-    if let HealthFile::Probe(probe) = vip.health.get_or_insert(HealthFile::Auto) {
-        fill_probe(probe);
-    }
 }
 
 fn fill_session(session: &mut BfdSessionFile) {

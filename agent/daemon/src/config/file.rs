@@ -27,9 +27,16 @@ use super::values::{
     TrackWeight, UnitName, UserName, Version, VrrpVersion,
 };
 
+mod bgp;
 mod peer;
 
-pub use self::peer::PeerFile;
+pub use self::{
+    bgp::{
+        BgpDefaultsFile, BgpFile, BgpModeFile, BgpNeighborFile, FamilyFile, NextHopFile, ViaFile,
+        VipBgpFile,
+    },
+    peer::PeerFile,
+};
 
 section! {
     /// The configuration file of `kedge agent`.
@@ -42,6 +49,8 @@ section! {
         peer_link: PeerLinkFile,
         /// BFD: whether the paths to peers work, in both directions.
         bfd: BfdFile,
+        /// BGP: routers are told of VIPs.
+        bgp: BgpFile,
         /// The manager this host enrols at. Without it the agent works alone.
         manager: ManagerFile,
         /// The WireGuard tunnel to the gateways.
@@ -63,6 +72,12 @@ section! {
         addresses: Vec<IpAddr>,
         /// Addresses that go along without being advertised.
         excluded_addresses: Vec<IpAddr>,
+        /// How the network learns where it is: `[vrrp]`, one host holds it; `[vrrp, bgp]`, and routers are
+        /// told which; or `[bgp]`, every healthy host has it and routers are told of all of them. That
+        /// has no use for the keys of VRRP.
+        via: Vec<ViaFile>,
+        /// What routers are told of it.
+        bgp: VipBgpFile,
         /// The VRRP version, the same on all members: 3, or 2 for IPv4 with others that speak
         /// nothing newer.
         version: VrrpVersion,

@@ -1,5 +1,6 @@
 mod auth;
 mod bfd;
+mod bgp;
 mod elsewhere;
 mod failover;
 mod group;

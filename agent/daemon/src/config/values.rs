@@ -305,6 +305,10 @@ mod auth;
 pub use auth::{AuthKeyId, TimeWindow};
 mod bfd;
 pub use bfd::{BfdSpan, DetectMultiplier};
+mod bgp;
+pub use bgp::{
+    GracefulSpan, MaxPrefixes, Prepend, RetrySpan, RouteTable, RoutersBetween, SilenceSpan,
+};
 mod proxy;
 pub use proxy::ProxyUrl;
 

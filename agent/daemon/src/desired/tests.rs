@@ -509,3 +509,44 @@ fn either_end_may_forbid_direct_paths_and_the_kernel_has_none() {
         assert_eq!(mesh.unwrap().refusal, refusal, "{yaml} {manager:?}");
     }
 }
+
+#[test]
+fn an_address_that_every_host_has_is_outside_of_their_networks_and_nobody_elses() {
+    const BGP: &str = "bgp: {asn: 65001, router_id: 10.20.14.11}\n";
+    let of = |vips: &str| planned(&config(&format!("{BGP}vips: {{{vips}}}\n")), None);
+    let desired = of("api: {addresses: [192.0.2.10, '2001:db8::10'], via: [bgp]}");
+    assert!(desired.vips.is_empty() && desired.problems.is_empty());
+    assert_eq!(desired.anycast[0].addresses.len(), 2);
+    assert_eq!(desired.probes().len(), 1);
+    for address in ["10.20.14.10", "fd00:14::10"] {
+        let desired = of(&format!("api: {{addresses: ['{address}'], via: [bgp]}}"));
+        assert!(desired.anycast.is_empty());
+        assert_eq!(desired.problems[0].code, Code::BgpOnLink);
+        assert_eq!(desired.problems[0].object, "vips/api");
+    }
+    // The manager's VIP of that name or address does not stand beside it.
+    let local = config(&format!(
+        "{BGP}vips: {{api: {{addresses: [192.0.2.10], via: [bgp]}}}}\n"
+    ));
+    let desired = planned(&local, Some(&of_manager("api", "10.20.14.10")));
+    assert_eq!((desired.vips.len(), desired.anycast.len()), (0, 1));
+    assert_eq!(desired.problems[0].code, Code::ConfigRule);
+    let desired = planned(&local, Some(&of_manager("other", "192.0.2.10")));
+    assert_eq!((desired.vips.len(), desired.anycast.len()), (1, 0));
+}
+
+fn of_manager(name: &str, address: &str) -> HostConfig {
+    of(vec![wish(name, address)])
+}
+
+#[test]
+fn a_vip_that_changes_its_kind_is_known_as_one() {
+    const BGP: &str = "bgp: {asn: 65001, router_id: 10.20.14.11}\n";
+    let of = |via: &str| {
+        let yaml = format!("{BGP}vips: {{api: {{addresses: [192.0.2.10], via: [{via}]}}}}\n");
+        planned(&config(&yaml), None)
+    };
+    let (elected, anycast) = (of("vrrp, bgp"), of("bgp"));
+    assert!(elected.has_other_kinds(&anycast) && anycast.has_other_kinds(&elected));
+    assert!(!anycast.has_other_kinds(&anycast) && !elected.has_other_kinds(&of("vrrp")));
+}

@@ -18,7 +18,7 @@ use kedge_vip_speaker::{
 
 use super::{Claimed, Source, Vip};
 use crate::{
-    config::{AdvertSpan, AgentConfig, HealthFile, VipConfig, VipFile, check_vip},
+    config::{AdvertSpan, AgentConfig, HealthFile, Via, VipConfig, VipFile, check_vip},
     facts::Facts,
     secrets::Secrets,
 };
@@ -32,7 +32,8 @@ pub(super) fn plan(
     problems: &mut Vec<Problem>,
 ) -> Vec<Vip> {
     let mut vips: BTreeMap<Name, Vip> = BTreeMap::new();
-    for (name, config) in &config.vips {
+    let elected = config.vips.iter().filter(|(_, vip)| vip.via != Via::Bgp);
+    for (name, config) in elected {
         let mut vip = describe(name, config, Source::Local, facts, claimed);
         if let Err(problem) = share_secrets(config, secrets, &mut vip.spec) {
             problems.push(problem.object(format!("vips/{name}")));
@@ -45,7 +46,7 @@ pub(super) fn plan(
         }
     }
     for wish in wishes {
-        match accept(wish, &vips) {
+        match accept(wish, config, &vips) {
             Ok((name, vip)) => {
                 let vip = describe(&name, &vip, Source::Manager, facts, claimed);
                 if let Some(taken) = collision(&vip, &vips, facts) {
@@ -83,6 +84,7 @@ fn share_secrets(config: &VipConfig, secrets: &Secrets, spec: &mut VipSpec) -> R
 /// Holds a wish of the manager to the rules of the configuration.
 fn accept(
     wish: &agent::VipConfig,
+    config: &AgentConfig,
     vips: &BTreeMap<Name, Vip>,
 ) -> Result<(Name, VipConfig), Vec<Problem>> {
     let shown: String = wish.name.escape_debug().take(80).collect();
@@ -101,10 +103,14 @@ fn accept(
                 error.to_string(),
             ))]
         })?;
-    if vips
+    let local = vips
         .get(&name)
-        .is_some_and(|vip| vip.source == Source::Local)
-    {
+        .is_some_and(|vip| vip.source == Source::Local);
+    let anycast = config
+        .vips
+        .get(&name)
+        .is_some_and(|vip| vip.via == Via::Bgp);
+    if local || anycast {
         let both = Problem::warning(
             Code::ConfigRule,
             format!("the VIP {name} stands in this host's configuration and in the manager's"),
@@ -189,6 +195,7 @@ fn describe(name: &Name, vip: &VipConfig, source: Source, facts: &Facts, claimed
         source,
         health: vip.health.clone(),
         tracks: vip.tracks.clone(),
+        announced: vip.via.is_told().then(|| vip.announced.clone()),
         vrid_because,
         priority_because,
         spec: VipSpec {

@@ -80,6 +80,7 @@ fn wanted() -> Wanted {
         source: Source::Manager,
         health: Some(crate::config::check::automatic_probe()),
         tracks: BTreeMap::new(),
+        announced: None,
         vrid_because: "derived from 10.20.14.10, the same on every host".to_owned(),
         priority_because: "auto: 254 less 3 x slot 11".to_owned(),
         spec: VipSpec {

@@ -6,7 +6,7 @@ use kedge_core::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{BfdSession, HandshakeGuard, Tunnel, Vip};
+use super::{AnycastVip, BfdSession, BgpNeighbor, HandshakeGuard, Tunnel, Vip};
 use crate::report::ReportedAddress;
 
 /// What every role says of itself.
@@ -46,11 +46,17 @@ pub struct AgentStatus {
     pub inhibitor: Option<Inhibitor>,
     /// The VIPs, by name.
     pub vips: Vec<Vip>,
+    /// The VIPs that every healthy host has, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anycast: Vec<AnycastVip>,
     /// The health gates, by VIP name.
     pub health: Vec<HealthStatus>,
     /// The BFD sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bfd: Vec<BfdSession>,
+    /// The BGP neighbours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bgp: Vec<BgpNeighbor>,
     /// The tunnel's peers.
     pub tunnels: Vec<Tunnel>,
     /// How the door to this end's handshakes stands; absent while the device is not open, and where the kernel has it.

@@ -6,12 +6,17 @@ use kedge_core::{Problem, vip::RouterState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::AnycastVip;
+
 /// Every VIP of the host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VipList {
     /// By name.
     pub items: Vec<Vip>,
+    /// Those that every healthy host has, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anycast: Vec<AnycastVip>,
 }
 
 /// One VIP.

@@ -11,6 +11,7 @@
     reason = "test code"
 )]
 
+mod bgp;
 mod desired;
 mod enrolment;
 mod exposures;

@@ -100,6 +100,8 @@ fn the_agent() {
                 latency_seconds: Some(0.003),
             }],
             bfd: vec![bfd()],
+            bgp: vec![crate::bgp::neighbor()],
+            anycast: vec![crate::bgp::anycast()],
             tunnels: vec![tunnel()],
             guard: Some(guard()),
             peer_links: vec![PeerLink {
@@ -119,7 +121,13 @@ fn the_agent() {
         "bfd-session-list",
         &Document::new(BfdSessionList { items: vec![bfd()] }),
     );
-    golden("vip-list", &Document::new(VipList { items: vec![vip()] }));
+    golden(
+        "vip-list",
+        &Document::new(VipList {
+            items: vec![vip()],
+            anycast: vec![crate::bgp::anycast()],
+        }),
+    );
     golden("vip", &Document::new(vip()));
     golden(
         "vip-explanation",

@@ -1,9 +1,10 @@
-//! `GET /metrics`: what a role says of its tunnels, for scrapers; at its control socket, and where the
+//! `GET /metrics`: what a role says of its tunnels and BGP neighbours, for scrapers; at its control socket, and where the
 //! configuration names an address there as well.
 //!
 //! Made from what the role shows everybody (`kedge tunnel list`), each time somebody asks. Peers are
 //! told apart by their names; no key and no address is a label.
 
+mod bgp;
 mod exposed;
 
 use std::{
@@ -17,7 +18,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use kedge_control::local::{HandshakeGuard, Tunnel, TunnelList, TunnelState};
+use kedge_control::local::{BgpNeighbor, HandshakeGuard, Tunnel, TunnelList, TunnelState};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -29,20 +30,28 @@ use super::{Answers, Asks};
 
 /// Answers a scraper.
 pub(super) async fn metrics<T: Answers>(State(asks): State<Asks<T>>) -> Response {
-    match asks.look(T::tunnels).await.map(|list| text(&list)) {
+    let told = asks.look(|role: &T| (role.tunnels(), role.neighbors()));
+    match told
+        .await
+        .map(|(tunnels, neighbors)| text(&tunnels, &neighbors))
+    {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Ok(Err(fmt::Error)) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         Err(failure) => failure.into_response(),
     }
 }
 
-/// What tunnels say, in the OpenMetrics format.
-fn text(list: &TunnelList) -> Result<String, fmt::Error> {
-    let mut registry = Registry::with_prefix("kedge_tunnel");
-    of_device(list, &mut registry);
-    let peers = Peers::new(&mut registry);
+/// What tunnels and neighbours say, in the OpenMetrics format.
+fn text(list: &TunnelList, neighbors: &[BgpNeighbor]) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    let tunnels = registry.sub_registry_with_prefix("kedge_tunnel");
+    of_device(list, tunnels);
+    let peers = Peers::new(tunnels);
     for tunnel in &list.items {
         peers.add(tunnel);
+    }
+    if !neighbors.is_empty() {
+        bgp::add(neighbors, registry.sub_registry_with_prefix("kedge_bgp"));
     }
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -312,7 +321,7 @@ mod tests {
             items: vec![tunnel],
             ..TunnelList::default()
         };
-        let text = text(&list).unwrap();
+        let text = text(&list, &[]).unwrap();
         for line in [
             "kedge_tunnel_workers 2",
             "kedge_tunnel_offload_info{part=\"tun\",state=\"tun+uso\"} 1",
@@ -331,6 +340,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         }
+        assert!(!text.contains("kedge_bgp"), "there is no neighbour");
         assert!(!text.contains("192.0.2") && !text.contains("c2VjcmV0"));
         assert!(text.ends_with("# EOF\n"));
     }

@@ -3,7 +3,7 @@
 
 use kedge_control::{
     Kind,
-    local::{ConfigInForce, Reloaded, TunnelList},
+    local::{BgpNeighbor, ConfigInForce, Reloaded, TunnelList},
 };
 use kedge_core::{Code, Fix, Problem};
 use serde::Serialize;
@@ -25,6 +25,11 @@ pub trait Answers: 'static {
 
     /// Every tunnel.
     fn tunnels(&self) -> TunnelList;
+
+    /// Every BGP neighbour.
+    fn neighbors(&self) -> Vec<BgpNeighbor> {
+        Vec::new()
+    }
 
     /// The configuration in force.
     fn config(&self) -> ConfigInForce;

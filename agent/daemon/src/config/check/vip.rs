@@ -13,7 +13,7 @@ use kedge_vip_speaker::{
     auth::{KeyId, Mode},
 };
 
-use super::{automatic_probe, check_probe, range, rule, track};
+use super::{automatic_probe, check_probe, range, rule, track, via};
 use crate::config::{
     AuthConfig, AuthFile, AuthKeyId, AuthModeFile, ChecksumFile, Delay, HealthFile, MembersFile,
     MinTtl, TimeWindow, VipConfig, VipFile, VrrpVersion,
@@ -38,6 +38,7 @@ pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
         .as_ref()
         .and_then(|auth| check_auth(key, auth, &mut problems));
     let tracks = track::check(key, file, &mut problems);
+    let (via, announced) = via::check(key, file, &mut problems);
     let (vrid, vrid_derived) = match (file.vrid.unwrap_or_default(), addresses.first()) {
         (Auto::Value(vrid), _) => (Some(vrid), false),
         (Auto::Auto, Some(first)) => (Some(Vrid::derive(*first)), true),
@@ -47,6 +48,8 @@ pub fn check_vip(key: &str, file: &VipFile) -> Result<VipConfig, Vec<Problem>> {
         (Some(vrid), Some(members)) if problems.is_empty() => VipConfig {
             addresses,
             excluded,
+            via,
+            announced,
             version: match file.version.unwrap_or(VrrpVersion::THREE).get() {
                 2 => Version::Two { password: None },
                 _ => Version::Three,
@@ -308,7 +311,7 @@ fn check_members(key: &str, file: &VipFile, problems: &mut Vec<Problem>) -> Opti
     }
 }
 
-fn is_host(address: IpAddr) -> bool {
+pub(super) fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let [first, ..] = v4.octets();
