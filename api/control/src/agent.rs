@@ -11,7 +11,7 @@ use kedge_core::vip::{Priority, Vrid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::balance::Listener;
+use crate::{balance::Listener, frontend::Offer};
 
 /// What one host must do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,10 @@ pub struct GatewayConfig {
     /// What the data plane serves.
     #[serde(default)]
     pub listeners: Vec<Listener>,
+    /// What it serves of tenants' TCPLoadBalancers. A frontend's address is one that this instance
+    /// binds.
+    #[serde(default, skip_serializing_if = "Offer::is_empty")]
+    pub offer: Offer,
     /// The CA certificates to trust, PEM.
     #[serde(default)]
     pub ca_bundle: String,

@@ -19,6 +19,14 @@ pub struct Offer {
     pub pools: Vec<Pool>,
 }
 
+impl Offer {
+    /// Whether nothing is offered.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.frontends.is_empty() && self.pools.is_empty()
+    }
+}
+
 /// One way in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

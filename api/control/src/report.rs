@@ -147,9 +147,57 @@ pub struct GatewayReport {
     /// The hosts that are alive in the tunnel, and those that are not.
     #[serde(default)]
     pub peers: Vec<ReportedPeer>,
+    /// The frontends of the desired state in force that are not served; whichever is not named is. Absent
+    /// where a gateway does not know frontends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unserved: Option<Vec<Unserved>>,
     /// What the gateway could not do.
     #[serde(default)]
     pub problems: Vec<Problem>,
+}
+
+/// A frontend that a gateway does not serve.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unserved {
+    /// Its name.
+    pub frontend: String,
+    /// Why, as a word.
+    pub reason: UnservedReason,
+    /// Why, as a sentence.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Why a frontend is not served.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub enum UnservedReason {
+    /// It is not served yet.
+    Pending,
+    /// Somebody else has its address and port.
+    PortInUse,
+    /// The gateway's data plane does not do that.
+    Unsupported,
+    /// A value in it, or in its pool, is none that can be served.
+    Invalid,
+    /// Envoy refuses it.
+    EnvoyRefused,
+}
+
+impl UnservedReason {
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::PortInUse => "PortInUse",
+            Self::Unsupported => "Unsupported",
+            Self::Invalid => "Invalid",
+            Self::EnvoyRefused => "EnvoyRefused",
+        }
+    }
 }
 
 /// A WireGuard key that follows another one.

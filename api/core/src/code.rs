@@ -156,6 +156,7 @@ codes! {
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";
     GatewayEnvoyRefused = GW 4, "Envoy refuses what a gateway tells it";
     GatewayNoEnvoy = GW 5, "a gateway has no Envoy beside it";
+    GatewayUnserved = GW 6, "a gateway's data plane does not do what a frontend asks for";
     EnrolTokenMalformed = ENR 1, "an enrolment token is malformed";
     EnrolTokenExpired = ENR 2, "an enrolment token has expired";
     EnrolTokenUsed = ENR 3, "an enrolment token has been used up";

@@ -351,6 +351,29 @@ pub struct InstanceStatus {
     /// What moves its packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_plane: Option<TunnelMode>,
+    /// Whether it serves what TCPLoadBalancers ask for, and tells what of that it does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub serves_frontends: bool,
+    /// What of that it does not serve, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4096))]
+    pub unserved: Vec<UnservedFrontend>,
+}
+
+/// A port of a TCPLoadBalancer that an instance does not serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnservedFrontend {
+    /// `NAMESPACE/NAME/PORT`.
+    #[schemars(length(max = 512))]
+    pub name: String,
+    /// `Pending` where it is only not served yet; otherwise why it never will be as it is.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+    /// A sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 1024))]
+    pub message: String,
 }
 
 /// A WireGuard key of an instance, and when it is used.

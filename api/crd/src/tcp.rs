@@ -20,11 +20,8 @@ pub type TcpLoadBalancer = Object<TcpLoadBalancerSpec, TcpLoadBalancerStatus>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q.port == p.port && (has(q.protocol) ? q.protocol : 'TCP') == (has(p.protocol) ? p.protocol : 'TCP')))",
+    "rule": "!has(self.ports) || self.ports.all(p, !has(p.port) || self.ports.exists_one(q, has(q.port) && q.port == p.port && (has(q.protocol) ? q.protocol : 'TCP') == (has(p.protocol) ? p.protocol : 'TCP')))",
     "message": "ports must be unique by number and protocol",
-}, {
-    "rule": "!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q.name == p.name))",
-    "message": "ports must be unique by name",
 }, {
     "rule": "!has(oldSelf.source) || (has(self.source) && self.source == oldSelf.source)",
     "message": "source is immutable",
@@ -33,9 +30,12 @@ pub struct TcpLoadBalancerSpec {
     /// The object it stands for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// The ports.
+    /// The ports. A list of named things: what the manager chooses of one is its own field.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub ports: Vec<TcpPort>,
     /// What serves them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,12 +64,17 @@ pub struct TcpLoadBalancerSpec {
 /// One port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.port) || has(self.listenerPort)", "message": "port is required",
+}]))]
 pub struct TcpPort {
     /// Its name.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The port clients ask for.
-    pub port: NonZeroU16,
+    /// The port clients ask for. A port that its user took away is without it until the manager has
+    /// taken `listenerPort` away as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZeroU16>,
     /// The protocol; TCP when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
@@ -182,6 +187,12 @@ pub enum BalancePolicy {
     /// By a hash of the connection that moves few of them when backends change.
     Maglev,
 }
+
+/// Asks, where it is on a TCPLoadBalancer with the value [`HASHED`], for ports of the gateway's range
+/// in the place of the ports themselves.
+pub const LISTENER_PORTS_ANNOTATION: &str = "kedge.dev/listener-ports";
+/// The value that asks for it.
+pub const HASHED: &str = "Hashed";
 
 /// What is offered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! The built-in L4 proxy: listeners, members, splice.
+//! The built-in L4 proxy: listeners, members, splice; sessions of datagrams.
 //!
 //! ```text
 //! DataPlane ── apply(set) ──► listener task ── accept ──► connection task
@@ -8,12 +8,16 @@
 //! ```
 
 mod connection;
+mod datagrams;
 mod listener;
+mod offer;
 mod pipes;
 mod plane;
 mod pool;
 mod relay;
+mod sessions;
 
 pub use listener::Limits;
-pub use plane::DataPlane;
+pub use offer::{Carries, Served, served};
+pub use plane::{DataPlane, Place};
 pub use pool::UNHEARD;

@@ -70,10 +70,17 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    accepted: Count,
+    pub accepted: Count,
     open: Count,
     pub unreachable: Count,
-    full: Count,
+    pub full: Count,
+}
+
+impl Counters {
+    /// So many are open.
+    pub fn is_open(&self, count: usize) {
+        self.open.set(count);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -192,6 +199,15 @@ impl Shared {
         problems
     }
 
+    /// Whether it is not bound, and why not where that is known.
+    pub fn unbound(&self) -> Option<Option<Problem>> {
+        match self.binding() {
+            Binding::Bound(_) => None,
+            Binding::Waiting => Some(None),
+            Binding::Failed(problem) => Some(Some(problem)),
+        }
+    }
+
     fn binding(&self) -> Binding {
         self.binding
             .lock()
@@ -208,7 +224,7 @@ impl Shared {
 pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<Option<Duration>>) {
     let mut connections = JoinSet::new();
     let bound = tokio::select! {
-        listener = bind(&shared) => Some(listener),
+        listener = bind(&shared, try_bind) => Some(listener),
         () = stopped(&mut stop) => None,
     };
     if let Some(listener) = bound {
@@ -277,7 +293,7 @@ async fn accept(
 }
 
 /// Returns when the listener was told to stop, or nobody is left to tell it.
-async fn stopped(stop: &mut watch::Receiver<Option<Duration>>) {
+pub(crate) async fn stopped(stop: &mut watch::Receiver<Option<Duration>>) {
     let _ = stop.wait_for(Option::is_some).await.map(drop);
 }
 
@@ -291,7 +307,11 @@ fn admit(shared: &Arc<Shared>, client: TcpStream, connections: &mut JoinSet<()>)
     connections.spawn(serve(client, Arc::clone(shared)));
 }
 
-async fn bind(shared: &Shared) -> TcpListener {
+/// Binds the listener's address, however long that takes.
+pub(crate) async fn bind<T>(
+    shared: &Shared,
+    try_bind: fn(SocketAddr) -> io::Result<(T, SocketAddr)>,
+) -> T {
     let mut pause = BIND_PAUSE;
     loop {
         match try_bind(shared.at) {

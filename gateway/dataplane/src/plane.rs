@@ -12,12 +12,14 @@ use kedge_core::{Code, Fix, Problem};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use crate::{
+    datagrams,
     listener::{Limits, Shared, run},
+    offer::Carries,
     pipes::Pipes,
     pool::{Hosts, Liveness},
 };
 
-/// The built-in TCP proxy: a set of listeners, each with its members.
+/// The built-in proxy: a set of listeners, each with its members.
 ///
 /// Dropping it closes everything at once; [`shutdown`](Self::shutdown) drains.
 #[derive(Debug)]
@@ -30,13 +32,17 @@ pub struct DataPlane {
 #[derive(Debug, Default)]
 struct Inner {
     hosts: Hosts,
-    running: BTreeMap<SocketAddr, Running>,
+    running: BTreeMap<Place, Running>,
     tasks: JoinSet<()>,
     refused: Vec<Problem>,
 }
 
+/// Where a listener is: whether it carries datagrams, and its address. Both protocols have every port.
+pub type Place = (bool, SocketAddr);
+
 #[derive(Debug)]
 struct Running {
+    carries: Carries,
     shared: Arc<Shared>,
     stop: watch::Sender<Option<Duration>>,
 }
@@ -57,31 +63,52 @@ impl DataPlane {
     ///
     /// Must be called within a tokio runtime.
     pub fn apply(&self, listeners: Vec<Listener>) {
+        let listeners = listeners.into_iter();
+        self.serve(listeners.map(|listener| (Carries::Connections, listener)));
+    }
+
+    /// As [`apply`](Self::apply), for listeners of both protocols.
+    pub fn serve(&self, listeners: impl IntoIterator<Item = (Carries, Listener)>) {
         let mut inner = self.inner();
         let inner = &mut *inner;
         while inner.tasks.try_join_next().is_some() {}
         inner.refused.clear();
         let mut before = std::mem::take(&mut inner.running);
-        for listener in listeners {
+        for (carries, listener) in listeners {
             let at = SocketAddr::new(listener.address, listener.port);
-            if let Some(first) = inner.running.get(&at) {
+            let place = (matches!(carries, Carries::Datagrams { .. }), at);
+            if let Some(first) = inner.running.get(&place) {
                 inner
                     .refused
                     .push(twice(&listener.name, at, &first.shared.name()));
                 continue;
             }
-            let running = before.remove(&at).unwrap_or_else(|| {
+            let same = before.get(&place).filter(|one| one.carries == carries);
+            let same = same.is_some().then(|| before.remove(&place)).flatten();
+            let running = same.unwrap_or_else(|| {
                 let (stop, stopped) = watch::channel(None);
                 let pipes = Arc::clone(&self.pipes);
                 let shared = Shared::new(listener.name.clone(), at, self.limits, pipes);
                 let shared = Arc::new(shared);
                 shared.pool().set(listener.members.clone(), &inner.hosts);
-                inner.tasks.spawn(run(Arc::clone(&shared), stopped));
-                Running { shared, stop }
+                match carries {
+                    Carries::Connections => {
+                        inner.tasks.spawn(run(Arc::clone(&shared), stopped));
+                    }
+                    Carries::Datagrams { idle } => {
+                        let datagrams = datagrams::run(Arc::clone(&shared), idle, stopped);
+                        inner.tasks.spawn(datagrams);
+                    }
+                }
+                Running {
+                    carries,
+                    shared,
+                    stop,
+                }
             });
             running.shared.rename(listener.name);
             running.shared.pool().set(listener.members, &inner.hosts);
-            inner.running.insert(at, running);
+            inner.running.insert(place, running);
         }
         for gone in before.values() {
             gone.stop.send_replace(Some(self.limits.drain));
@@ -118,6 +145,15 @@ impl DataPlane {
         let inner = self.inner();
         let of_listeners = inner.running.values().flat_map(|r| r.shared.problems());
         inner.refused.iter().cloned().chain(of_listeners).collect()
+    }
+
+    /// The listeners that are not bound, and why not where that is known.
+    #[must_use]
+    pub fn unbound(&self) -> Vec<(Place, Option<Problem>)> {
+        let inner = self.inner();
+        let running = inner.running.iter();
+        let unbound = running.filter_map(|(place, one)| Some((*place, one.shared.unbound()?)));
+        unbound.collect()
     }
 
     /// Stops accepting, and gives open connections at most `limit` to end.

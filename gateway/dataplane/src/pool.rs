@@ -124,6 +124,12 @@ impl Pool {
         members.map(|entry| entry.member.clone()).collect()
     }
 
+    /// Whether the member takes connections.
+    pub fn takes(&self, member: &Member) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.member == *member && entry.alive())
+    }
+
     /// Whether any member takes connections.
     pub fn any_alive(&self) -> bool {
         self.entries.iter().any(Entry::alive)

@@ -1,12 +1,17 @@
 //! What of the manager's wishes a gateway takes up: hosts with their own single addresses, and
 //! listeners whose members are hosts. No I/O.
 
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use kedge_control::{
     agent::{GatewayConfig as Wished, Mesh, PeerConfig},
     balance::Listener,
+    frontend::Offer,
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_tunnel_device::{PeerSpec, Workers, keeper::Wish, mtu};
@@ -30,6 +35,8 @@ pub(crate) struct Plan {
     pub meshes: Vec<Mesh>,
     /// The listeners.
     pub listeners: Vec<Listener>,
+    /// What it serves of tenants.
+    pub offer: Offer,
     /// What is left out, and why.
     pub problems: Vec<Problem>,
 }
@@ -91,6 +98,9 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
             inside
         });
     }
+    let mut offer = wished.offer.clone();
+    let peers = tunnel.iter().flat_map(|wish| &wish.peers);
+    hold_members(&mut offer, peers, &mut problems);
     let mut tunnel = tunnel;
     let neighbors = tunnel
         .as_mut()
@@ -105,8 +115,41 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
         neighbors,
         meshes: wished.meshes.clone(),
         listeners,
+        offer,
         problems,
     }
+}
+
+/// A tenant's member is the host that it is said to be: nothing else is reached through its pool.
+fn hold_members<'a>(
+    offer: &mut Offer,
+    peers: impl Iterator<Item = &'a PeerSpec>,
+    problems: &mut Vec<Problem>,
+) {
+    let own = peers.flat_map(|peer| {
+        let addresses = peer.allowed_ips.iter();
+        addresses.map(|address| (peer.name.as_str(), *address))
+    });
+    let own: BTreeSet<(&str, IpNet)> = own.collect();
+    for pool in &mut offer.pools {
+        let name = pool.name.clone();
+        pool.members.retain(|member| {
+            let is_its = own.contains(&(&*member.host, IpNet::from(member.address)));
+            if !is_its {
+                problems.push(outside(&member.host, &name, member.address));
+            }
+            is_its
+        });
+    }
+}
+
+fn outside(host: &str, of: &str, address: IpAddr) -> Problem {
+    let what = format!("the member {host} of {of} is no host of the tunnel");
+    Problem::warning(Code::TunOutsideBounds, what)
+        .object(format!("listeners/{of}"))
+        .evidence(format!("{address} is not an address of the peer {host}"))
+        .consequence("it gets no connections")
+        .fix(Fix::text("look at the host at the manager").command("kedge fleet hosts"))
 }
 
 /// Says that a peer is taken up without the endpoint it was given.
@@ -193,7 +236,11 @@ fn accept(
 
 #[cfg(test)]
 mod tests {
-    use kedge_control::{agent::TunnelConfig as Tunnel, balance::Member};
+    use kedge_control::{
+        agent::TunnelConfig as Tunnel,
+        balance::Member,
+        frontend::{Pool, PoolMember},
+    };
 
     use kedge_tunnel_device::offload::Allowed;
 
@@ -350,6 +397,35 @@ mod tests {
         let members = [("a", "fd6b:6564:6765::a"), ("x", "127.0.0.1")];
         let plan = plan(&config(), &OWN.parse().unwrap(), &wished(peers, &members));
         assert_eq!(plan.listeners[0].members.len(), 1);
+        assert_eq!(plan.problems[0].code, Code::TunOutsideBounds);
+    }
+
+    #[test]
+    fn a_tenants_pool_leads_to_the_hosts_it_names_and_to_nobody_elses_address() {
+        let peers = vec![
+            host("a", KEYS[0], "fd6b:6564:6765::a/128"),
+            host("b", KEYS[1], "fd6b:6564:6765::b/128"),
+        ];
+        let mut wished = wished(peers, &[]);
+        let member = |host: &str, address: &str| PoolMember {
+            host: host.to_owned(),
+            address: address.parse().unwrap(),
+            port: 80.try_into().unwrap(),
+            weight: 1,
+        };
+        wished.offer.pools.push(Pool {
+            name: "ns/web/http".to_owned(),
+            members: vec![
+                member("a", "fd6b:6564:6765::a"),
+                member("a", "fd6b:6564:6765::b"),
+                member("x", "127.0.0.1"),
+            ],
+            ..Pool::default()
+        });
+        let plan = plan(&config(), &OWN.parse().unwrap(), &wished);
+        let members = &plan.offer.pools[0].members;
+        assert_eq!(*members, [member("a", "fd6b:6564:6765::a")]);
+        assert_eq!(plan.problems.len(), 2);
         assert_eq!(plan.problems[0].code, Code::TunOutsideBounds);
     }
 

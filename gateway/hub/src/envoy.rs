@@ -1,7 +1,7 @@
 //! An Envoy beside the gateway: it is told what to serve over a socket, and may be run from here.
 //!
 //! ```text
-//! listeners, who lives ──► Beside ── render ──► Wanted ◄── ads.sock ──► Envoy
+//! offer, who lives ──────► Beside ── render ──► Wanted ◄── ads.sock ──► Envoy
 //!                            │  process.rs: its process, if it is ours      │
 //!                            └── counters.rs: its counters ◄── admin.sock ──┘
 //! ```
@@ -10,30 +10,30 @@ mod counters;
 mod process;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::SocketAddr,
-    num::NonZeroU16,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use kedge_control::{
-    balance::{Listener, Member},
-    frontend::{ClientIp, Frontend, Offer, Pool, PoolMember, Protocol},
+    frontend::{Frontend, Offer, PoolMember, Protocol},
     local::{ListenerStatus, MemberStatus},
+    report::{Unserved, UnservedReason},
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_gateway_dataplane::UNHEARD;
 use kedge_gateway_xds::{
-    Ads, Bootstrap, Here, Kind, Life, Members, Refused, Wanted, delta::Outcome, names, render,
+    Ads, Bootstrap, Here, Key, Kind, Life, Members, Reason, Refused, Wanted, delta::Outcome, names,
+    render,
 };
 use kedge_host::Root;
 use tokio::task::JoinSet;
 use tracing::error;
 
-use crate::config::ProxyConfig;
+use crate::{config::ProxyConfig, offered::is_own};
 use counters::Counters;
 use process::Process;
 
@@ -48,7 +48,7 @@ pub(crate) struct Beside {
     /// Its process, if it is ours.
     process: Option<Process>,
     counters: Counters,
-    listeners: Vec<Listener>,
+    offer: Offer,
     members: Members,
     here: Here,
     /// Why each host lives or does not.
@@ -68,7 +68,7 @@ impl Beside {
             wanted: Wanted::default(),
             serving: JoinSet::new(),
             unserved: None,
-            listeners: Vec::new(),
+            offer: Offer::default(),
             members: Members::default(),
             here: Here::default(),
             because: BTreeMap::new(),
@@ -87,9 +87,9 @@ impl Beside {
         self.tend();
     }
 
-    pub fn apply(&mut self, listeners: Vec<Listener>) {
-        let rendered = render(&offer(&listeners), &self.here);
-        self.listeners = listeners;
+    pub fn apply(&mut self, offer: Offer) {
+        let rendered = render(&offer, &self.here);
+        self.offer = offer;
         self.members = rendered.members;
         self.refused = rendered.refused;
         self.wanted.declare(rendered.resources);
@@ -161,40 +161,97 @@ impl Beside {
         fs::write(self.directory.join(BOOTSTRAP), text).map_err(|error| untold(&error))
     }
 
+    /// What is served, by the order of the offer.
     pub fn status(&self) -> Vec<ListenerStatus> {
-        let status = |listener: &Listener| {
-            let at = SocketAddr::new(listener.address, listener.port);
+        let pools = self.offer.pools.iter();
+        let pools: BTreeMap<(&str, &str), &[PoolMember]> = pools
+            .map(|pool| ((&*pool.tenant, &*pool.name), &*pool.members))
+            .collect();
+        let status = |frontend: &Frontend| {
+            let at = SocketAddr::new(frontend.address, frontend.port.get());
             let name = names::tcp_listener(at);
-            let cluster = names::cluster(TENANT, &listener.name, ClientIp::Hidden);
+            let cluster = names::cluster(&frontend.tenant, &frontend.pool, frontend.client_ip);
             let counted = self.counters.of(&name, &cluster);
             let outcome = self.wanted.outcome(Kind::Listener, &name);
+            let members = pools.get(&(&*frontend.tenant, &*frontend.pool));
+            let members = members.into_iter().flat_map(|members| members.iter());
             ListenerStatus {
-                name: listener.name.clone(),
-                address: listener.address,
-                port: listener.port,
+                name: frontend.name.clone(),
+                address: frontend.address,
+                port: frontend.port.get(),
                 bound: matches!(outcome, Some(Outcome::Applied(_))),
                 accepted: counted.accepted,
                 open: counted.open,
                 refused: counted.refused,
-                members: listener
-                    .members
-                    .iter()
-                    .map(|one| self.member(one))
-                    .collect(),
+                members: members.map(|one| self.member(one)).collect(),
             }
         };
-        self.listeners.iter().map(status).collect()
+        let is_refused = |frontend: &Frontend| {
+            let mut refused = self.refused.iter();
+            refused.any(|refused| refused.frontend == frontend.name)
+        };
+        let frontends = self.offer.frontends.iter();
+        let frontends = frontends.filter(|frontend| frontend.protocol == Protocol::Tcp);
+        let served = frontends.filter(|frontend| is_own(frontend) || !is_refused(frontend));
+        served.map(status).collect()
     }
 
-    fn member(&self, member: &Member) -> MemberStatus {
+    fn member(&self, member: &PoolMember) -> MemberStatus {
         let because = self.because.get(&member.host);
         MemberStatus {
             host: member.host.clone(),
             address: member.address,
-            port: member.port,
+            port: member.port.get(),
             alive: self.here.lives.get(&member.host) == Some(&Life::Alive),
             because: because.map_or_else(|| UNHEARD.to_owned(), Clone::clone),
         }
+    }
+
+    /// The tenants' frontends that are not served, and why.
+    pub fn unserved(&self) -> Vec<Unserved> {
+        let pending: BTreeSet<_> = self.wanted.pending().into_iter().collect();
+        let tenants = self.offer.frontends.iter();
+        let tenants = tenants.filter(|frontend| !is_own(frontend));
+        let unserved = tenants.filter_map(|frontend| {
+            let (reason, message) = self.verdict(frontend, &pending)?;
+            Some(Unserved {
+                frontend: frontend.name.clone(),
+                reason,
+                message,
+            })
+        });
+        unserved.collect()
+    }
+
+    fn verdict(
+        &self,
+        frontend: &Frontend,
+        pending: &BTreeSet<Key>,
+    ) -> Option<(UnservedReason, String)> {
+        let mut refused = self.refused.iter();
+        if let Some(refused) = refused.find(|refused| refused.frontend == frontend.name) {
+            let reason = match refused.reason {
+                Reason::PortInUse { .. } | Reason::NameInUse { .. } => UnservedReason::PortInUse,
+                Reason::Unsupported(_) => UnservedReason::Unsupported,
+                Reason::NoPool | Reason::Invalid(_) => UnservedReason::Invalid,
+            };
+            return Some((reason, refused.reason.to_string()));
+        }
+        let at = SocketAddr::new(frontend.address, frontend.port.get());
+        let cluster = names::cluster(&frontend.tenant, &frontend.pool, frontend.client_ip);
+        for (kind, name) in [
+            (Kind::Cluster, cluster),
+            (Kind::Listener, names::tcp_listener(at)),
+        ] {
+            if pending.contains(&(kind, name.as_str().into())) {
+                let text = "Envoy has not taken it yet".to_owned();
+                return Some((UnservedReason::Pending, text));
+            }
+            if let Some(Outcome::Refused { detail, .. }) = self.wanted.outcome(kind, &name) {
+                return Some((UnservedReason::EnvoyRefused, detail.trim().to_owned()));
+            }
+        }
+        None
     }
 
     pub fn problems(&self) -> Vec<Problem> {
@@ -250,42 +307,6 @@ fn untold(error: &dyn std::error::Error) -> Box<Problem> {
     Box::new(problem)
 }
 
-/// What a gateway's listeners are as an offer: each a frontend with a pool of its own.
-fn offer(listeners: &[Listener]) -> Offer {
-    let mut offer = Offer::default();
-    for listener in listeners {
-        let Some(port) = NonZeroU16::new(listener.port) else {
-            continue;
-        };
-        offer.frontends.push(Frontend {
-            name: listener.name.clone(),
-            tenant: TENANT.to_owned(),
-            address: listener.address,
-            port,
-            protocol: Protocol::Tcp,
-            pool: listener.name.clone(),
-            client_ip: ClientIp::Hidden,
-        });
-        let members = listener.members.iter().filter_map(|member| {
-            Some(PoolMember {
-                host: member.host.clone(),
-                address: member.address,
-                port: NonZeroU16::new(member.port)?,
-                weight: 1,
-            })
-        });
-        offer.pools.push(Pool {
-            name: listener.name.clone(),
-            tenant: TENANT.to_owned(),
-            members: members.collect(),
-            ..Pool::default()
-        });
-    }
-    offer
-}
-
-/// Whose a gateway's own listeners are: nobody's.
-const TENANT: &str = "";
 const SOCKET: &str = "ads.sock";
 const ADMIN: &str = "admin.sock";
 const BOOTSTRAP: &str = "envoy.json";

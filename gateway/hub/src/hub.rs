@@ -8,7 +8,9 @@ use std::{
 
 use kedge_control::{
     agent::GatewayConfig as Wished,
-    enrol, identity,
+    enrol,
+    frontend::Offer,
+    identity,
     local::Reloaded,
     report::{GatewayReport, MAX_ITEMS, ReportedPeer},
 };
@@ -42,6 +44,7 @@ use crate::{
     keys::Keys,
     liveness::{Change, Hosts},
     meeting::Meeting,
+    offered::merged,
     places::Places,
     plane::Plane,
     sessions::Sessions,
@@ -194,17 +197,23 @@ impl Hub {
             generation,
             hosts = self.plan.tunnel.as_ref().map_or(0, |wish| wish.peers.len()),
             listeners = self.plan.listeners.len(),
+            frontends = self.plan.offer.frontends.len(),
             left_out = self.plan.problems.len(),
             "desired state in force"
         );
         self.want_tunnel();
-        self.plane.apply(self.plan.listeners.clone());
+        self.plane.apply(self.offer());
         self.answer_echoes();
         self.open_meeting();
         self.answer_calls();
         self.want_sessions();
         self.watch_hosts();
         self.report();
+    }
+
+    /// Everything that is served.
+    fn offer(&self) -> Offer {
+        merged(&self.plan.listeners, &self.plan.offer)
     }
 
     /// Has BFD with the hosts there are.
@@ -297,7 +306,7 @@ impl Hub {
             for (name, host) in self.hosts.iter() {
                 self.plane.alive(name, host.alive, host.because.clone());
             }
-            self.plane.apply(self.plan.listeners.clone());
+            self.plane.apply(self.offer());
         }
         if reconnect {
             self.connect();
@@ -431,6 +440,7 @@ impl Hub {
                     device.device_stats().listen_port
                 }),
             peers: self.hosts.iter().map(peer).collect(),
+            unserved: Some(self.plane.unserved()),
             problems: self.own_problems().into_iter().take(MAX_ITEMS).collect(),
         });
     }

@@ -11,6 +11,7 @@
 //! desired state.
 
 mod bounds;
+mod builtin;
 mod claims;
 mod config;
 mod drain;
@@ -21,6 +22,7 @@ mod hub;
 mod keys;
 mod liveness;
 mod meeting;
+mod offered;
 mod places;
 mod plane;
 mod run;

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use kedge_control::{balance::Listener, local::ListenerStatus};
+use kedge_control::{frontend::Offer, local::ListenerStatus, report::Unserved};
 use kedge_core::Problem;
-use kedge_gateway_dataplane::{DataPlane, Limits};
+use kedge_gateway_dataplane::Limits;
 use kedge_host::Root;
 
-use crate::config::{Engine, ProxyConfig};
 #[cfg(feature = "envoy")]
 use crate::envoy::Beside;
+use crate::{
+    builtin::Builtin,
+    config::{Engine, ProxyConfig},
+};
 
-/// What carries the connections of clients. Its listeners are declared, and so is who lives.
+/// What carries the connections of clients. What it serves is declared, and so is who lives.
 pub(crate) enum Plane {
     /// The gateway itself.
-    Builtin(DataPlane),
+    Builtin(Builtin),
     /// An Envoy beside it.
     #[cfg(feature = "envoy")]
     Envoy(Box<Beside>),
@@ -30,9 +33,9 @@ impl Plane {
             #[cfg(not(feature = "envoy"))]
             Engine::Envoy => {
                 let _ = root;
-                Self::Builtin(DataPlane::new(Limits::default()))
+                Self::Builtin(Builtin::new(Limits::default()))
             }
-            Engine::Builtin => Self::Builtin(DataPlane::new(Limits::default())),
+            Engine::Builtin => Self::Builtin(Builtin::new(Limits::default())),
         }
     }
 
@@ -51,13 +54,24 @@ impl Plane {
         }
     }
 
-    /// Makes `listeners` the set that is served.
-    pub fn apply(&mut self, listeners: Vec<Listener>) {
+    /// Makes `offer` what is served.
+    pub fn apply(&mut self, offer: Offer) {
         match self {
-            Self::Builtin(plane) => plane.apply(listeners),
+            Self::Builtin(plane) => plane.apply(offer),
             #[cfg(feature = "envoy")]
-            Self::Envoy(plane) => plane.apply(listeners),
+            Self::Envoy(plane) => plane.apply(offer),
         }
+    }
+
+    /// The tenants' frontends that are not served, by name.
+    pub fn unserved(&self) -> Vec<Unserved> {
+        let mut unserved = match self {
+            Self::Builtin(plane) => plane.unserved(),
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.unserved(),
+        };
+        unserved.sort();
+        unserved
     }
 
     /// Takes what the tunnel says of a host.

@@ -229,6 +229,7 @@ impl Site {
                 }],
             }],
             ca_bundle: String::new(),
+            ..GatewayConfig::default()
         };
         Store::new(root.state_dir(Role::Gateway))
             .save("desired", &desired)

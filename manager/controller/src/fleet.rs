@@ -197,7 +197,8 @@ impl Fleet {
         Arc::make_mut(&mut self.commons).replace(space, &last.share, share);
         for gateway in last.share.uses.union(&share.uses) {
             let is_same = last.share.peers.get(gateway) == share.peers.get(gateway)
-                && last.share.listeners.get(gateway) == share.listeners.get(gateway);
+                && last.share.listeners.get(gateway) == share.listeners.get(gateway)
+                && last.share.offers.get(gateway) == share.offers.get(gateway);
             if is_same {
                 continue;
             }

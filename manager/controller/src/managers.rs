@@ -25,22 +25,27 @@ pub const TOKEN: &str = "kedge-token";
 pub const CA: &str = "kedge-ca";
 /// What tenants' clusters offer at the gateways. A plan only drops it, for hosts that are out.
 pub const EXPOSED: &str = "kedge-exposures";
+/// Ports and addresses that were chosen for what tenants' clusters offer.
+pub const PORTS: &str = "kedge-ports";
 /// Keys of banned hosts, in their tenant's list.
 pub const DENIED: &str = "kedge-denied";
 /// The copy of that list.
 pub const BANNED: &str = "kedge-banned";
 
 /// The managers whose layers a plan decides; the others belong to the agent API.
-pub const PLANNED: [&str; 7] = [ENDPOINT, FOLLOW, GIVEN, OVERLAY, CONFIG, DENIED, BANNED];
+pub const PLANNED: [&str; 8] = [
+    ENDPOINT, FOLLOW, GIVEN, OVERLAY, CONFIG, PORTS, DENIED, BANNED,
+];
 /// Labels, annotations and finalizers on objects of anybody.
 pub const MARKS: &str = "kedge-marks";
 /// Every status.
 pub const STATUS: &str = "kedge-manager";
 
 /// The managers whose fields in an object of an API server are a layer.
-pub const LAYERED: [&str; 12] = [
+pub const LAYERED: [&str; 13] = [
     ENDPOINT, FOLLOW, OVERLAY, CONFIG, IPAM, ENROL, APPROVE, TOKEN, CA, DENIED, BANNED, EXPOSED,
+    PORTS,
 ];
 
 /// The managers whose layers say nothing without another's: they make no object and keep none.
-pub const BESIDE: [&str; 4] = [OVERLAY, CONFIG, DENIED, APPROVE];
+pub const BESIDE: [&str; 5] = [OVERLAY, CONFIG, PORTS, DENIED, APPROVE];

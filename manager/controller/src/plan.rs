@@ -32,6 +32,7 @@ pub mod names;
 mod nodes;
 pub mod overlay;
 pub mod pending;
+pub mod ports;
 mod provider;
 mod provision;
 mod refill;
@@ -41,6 +42,7 @@ pub mod share;
 pub mod slots;
 mod status;
 pub mod targets;
+pub mod tcp;
 mod usable;
 mod vip;
 pub mod wake;
@@ -155,7 +157,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         *plan.targets.entry(target.state).or_default() += 1;
     }
     // The holder of a VIP comes first among a listener's members.
+    let tcp = tcp::all(&next, &cases, &mut ledger);
     plan.share = Share::of(&next, &cases, &decided, &services, &ledger);
+    tcp::share(&tcp, &mut plan.share);
     configure_gateways(&mut next, &mut plan);
     leave::states(&next, &mut services, &mut wake);
     let mut wanted = Desired::default();
@@ -168,6 +172,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     desired::records(&next, &mut wanted);
     denied::lists(&next, &mut wanted);
     exposed::withdraw(&next, &mut wanted);
+    tcp::write(&next, &tcp, &mut wake, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
         decided: &decided,

@@ -26,6 +26,7 @@ pub mod gateway;
 pub mod guardian;
 pub mod keepalived;
 pub mod lan;
+pub mod manager;
 pub mod speaking;
 mod steady;
 pub mod talk;

@@ -1,14 +1,17 @@
 //! What the manager wants of hosts and gateways, and what they report.
 
+use std::num::NonZeroU16;
+
 use kedge_control::{
     agent::{
         DirectPath, GatewayConfig, HealthMode, HostConfig, Mesh, MeshConfig, MeshPeer, PeerConfig,
         TunnelConfig, VipConfig,
     },
     balance::{Listener, Member},
+    frontend::{Affinity, ClientIp, Frontend, Limits, Offer, Policy, Pool, PoolMember, Protocol},
     report::{
         AddressType, GatewayReport, HostReport, NextKey, ReportAnswer, ReportedAddress,
-        ReportedPeer, ReportedTunnel, ReportedUnit, ReportedVip,
+        ReportedPeer, ReportedTunnel, ReportedUnit, ReportedVip, Unserved, UnservedReason,
     },
 };
 use kedge_core::{
@@ -94,9 +97,38 @@ fn desired_states() {
                     port: 6443,
                 }],
             }],
+            offer: offer(),
             ca_bundle: text("-----BEGIN CERTIFICATE-----\n"),
         },
     );
+}
+
+fn offer() -> Offer {
+    Offer {
+        frontends: vec![Frontend {
+            name: text("store-014/web/https"),
+            tenant: text("store-014"),
+            address: "203.0.113.7".parse().unwrap(),
+            port: NonZeroU16::new(443).unwrap(),
+            protocol: Protocol::Tcp,
+            pool: text("store-014/web/https"),
+            client_ip: ClientIp::ProxyV2,
+        }],
+        pools: vec![Pool {
+            name: text("store-014/web/https"),
+            tenant: text("store-014"),
+            members: vec![PoolMember {
+                host: text("store-014/edge-a"),
+                address: "fd6b:6564:6765::a".parse().unwrap(),
+                port: NonZeroU16::new(30443).unwrap(),
+                weight: 1,
+            }],
+            policy: Policy::RoundRobin,
+            affinity: Affinity::None,
+            health: None,
+            limits: Limits::default(),
+        }],
+    }
 }
 
 #[test]
@@ -179,6 +211,11 @@ fn reports() {
                 alive: true,
                 since: text("2026-01-01T00:00:00Z"),
             }],
+            unserved: Some(vec![Unserved {
+                frontend: text("store-014/web/https"),
+                reason: UnservedReason::Unsupported,
+                message: text("the built-in proxy does not do that: the PROXY protocol"),
+            }]),
             problems: Vec::new(),
         },
     );

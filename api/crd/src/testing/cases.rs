@@ -197,8 +197,14 @@ pub const CASES: &[Case] = &[
     ),
     bad(
         TCP,
-        r#"{"spec": {"ports": [{"name": "a", "port": 53}, {"name": "a", "port": 54}]}}"#,
-        "ports must be unique by name",
+        r#"{"spec": {"ports": [{"name": "a"}]}}"#,
+        "port is required",
+    ),
+    // Its user took it away, and the manager's field is still there.
+    change(
+        TCP,
+        "{}",
+        r#"{"spec": {"ports": [{"name": "a", "listenerPort": 30002}]}}"#,
     ),
     bad(
         TCP,

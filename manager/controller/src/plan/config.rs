@@ -14,6 +14,7 @@ use kedge_control::{
         TunnelConfig, VipConfig,
     },
     balance::{Listener, Member},
+    frontend::Offer,
 };
 use kedge_core::vip::AdvertInterval;
 use kedge_crd::{
@@ -24,7 +25,7 @@ use kedge_crd::{
 };
 use serde::Serialize;
 
-use super::{Service, endpoint::ports, overlay::gateway_of, share::Share, slots};
+use super::{Service, endpoint::ports, overlay::gateway_of, share::Share, slots, tcp::Offered};
 use crate::{snapshot::Snapshot, store::Name};
 
 /// What a host must do, but for the generation.
@@ -72,6 +73,9 @@ pub fn gateway(
     let meshes = own.chain(snapshot.commons.meshes(name, &snapshot.space));
     let mut meshes: Vec<Mesh> = meshes.cloned().collect();
     meshes.sort_by(|one, other| one.hosts.cmp(&other.hosts));
+    let own = share.offers.get(name).into_iter().flatten();
+    let offered = own.chain(snapshot.commons.offers(name, &snapshot.space));
+    let offer = offer(offered, address);
     GatewayConfig {
         generation: 0,
         tunnel: Some(TunnelConfig {
@@ -81,8 +85,24 @@ pub fn gateway(
         }),
         meshes,
         listeners,
+        offer,
         ca_bundle: snapshot.ca_bundle.clone(),
     }
+}
+
+/// What one instance serves of TCPLoadBalancers.
+fn offer<'a>(offered: impl Iterator<Item = &'a Offered>, address: IpAddr) -> Offer {
+    let mut all: Vec<Offered> = offered.cloned().collect();
+    all.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    let mut offer = Offer::default();
+    for (mut frontend, pool) in all {
+        if frontend.address.is_unspecified() {
+            frontend.address = address;
+        }
+        offer.frontends.push(frontend);
+        offer.pools.push(pool);
+    }
+    offer
 }
 
 /// An enrolled host as a peer of its gateway.
@@ -264,7 +284,9 @@ fn at(host: &str, port: u16) -> String {
     }
 }
 
-fn listen_address(gateway: &EdgeGateway, instance: &Instance) -> IpAddr {
+/// The address on which an instance listens for clients.
+#[must_use]
+pub fn listen_address(gateway: &EdgeGateway, instance: &Instance) -> IpAddr {
     let endpoint = endpoint_of(gateway, instance);
     let address =
         endpoint.and_then(|endpoint| endpoint.listen.or_else(|| endpoint.host.parse().ok()));

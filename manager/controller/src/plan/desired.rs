@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kedge_crd::{
     Cluster, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, Endpoint, LoadBalancerSpec, Resource,
+    TcpLoadBalancerSpec,
     balancer::{ReservedHost, SecondAddress, Vip},
     capi::{self, CLUSTER_NAME_LABEL},
     elemental::{GROUP, HOST_KIND},
@@ -454,7 +455,8 @@ fn document(key: &ObjectKey, api_version: &str, part: &str, content: Value) -> V
 }
 
 fn rank(write: &Write) -> u8 {
-    match (&write.layer, write.key.kind == LoadBalancerSpec::KIND) {
+    let kinds = [LoadBalancerSpec::KIND, TcpLoadBalancerSpec::KIND];
+    match (&write.layer, kinds.contains(&write.key.kind.as_str())) {
         (Layer::Owned(_), true) => 0,
         // A host is reserved before its address is published.
         (Layer::Marks, _) => 1,

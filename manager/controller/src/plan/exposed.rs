@@ -11,7 +11,7 @@ use super::desired::Desired;
 use crate::{
     managers,
     snapshot::Snapshot,
-    store::{Layers, Name},
+    store::{Layers, Name, ObjectKey},
 };
 
 /// The annotation that names the host that said an exposure last.
@@ -19,22 +19,32 @@ pub const SPEAKER: &str = "kedge.dev/exposed-by";
 
 /// Withdraws what hosts said that are suspended or banned.
 pub fn withdraw(snapshot: &Snapshot, wanted: &mut Desired) {
+    for key in withdrawn(snapshot) {
+        wanted.withdraw(&key, managers::EXPOSED);
+    }
+}
+
+/// What hosts said that are suspended or banned; nothing while a document is unreadable.
+#[must_use]
+pub fn withdrawn(snapshot: &Snapshot) -> BTreeSet<ObjectKey> {
     let out = snapshot
         .hosts
         .iter()
         .filter(|(_, host)| !host.spec.is_active());
     let out: BTreeSet<&Name> = out.map(|(name, _)| name).collect();
-    if out.is_empty() {
-        return;
+    if out.is_empty() || snapshot.incomplete() {
+        return BTreeSet::new();
     }
-    for kind in [TcpLoadBalancerSpec::KIND, HttpLoadBalancerSpec::KIND] {
-        for (key, layers) in snapshot.objects.of_kind(meta::GROUP, kind) {
-            let speaker = speaker(layers).map(|host| Name::new(&key.name.namespace, host));
-            if speaker.is_some_and(|speaker| out.contains(&speaker)) {
-                wanted.withdraw(key, managers::EXPOSED);
-            }
-        }
-    }
+    let kinds = [TcpLoadBalancerSpec::KIND, HttpLoadBalancerSpec::KIND];
+    let all = kinds
+        .into_iter()
+        .flat_map(|kind| snapshot.objects.of_kind(meta::GROUP, kind));
+    let is_out = |key: &ObjectKey, layers: &Layers| {
+        let speaker = speaker(layers).map(|host| Name::new(&key.name.namespace, host));
+        speaker.is_some_and(|speaker| out.contains(&speaker))
+    };
+    let withdrawn = all.filter(|(key, layers)| is_out(key, layers));
+    withdrawn.map(|(key, _)| key.clone()).collect()
 }
 
 /// The host that said an exposure last.

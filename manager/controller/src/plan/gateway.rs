@@ -42,6 +42,22 @@ pub fn in_use(snapshot: &Snapshot, balancer: &mut Balancer) -> Result<GatewayUse
     Ok(GatewayUse { name, address })
 }
 
+/// Where clients reach a gateway's listeners: every address and name of its own.
+#[must_use]
+pub fn public_addresses(gateway: &EdgeGateway) -> Vec<String> {
+    let of_service = &gateway.spec.service.addresses;
+    if !of_service.is_empty() {
+        return of_service.iter().map(ToString::to_string).collect();
+    }
+    let mut hosts: Vec<String> = Vec::new();
+    for endpoint in &gateway.spec.tunnel.public_endpoints {
+        if !hosts.contains(&endpoint.host) {
+            hosts.push(endpoint.host.clone());
+        }
+    }
+    hosts
+}
+
 /// Where clients reach a gateway's listeners.
 fn public_address(gateway: &EdgeGateway) -> Option<String> {
     let of_service = gateway
@@ -78,7 +94,9 @@ pub fn claim_ports(
         let wish = wish.filter(|_| first.is_none()).and_then(Endpoint::port);
         let wish = wish.and_then(NonZeroU16::new);
         let owner = (&balancer.name, port.name.as_str());
-        let given = ledger.claim_port((gateway, range), owner, asked.or(wish))?;
+        let given = ledger
+            .ports
+            .claim((gateway, range), owner, asked.or(wish))?;
         balancer.spec.listeners.insert(port.name, given);
         first.get_or_insert(given);
     }

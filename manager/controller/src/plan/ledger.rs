@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::IpAddr,
-    num::NonZeroU16,
 };
 
 use jiff::Timestamp;
@@ -12,7 +11,6 @@ use kedge_core::vip::Vrid;
 use kedge_crd::{
     LoadBalancerSpec,
     balancer::{Mode, PoolRef},
-    gateway::{DEFAULT_PORTS, PortRange},
 };
 
 use super::{
@@ -20,7 +18,8 @@ use super::{
     because::Because,
     claims::is_foreign,
     given::{Claim, Facts},
-    share::Port,
+    ports::{Owner, Ports, Seat},
+    tcp,
     vip::allowed,
 };
 use crate::{
@@ -34,6 +33,8 @@ use crate::{
 pub enum Holder {
     /// A LoadBalancer, by a claim or without one.
     Balancer(Name),
+    /// A TCPLoadBalancer.
+    Tcp(Name),
     /// A claim of somebody else.
     Claim(Name),
     /// A host, whose own it is.
@@ -44,6 +45,7 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Balancer(name) => write!(f, "LoadBalancer {name}"),
+            Self::Tcp(name) => write!(f, "TCPLoadBalancer {name}"),
             Self::Claim(name) => write!(f, "{CLAIM_KIND} {name}"),
             Self::Host(name) => write!(f, "EdgeHost {name}"),
         }
@@ -65,8 +67,9 @@ pub struct Ledger {
     pools: BTreeMap<Name, Result<Pool, String>>,
     vips: BTreeMap<(String, IpAddr), Held>,
     vrids: BTreeMap<Name, (String, Vrid)>,
-    ports: BTreeMap<Name, BTreeMap<NonZeroU16, (Name, String)>>,
     reserved: BTreeMap<Name, Name>,
+    /// Ports of gateways.
+    pub ports: Ports,
     /// Claims, and the addresses that stand for them.
     pub facts: Facts,
 }
@@ -94,6 +97,7 @@ impl Ledger {
             ledger.enter(&balancer.name, &balancer.spec, gateway);
         }
         ledger.enter_given(&snapshot.now);
+        tcp::enter(snapshot, &mut ledger);
         ledger.enter_others(snapshot);
         for balancer in cases.iter().filter_map(|case| case.asked.as_ref().ok()) {
             let gateway = gateway_of(snapshot, &balancer.name, &balancer.given);
@@ -108,10 +112,8 @@ impl Ledger {
     fn enter_others(&mut self, snapshot: &Snapshot) {
         for gateway in snapshot.gateways.keys().chain(snapshot.faces.keys()) {
             let taken = snapshot.commons.ports(gateway, &snapshot.space);
-            for (port, owner, port_name) in taken {
-                let ports = self.ports.entry(gateway.clone()).or_default();
-                let owner = || (owner.clone(), port_name.clone());
-                ports.entry(*port).or_insert_with(owner);
+            for port in taken {
+                self.ports.enter_other(gateway, port);
             }
         }
     }
@@ -209,7 +211,7 @@ impl Ledger {
             let is_asked = match &holder {
                 Holder::Balancer(name) => asks(snapshot, cases, name, &claim.pool),
                 Holder::Claim(_) => true,
-                Holder::Host(_) => false,
+                Holder::Host(_) | Holder::Tcp(_) => false,
             };
             if is_going || !is_asked || self.address_of(&holder, &claim.pool).is_some() {
                 continue;
@@ -239,21 +241,6 @@ impl Ledger {
         Some(&held.holder)
     }
 
-    /// The ports of gateways that a namespace has; of everything, where none is named.
-    #[must_use]
-    pub fn ports_of(&self, space: &str) -> BTreeMap<Name, BTreeSet<Port>> {
-        let mut found: BTreeMap<Name, BTreeSet<Port>> = BTreeMap::new();
-        for (gateway, ports) in &self.ports {
-            for (port, (owner, port_name)) in ports {
-                if space.is_empty() || owner.namespace == space {
-                    let own = found.entry(gateway.clone()).or_default();
-                    own.insert((*port, owner.clone(), port_name.clone()));
-                }
-            }
-        }
-        found
-    }
-
     fn enter(&mut self, name: &Name, spec: &LoadBalancerSpec, gateway: Option<Name>) {
         if let Some(vip) = &spec.vip {
             let second = vip.second.as_ref();
@@ -276,10 +263,8 @@ impl Ledger {
         }
         if let Some(gateway) = gateway {
             for (port_name, port) in &spec.listeners {
-                let ports = self.ports.entry(gateway.clone()).or_default();
-                ports
-                    .entry(*port)
-                    .or_insert_with(|| (name.clone(), port_name.clone()));
+                let owner = Owner::balancer(name, port_name);
+                self.ports.enter(&gateway, Seat::own_tcp(*port), owner);
             }
         }
         let host = spec
@@ -321,6 +306,13 @@ impl Ledger {
             let by = held.holder.to_string();
             Err(Because::AddressTaken { address, by })
         }
+    }
+
+    /// Enters an address that a TCPLoadBalancer was given earlier. Who was entered first keeps it.
+    pub fn enter_address(&mut self, name: &Name, address: IpAddr, pool: Option<String>) {
+        let key = (name.namespace.clone(), address);
+        let holder = Holder::Tcp(name.clone());
+        self.vips.entry(key).or_insert(Held { holder, pool });
     }
 
     /// Gives the pool's lowest free address away.
@@ -392,38 +384,6 @@ impl Ledger {
                 *other != name && other.namespace == name.namespace && *theirs == mine
             })
             .map(|(other, _)| other)
-    }
-
-    /// Gives the LoadBalancer's port a port of the gateway: the wish if it is free, else the
-    /// lowest free one.
-    ///
-    /// # Errors
-    ///
-    /// Every port of the range is taken.
-    pub fn claim_port(
-        &mut self,
-        (gateway, range): (&Name, Option<PortRange>),
-        (name, port_name): (&Name, &str),
-        wish: Option<NonZeroU16>,
-    ) -> Result<NonZeroU16, Because> {
-        let range = range.unwrap_or(DEFAULT_PORTS);
-        let owner = (name.clone(), port_name.to_owned());
-        let ports = self.ports.entry(gateway.clone()).or_default();
-        if let Some((port, _)) = ports.iter().find(|(_, other)| **other == owner) {
-            return Ok(*port);
-        }
-        let wished = wish.filter(|port| !ports.contains_key(port));
-        let mut range_ports = (range.from.get()..=range.to.get()).filter_map(NonZeroU16::new);
-        let free = || range_ports.find(|port| !ports.contains_key(port));
-        let port = wished
-            .or_else(free)
-            .ok_or_else(|| Because::PortsExhausted {
-                gateway: gateway.clone(),
-                from: range.from.get(),
-                to: range.to.get(),
-            })?;
-        ports.insert(port, owner);
-        Ok(port)
     }
 
     /// Records a host as reserved.

@@ -181,7 +181,10 @@ impl Desk<'_> {
 
     fn place<'a>(&self, holder: &'a Holder) -> &'a str {
         match holder {
-            Holder::Balancer(name) | Holder::Claim(name) | Holder::Host(name) => &name.namespace,
+            Holder::Balancer(name)
+            | Holder::Tcp(name)
+            | Holder::Claim(name)
+            | Holder::Host(name) => &name.namespace,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kedge_control::report::{AddressType, GatewayReport, HostReport};
 use kedge_crd::{
     EdgeHostStatus,
-    gateway::{InstanceKey, InstanceStatus},
+    gateway::{InstanceKey, InstanceStatus, UnservedFrontend},
     host::{AddressKind, AgentInfo, Family, HostAddress, HostUnit, HostVip, TunnelInfo},
 };
 
@@ -121,8 +121,23 @@ fn instance_status(name: &str, report: &GatewayReport) -> InstanceStatus {
         config_generation: report.applied_generation,
         peers_alive,
         public_keys: keys(report),
+        serves_frontends: report.unserved.is_some(),
+        unserved: unserved(report),
         ..InstanceStatus::default()
     }
+}
+
+/// The frontends that an instance does not serve, by name.
+fn unserved(report: &GatewayReport) -> Vec<UnservedFrontend> {
+    let told = report.unserved.iter().flatten().take(UNSERVED_AT_MOST);
+    let told = told.map(|unserved| UnservedFrontend {
+        name: clean(&unserved.frontend),
+        reason: unserved.reason.as_str().to_owned(),
+        message: clean(&unserved.message),
+    });
+    let mut told: Vec<UnservedFrontend> = told.collect();
+    told.sort_by(|one, other| one.name.cmp(&other.name));
+    told
 }
 
 /// The WireGuard keys of an instance: one, or the one of before and the one that follows.
@@ -158,6 +173,8 @@ pub fn clean(text: &str) -> String {
 }
 
 const MAX_TEXT: usize = 300;
+/// As many as the schema takes.
+const UNSERVED_AT_MOST: usize = 4096;
 /// More than agents ask systemd about.
 const UNITS_AT_MOST: usize = 16;
 

@@ -8,7 +8,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
-    num::NonZeroU16,
     sync::Arc,
 };
 
@@ -19,14 +18,17 @@ use kedge_control::{
 };
 use kedge_crd::EdgeGateway;
 
-use super::{Because, Case, Decided, Service, config, ledger, ledger::Ledger, overlay};
+use super::{
+    Because, Case, Decided, Service, config, ledger,
+    ledger::Ledger,
+    overlay,
+    ports::{Owner, Port, Seat},
+    tcp::{self, Offered},
+};
 use crate::{
     snapshot::{Hearing, Snapshot},
     store::Name,
 };
-
-/// A port of a gateway, and the LoadBalancer's port that has it.
-pub type Port = (NonZeroU16, Name, String);
 
 /// What one namespace has of the gateways, its own and others'.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +47,8 @@ pub struct Share {
     pub meshes: BTreeMap<Name, Vec<Mesh>>,
     /// Its listeners; each instance binds an address of its own.
     pub listeners: BTreeMap<Name, Vec<Listener>>,
+    /// What gateways serve of its TCPLoadBalancers.
+    pub offers: BTreeMap<Name, Vec<Offered>>,
     /// Its own gateways.
     pub gateways: BTreeMap<Name, Face>,
 }
@@ -66,6 +70,7 @@ pub struct Commons {
     peers: BTreeMap<Name, BTreeMap<String, Vec<PeerConfig>>>,
     meshes: BTreeMap<Name, BTreeMap<String, Vec<Mesh>>>,
     listeners: BTreeMap<Name, BTreeMap<String, Vec<Listener>>>,
+    offers: BTreeMap<Name, BTreeMap<String, Vec<Offered>>>,
 }
 
 impl Commons {
@@ -97,6 +102,7 @@ impl Commons {
             &last.listeners,
             &share.listeners,
         );
+        put(&mut self.offers, space, &last.offers, &share.offers);
     }
 
     /// The ports of a gateway that other namespaces have.
@@ -106,7 +112,7 @@ impl Commons {
         own: &'a str,
     ) -> impl Iterator<Item = &'a Port> + use<'a> {
         let all = self.ports.get(gateway).into_iter().flatten();
-        all.filter(move |(_, owner, _)| owner.namespace != own)
+        all.filter(move |(_, owner)| owner.name.namespace != own)
     }
 
     /// Whether another namespace has the overlay address.
@@ -145,6 +151,15 @@ impl Commons {
         own: &'a str,
     ) -> impl Iterator<Item = &'a Listener> + use<'a> {
         others(&self.listeners, gateway, own)
+    }
+
+    /// What a gateway serves of other namespaces' TCPLoadBalancers.
+    pub fn offers<'a>(
+        &'a self,
+        gateway: &Name,
+        own: &'a str,
+    ) -> impl Iterator<Item = &'a Offered> + use<'a> {
+        others(&self.offers, gateway, own)
     }
 }
 
@@ -195,8 +210,14 @@ impl Share {
             for (port_name, port) in &kept.listeners {
                 if let Some(gateway) = &gateway {
                     let ports = share.ports.entry(gateway.clone()).or_default();
-                    ports.insert((*port, name.clone(), port_name.clone()));
+                    ports.insert((Seat::own_tcp(*port), Owner::balancer(name, port_name)));
                 }
+            }
+        }
+        for found in tcp::found(snapshot) {
+            for (gateway, seat, owner) in tcp::held(snapshot, &found) {
+                let ports = share.ports.entry(gateway).or_default();
+                ports.insert((seat, owner));
             }
         }
         share
@@ -213,7 +234,7 @@ impl Share {
     ) -> Self {
         let mut share = Self {
             addresses: addresses(snapshot),
-            ports: ledger.ports_of(&snapshot.space),
+            ports: ledger.ports.of_space(&snapshot.space),
             ..Self::default()
         };
         for (name, host) in &snapshot.hosts {
@@ -292,7 +313,7 @@ impl Share {
 }
 
 impl Face {
-    /// The gateway as one namespace sees it: of its peers those of the namespace, and of its
+    /// The gateway as one namespace sees it: of its peers and frontends those of the namespace, and of its
     /// generations the one that namespace waits for. So a change elsewhere changes nothing here.
     #[must_use]
     pub fn seen_by(&self, space: &str, needed: &BTreeMap<String, u64>) -> Self {
@@ -319,6 +340,9 @@ impl Face {
             let own = whole.peers_alive.iter().skip(from);
             let own = own.take_while(|peer| peer.starts_with(&prefix));
             seen.peers_alive = own.cloned().collect();
+            let own = whole.unserved.iter();
+            let own = own.filter(|unserved| unserved.name.starts_with(&prefix));
+            seen.unserved = own.cloned().collect();
             if let Some(needed) = needed.get(&seen.name) {
                 seen.config_generation = seen.config_generation.min(*needed);
             }
@@ -345,6 +369,7 @@ impl Face {
                     boot_id: instance.boot_id.clone(),
                     listen_port: instance.listen_port,
                     config_generation: instance.config_generation,
+                    serves_frontends: instance.serves_frontends,
                     ..kedge_crd::gateway::InstanceStatus::default()
                 });
         let status = kedge_crd::EdgeGatewayStatus {

@@ -58,7 +58,7 @@ pub fn write(
 }
 
 /// Wants a status, whose conditions say at which generation of the spec they were found.
-fn put<S: Resource>(
+pub(super) fn put<S: Resource>(
     snapshot: &Snapshot,
     wanted: &mut Desired,
     name: &Name,

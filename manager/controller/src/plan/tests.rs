@@ -13,4 +13,6 @@ mod release;
 mod reserve;
 mod serving;
 mod several;
+mod tcp;
+mod tcp_law;
 mod world;

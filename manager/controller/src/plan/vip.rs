@@ -201,43 +201,70 @@ fn from_pool(
             name: reference.name.clone(),
         });
     }
-    allowed(snapshot, name, &reference.name)?;
     let pool_name = Name::new(&name.namespace, &reference.name);
-    let pool = match ledger.pool(&pool_name) {
-        None => return Err(Because::PoolMissing { pool: pool_name }),
+    if let Some(Ok(pool)) = ledger.pool(&pool_name)
+        && slot == Slot::First
+        && pool.family == Family::IPv6
+        && allowed(snapshot, name, &reference.name).is_ok()
+    {
+        return Err(Because::PoolFamily {
+            pool: pool_name.name,
+        });
+    }
+    next_of(
+        snapshot,
+        ledger,
+        &Holder::Balancer(name.clone()),
+        &pool_name,
+    )
+}
+
+/// The address that somebody has of a pool of ours in its own namespace, or else the next one.
+///
+/// # Errors
+///
+/// The tenant may not use the pool, or it gives none away.
+pub fn next_of(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    holder: &Holder,
+    pool_name: &Name,
+) -> Result<IpAddr, Because> {
+    allowed(snapshot, pool_name, &pool_name.name)?;
+    let pool = match ledger.pool(pool_name) {
+        None => {
+            return Err(Because::PoolMissing {
+                pool: pool_name.clone(),
+            });
+        }
         Some(Err(error)) => {
             return Err(Because::PoolInvalid {
-                pool: pool_name.name,
+                pool: pool_name.name.clone(),
                 error: error.clone(),
             });
         }
         Some(Ok(pool)) => pool.clone(),
     };
-    let holder = Holder::Balancer(name.clone());
-    if slot == Slot::First && pool.family == Family::IPv6 {
-        return Err(Because::PoolFamily {
-            pool: pool_name.name,
-        });
-    }
-    if let Some(address) = ledger.address_of(&holder, &pool_name) {
+    if let Some(address) = ledger.address_of(holder, pool_name) {
         return Ok(address);
     }
-    let object = snapshot.pools.get(&pool_name);
+    let object = snapshot.pools.get(pool_name);
+    let pool_name_only = || pool_name.name.clone();
     if object.is_some_and(|object| object.metadata.deletion_timestamp.is_some()) {
         return Err(Because::PoolLeaves {
-            pool: pool_name.name,
+            pool: pool_name_only(),
         });
     }
     if object.is_some_and(given::is_at_rest) {
         return Err(Because::PoolPaused {
-            pool: pool_name.name,
+            pool: pool_name_only(),
         });
     }
     ledger
-        .next_address(&holder, &pool_name, &pool)
+        .next_address(holder, pool_name, &pool)
         .ok_or_else(|| Because::PoolExhausted {
             kind: "VIPPool".to_owned(),
-            pool: pool_name.name,
+            pool: pool_name_only(),
             total: pool.total(),
         })
 }

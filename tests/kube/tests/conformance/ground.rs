@@ -1,6 +1,11 @@
 //! A store with a manager on it, and what a person does to it.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    time::Duration,
+};
 
 use kedge_control::{
     identity::Role,
@@ -83,11 +88,12 @@ impl Ground {
             json!({"apiVersion": "kedge.dev/v1alpha1", "kind": kind,
                 "metadata": {"name": name}, "spec": spec})
         };
-        let tenant = json!({"namespace": space,
+        let tenant = json!({"namespace": space, "gatewayRef": {"name": "gw"},
             "enrollment": {"maxHosts": 9, "hostLabels": {"kedge.dev/site": space}}});
         self.write("", ours("Tenant", space, tenant)).await;
         let gateway = json!({
             "tunnel": {"publicEndpoints": [{"host": "203.0.113.7", "port": 51820}]},
+            "envoy": {"drain": "2s"},
             "ports": {"range": {"from": 30000, "to": 30009}}});
         self.write("kedge-system", ours("EdgeGateway", "gw", gateway))
             .await;
@@ -249,6 +255,17 @@ impl Ground {
                     _ => format!("{host}:{port}"),
                 }
             }
+            "ports" => {
+                let ports = object.pointer("/spec/ports").and_then(Value::as_array);
+                let each = ports.into_iter().flatten();
+                let each = each
+                    .map(|it| format!("{}={}", text_at(it, "/name"), text_at(it, "/listenerPort")));
+                // A list of named things has no order of its own.
+                each.collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            }
             "provisioned" => text_at(&object, "/status/ready"),
             "targets" => {
                 let targets = object.pointer("/status/targets").and_then(Value::as_array);
@@ -343,6 +360,7 @@ fn of(kind: &str) -> Kind {
         "Cluster" => foreign::CLUSTER,
         "ElementalCluster" => kedge_tests_kube::elemental::kinds::CLUSTER,
         "LoadBalancer" => kedge_tests_kube::bare::BALANCER,
+        "TCPLoadBalancer" => super::scenarios::TCP,
         "EdgeHost" => Kind::new("kedge.dev", "v1alpha1", "EdgeHost"),
         other => panic!("{other}"),
     }

@@ -260,7 +260,70 @@ pub const SCENARIOS: &[Scenario] = &[
             },
         ],
     },
+    Scenario {
+        name: "a TCPLoadBalancer keeps its ports, and of two that want one the later one waits",
+        steps: &[
+            Step {
+                documents: || vec![tcp("web", &[("http", 80)])],
+                outcome: &[
+                    ("TCPLoadBalancer/web/ports", "http=80"),
+                    ("TCPLoadBalancer/web/Accepted", "True Accepted"),
+                    ("TCPLoadBalancer/web/Programmed", "False Pending"),
+                    ("TCPLoadBalancer/web/BackendsHealthy", "False NoBackends"),
+                ],
+                ..NOTHING
+            },
+            Step {
+                documents: || vec![tcp("other", &[("http", 80), ("alt", 8080)])],
+                outcome: &[
+                    ("TCPLoadBalancer/other/Accepted", "False PortInUse"),
+                    ("TCPLoadBalancer/other/ports", "alt=8080 http=none"),
+                    ("TCPLoadBalancer/web/Accepted", "True Accepted"),
+                ],
+                ..NOTHING
+            },
+            // A port that its user takes away goes, although the manager has a field of it.
+            Step {
+                documents: || vec![tcp("web", &[("https", 443)])],
+                outcome: &[
+                    ("TCPLoadBalancer/web/ports", "https=443"),
+                    ("TCPLoadBalancer/other/ports", "alt=8080 http=80"),
+                    ("TCPLoadBalancer/other/Accepted", "True Accepted"),
+                ],
+                ..NOTHING
+            },
+            Step {
+                documents: || {
+                    let mut inside = tcp("inside", &[("http", 81)]);
+                    inside["spec"]["exposure"] = json!("Internal");
+                    vec![inside]
+                },
+                removed: &[("web", TCP), ("other", TCP)],
+                outcome: &[
+                    ("TCPLoadBalancer/inside/Accepted", "False Unsupported"),
+                    ("TCPLoadBalancer/inside/ports", "http=none"),
+                    ("TCPLoadBalancer/web/Accepted", "none"),
+                    ("TCPLoadBalancer/web/ports", ""),
+                    ("TCPLoadBalancer/other/Accepted", "none"),
+                    ("TCPLoadBalancer/other/ports", ""),
+                ],
+                ..NOTHING
+            },
+        ],
+    },
 ];
+
+/// A TCPLoadBalancer.
+pub const TCP: Kind = Kind::new("kedge.dev", "v1alpha1", "TCPLoadBalancer");
+
+fn tcp(name: &str, ports: &[(&str, u16)]) -> Value {
+    let ports = ports.iter();
+    let ports = ports.map(|(name, port)| json!({"name": name, "port": port}));
+    json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "TCPLoadBalancer",
+        "metadata": {"name": name}, "spec": {
+            "ports": ports.collect::<Vec<_>>(),
+            "endpoints": [{"hostSelector": {"matchLabels": {"role": "nobody"}}}]}})
+}
 
 /// A Cluster.
 pub fn cluster(name: &str) -> Value {

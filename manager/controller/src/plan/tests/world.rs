@@ -8,7 +8,7 @@ use std::{
 
 use kedge_control::report::{
     AddressType, GatewayReport, HostReport, ReportedAddress, ReportedPeer, ReportedTunnel,
-    ReportedVip,
+    ReportedVip, Unserved,
 };
 use kedge_core::{Problem, vip::RouterState};
 use kedge_crd::{
@@ -119,6 +119,39 @@ impl World {
             managers::EXPOSED,
             content,
         );
+    }
+
+    /// A user asks for a TCPLoadBalancer with these annotations.
+    pub fn offer(&mut self, name: &str, annotations: &str, spec: &str) {
+        self.write(&format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: TCPLoadBalancer\nmetadata: {{name: {name}, \
+             namespace: {NS}, annotations: {{{annotations}}}}}\nspec: {{{spec}}}\n"
+        ));
+    }
+
+    /// A TCPLoadBalancer as it is in force.
+    pub fn tcp(&self, name: &str) -> kedge_crd::TcpLoadBalancer {
+        let key = key::<TcpLoadBalancerSpec>(&Name::new(NS, name));
+        self.objects.by_key[&key].in_force().unwrap()
+    }
+
+    /// `status: reason: message` of a condition of a TCPLoadBalancer.
+    pub fn said(&self, name: &str, kind: &str) -> String {
+        let object = self.tcp(name);
+        let condition = kedge_crd::condition::find(&object.status.conditions, kind);
+        condition.map_or_else(String::new, |condition| {
+            let status = condition.status.as_str();
+            format!("{status}: {}: {}", condition.reason, condition.message)
+        })
+    }
+
+    /// The gateway has its latest desired state, and says what of it is not served.
+    pub fn gateway_applies(&mut self, generation: u64, unserved: Option<Vec<Unserved>>) {
+        for live in self.live.gateways.values_mut() {
+            let report = live.report.as_mut().unwrap();
+            report.applied_generation = generation;
+            report.unserved.clone_from(&unserved);
+        }
     }
 
     /// An admin says whether a host is served.

@@ -1,0 +1,111 @@
+//! TCPLoadBalancers: ports of a tenant's Services, offered at its gateway.
+//!
+//! ```text
+//! objects ─► read: asked, kept ─► decide: accepted or refused, seats ─┬─► layer: kept before it is served
+//!                                     ▲                               ├─► offer: frontends, pools ─► share
+//!                     ledger: ports ──┘                               └─► status
+//! ```
+//!
+//! What was chosen is kept beside what was asked for, in the layer [`crate::managers::PORTS`]: the
+//! ports in `spec.ports[].listenerPort`, the rest in annotations. A port that is given back rests
+//! there until nobody of another namespace can meet its last clients.
+
+mod decide;
+mod layer;
+mod offer;
+mod read;
+mod refusal;
+mod status;
+
+use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
+
+use kedge_crd::{TcpLoadBalancerSpec, TcpLoadBalancerStatus, traffic::Transport};
+
+use super::{desired::Desired, share::Share, status::put, wake::Wake};
+use crate::{snapshot::Snapshot, store::Name};
+
+pub use decide::all;
+pub use offer::Offered;
+use read::Rest;
+pub use read::{all as found, enter, held};
+use refusal::Refusal;
+
+/// A TCPLoadBalancer, and what was decided about it.
+#[derive(Clone, Debug)]
+pub struct Tcp {
+    /// Its name.
+    pub name: Name,
+    /// Its tenant.
+    tenant: String,
+    /// What is asked for.
+    spec: TcpLoadBalancerSpec,
+    /// Its status as it was last written.
+    last: TcpLoadBalancerStatus,
+    /// The gateway that serves it.
+    gateway: Option<Name>,
+    /// The address that is its own, if it is to have one.
+    own: Option<IpAddr>,
+    /// The pool that is from.
+    pool: Option<String>,
+    /// The ports that were given to it.
+    given: Vec<Given>,
+    /// The hosts behind it.
+    members: Vec<Member>,
+    /// Why it is not served, or not all of it.
+    refused: Option<Refusal>,
+    /// What it gave back a moment ago.
+    rests: Vec<Rest>,
+}
+
+/// A port that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    name: String,
+    protocol: Transport,
+    /// The gateway's port.
+    listener: NonZeroU16,
+}
+
+/// A host behind a load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Member {
+    host: Name,
+    address: IpAddr,
+    /// Its ports, by the name of the load balancer's, where those differ.
+    ports: BTreeMap<String, NonZeroU16>,
+}
+
+impl Tcp {
+    /// Whether it may be served at all: what was not given to it is not.
+    fn is_served(&self) -> bool {
+        !self.given.is_empty() && !self.refused.as_ref().is_some_and(Refusal::is_whole)
+    }
+}
+
+/// Adds what gateways serve of them to what the namespace has.
+pub fn share(all: &[Tcp], share: &mut Share) {
+    for tcp in all {
+        let Some(gateway) = &tcp.gateway else {
+            continue;
+        };
+        share.uses.insert(gateway.clone());
+        if tcp.refused.as_ref().is_some_and(Refusal::waits_for_a_port) {
+            share.starved.insert(gateway.clone());
+        }
+        let offered = offer::of(tcp);
+        if !offered.is_empty() {
+            let all = share.offers.entry(gateway.clone()).or_default();
+            all.extend(offered);
+        }
+    }
+}
+
+/// Wants what was chosen to be kept, and every status.
+pub fn write(snapshot: &Snapshot, all: &[Tcp], wake: &mut Wake, wanted: &mut Desired) {
+    for tcp in all {
+        layer::write(snapshot, tcp, wake, wanted);
+        let status = status::status(snapshot, tcp);
+        put::<TcpLoadBalancerSpec>(snapshot, wanted, &tcp.name, &status);
+    }
+    layer::write_leaving(snapshot, wake, wanted);
+}

@@ -1,0 +1,471 @@
+//! Who is served, at which ports, by which hosts.
+
+use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
+
+use ipnet::IpNet;
+use kedge_crd::{
+    HttpLoadBalancerSpec, Resource as _, TcpLoadBalancer, TcpLoadBalancerSpec,
+    TcpLoadBalancerStatus,
+    gateway::DEFAULT_PORTS,
+    meta,
+    tcp::{Backend, Exposure, HASHED, LISTENER_PORTS_ANNOTATION, TcpPort, TrafficPolicy},
+    tenant::TenantLimits,
+    traffic::Transport,
+};
+
+use super::{
+    Given, Member, Tcp,
+    read::{self, Found, Life, Rest, drain, gateway_of, pool, protocols, tenant},
+    refusal::Refusal,
+};
+use crate::{
+    plan::{
+        Case,
+        gateway::public_addresses,
+        ledger::{Holder, Ledger},
+        overlay,
+        ports::{Owner, OwnerKind, Seat},
+        vip::next_of,
+    },
+    snapshot::{Snapshot, key},
+    store::Name,
+};
+
+/// Decides about every TCPLoadBalancer that somebody asks for.
+pub fn all(snapshot: &Snapshot, cases: &[Case], ledger: &mut Ledger) -> Vec<Tcp> {
+    let mut usage = Usage::of(snapshot, cases, ledger);
+    let found = read::all(snapshot);
+    // A limit that is lowered takes nothing back: what anybody has counts before any wish.
+    for found in &found {
+        let kept = found.keeps(snapshot).len();
+        let space = &found.name.namespace;
+        *usage.balancers(space) += u32::from(kept > 0);
+        *usage.ports(space) += u32::try_from(kept).unwrap_or(u32::MAX);
+    }
+    let decided = found
+        .iter()
+        .filter_map(|found| one(snapshot, ledger, &mut usage, found));
+    decided.collect()
+}
+
+/// What of its tenant's limits a namespace has used up.
+#[derive(Default)]
+struct Usage {
+    balancers: BTreeMap<String, u32>,
+    ports: BTreeMap<String, u32>,
+}
+
+impl Usage {
+    /// What others than TCPLoadBalancers have.
+    fn of(snapshot: &Snapshot, cases: &[Case], ledger: &Ledger) -> Self {
+        let mut usage = Self::default();
+        let asked = cases.iter().filter_map(|case| case.asked.as_ref().ok());
+        for balancer in asked {
+            *usage
+                .balancers
+                .entry(balancer.name.namespace.clone())
+                .or_default() += 1;
+        }
+        let of_http = snapshot
+            .objects
+            .of_kind(meta::GROUP, HttpLoadBalancerSpec::KIND);
+        for (key, _) in of_http {
+            *usage
+                .balancers
+                .entry(key.name.namespace.clone())
+                .or_default() += 1;
+        }
+        for (_, owner) in ledger.ports.of_space(&snapshot.space).values().flatten() {
+            if owner.kind == OwnerKind::Balancer {
+                *usage.ports.entry(owner.name.namespace.clone()).or_default() += 1;
+            }
+        }
+        usage
+    }
+
+    /// How many load balancers a namespace has.
+    fn balancers(&mut self, space: &str) -> &mut u32 {
+        self.balancers.entry(space.to_owned()).or_default()
+    }
+
+    /// How many ports a namespace has.
+    fn ports(&mut self, space: &str) -> &mut u32 {
+        self.ports.entry(space.to_owned()).or_default()
+    }
+}
+
+fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Found) -> Option<Tcp> {
+    let Life::Stands(read) = &found.life else {
+        return None;
+    };
+    let mut tcp = Tcp {
+        name: found.name.clone(),
+        tenant: String::new(),
+        spec: TcpLoadBalancerSpec::default(),
+        last: last(snapshot, &found.name),
+        gateway: None,
+        own: None,
+        pool: None,
+        given: Vec::new(),
+        members: Vec::new(),
+        refused: None,
+        rests: rests(snapshot, found),
+    };
+    let object = match &**read {
+        Ok(object) => object,
+        Err(error) => {
+            tcp.refused = Some(Refusal::Unreadable {
+                error: error.clone(),
+            });
+            return Some(tcp);
+        }
+    };
+    tcp.spec = object.spec.clone();
+    let gateway = match at(snapshot, found, object, &mut tcp.tenant) {
+        Ok(gateway) => gateway,
+        Err(refusal) => {
+            tcp.refused = Some(refusal);
+            return Some(tcp);
+        }
+    };
+    let space = &found.name.namespace;
+    let checked = check(object).and_then(|()| members(snapshot, found, object, &gateway));
+    let checked = checked.and_then(|members| {
+        let own = pool(object).map(|pool| {
+            let holder = Holder::Tcp(found.name.clone());
+            next_of(snapshot, ledger, &holder, &Name::new(space, pool))
+        });
+        let own = own.transpose().map_err(Refusal::Address)?;
+        Ok((members, own))
+    });
+    tcp.gateway = Some(gateway.clone());
+    let limits = tenant(snapshot, &found.name, object).and_then(|it| it.spec.limits.clone());
+    let limits = limits.unwrap_or_default();
+    let mut seats = Seats {
+        snapshot,
+        found,
+        object,
+        gateway: &gateway,
+        keeps: found.keeps(snapshot),
+        own: found.kept.own.filter(|_| {
+            let kept = found.kept.pool.as_deref();
+            kept.is_some() && kept == pool(object)
+        }),
+    };
+    let kept = seats.kept();
+    match checked {
+        // It keeps what it has until it may be served again, and gets nothing.
+        Err(refusal) => {
+            tcp.refused = Some(refusal);
+            tcp.given = kept;
+        }
+        Ok((members, own)) => {
+            tcp.members = members;
+            seats.own = own;
+            let mut counts = !kept.is_empty();
+            for port in &object.spec.ports {
+                match seats.give(ledger, usage, &limits, &mut counts, port) {
+                    Ok(given) => tcp.given.push(given),
+                    Err(refusal) => {
+                        tcp.refused.get_or_insert(refusal);
+                    }
+                }
+            }
+        }
+    }
+    tcp.own = seats.own;
+    tcp.pool = tcp.own.and_then(|_| pool(object)).map(str::to_owned);
+    Some(tcp)
+}
+
+/// Its status as it was last written.
+fn last(snapshot: &Snapshot, name: &Name) -> TcpLoadBalancerStatus {
+    let layers = snapshot.objects.get(&key::<TcpLoadBalancerSpec>(name));
+    let status = layers.and_then(|layers| layers.status.as_ref()?.get("status"));
+    let status = status.and_then(|status| serde_json::from_value(status.clone()).ok());
+    status.unwrap_or_default()
+}
+
+/// What rests of it: what did already, and what it gives back with this plan.
+pub fn rests(snapshot: &Snapshot, found: &Found) -> Vec<Rest> {
+    let rests = found.kept.rests.iter();
+    let mut rests: Vec<Rest> = rests
+        .filter(|rest| !rest.is_over(&snapshot.now))
+        .cloned()
+        .collect();
+    if let Some(gateway) = &found.kept.gateway {
+        rests.extend(given_back(snapshot, found, gateway));
+    }
+    rests.sort();
+    rests.dedup_by(|one, other| one.seat() == other.seat() && one.gateway == other.gateway);
+    rests
+}
+
+/// What it gives back with this plan.
+fn given_back(snapshot: &Snapshot, found: &Found, gateway: &Name) -> Vec<Rest> {
+    let now: Option<jiff::Timestamp> = snapshot.now.parse().ok();
+    let until = now.and_then(|now| now.checked_add(drain(snapshot, gateway)).ok());
+    let Some(until) = until else {
+        return Vec::new();
+    };
+    let seats = found.gives_back(snapshot).into_iter();
+    let rests = seats.map(|seat| Rest {
+        gateway: gateway.to_string(),
+        address: seat.at,
+        protocol: seat.protocol,
+        port: seat.port,
+        until: until.to_string(),
+    });
+    rests.collect()
+}
+
+/// The gateway that is to serve it.
+fn at(
+    snapshot: &Snapshot,
+    found: &Found,
+    object: &TcpLoadBalancer,
+    told: &mut String,
+) -> Result<Name, Refusal> {
+    let tenant = tenant(snapshot, &found.name, object).ok_or_else(|| Refusal::NoTenant {
+        namespace: found.name.namespace.clone(),
+    })?;
+    told.clone_from(&tenant.metadata.name);
+    let name = gateway_of(tenant).ok_or_else(|| Refusal::GatewayUnset {
+        tenant: tenant.metadata.name.clone(),
+    })?;
+    let Some(gateway) = snapshot.gateway(&name) else {
+        return Err(Refusal::GatewayMissing { gateway: name });
+    };
+    if pool(object).is_none() && public_addresses(gateway).is_empty() {
+        return Err(Refusal::GatewayNoAddress { gateway: name });
+    }
+    Ok(name)
+}
+
+/// What can be told from the object alone.
+fn check(object: &TcpLoadBalancer) -> Result<(), Refusal> {
+    let spec = &object.spec;
+    let unsupported = |field, why| Err(Refusal::Unsupported { field, why });
+    if spec.ports.is_empty() {
+        return Err(Refusal::NoPorts);
+    }
+    if let Some(port) = spec.ports.iter().find(|port| port.port.is_none()) {
+        return Err(Refusal::NoNumber {
+            port: port.name.clone(),
+        });
+    }
+    if spec.exposure == Some(Exposure::Internal) {
+        return unsupported(
+            "spec.exposure",
+            "Internal: gateways serve the outside alone",
+        );
+    }
+    if spec.external_traffic_policy == Some(TrafficPolicy::Local) {
+        let why = "Local: no host tells which of its endpoints are ready; select the hosts instead";
+        return unsupported("spec.externalTrafficPolicy", why);
+    }
+    let annotations = &object.metadata.annotations;
+    if annotations
+        .get(LISTENER_PORTS_ANNOTATION)
+        .is_some_and(|value| value != HASHED)
+    {
+        return unsupported(
+            LISTENER_PORTS_ANNOTATION,
+            "the one value it may have is Hashed",
+        );
+    }
+    let has_udp = protocols(spec).any(|(_, protocol)| protocol == Transport::Udp);
+    if has_udp && spec.proxy_protocol.is_some() {
+        return unsupported(
+            "spec.proxyProtocol",
+            "a UDP port has no connection to open with it",
+        );
+    }
+    if has_udp && spec.health_check.is_some() {
+        return unsupported(
+            "spec.healthCheck",
+            "checks open TCP connections; a UDP port has none",
+        );
+    }
+    let known = |name: &str| spec.ports.iter().any(|port| port.name == name);
+    let mut named = spec.endpoints.iter().flat_map(|backend| &backend.ports);
+    match named.find(|port| !known(&port.name)) {
+        Some(port) => Err(Refusal::UnknownPort {
+            port: port.name.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The hosts behind it: those of its namespace that are enrolled, served, and at the same gateway. A
+/// host that is heard no more stays one: its gateway knows sooner than anybody.
+fn members(
+    snapshot: &Snapshot,
+    found: &Found,
+    object: &TcpLoadBalancer,
+    gateway: &Name,
+) -> Result<Vec<Member>, Refusal> {
+    let space = &found.name.namespace;
+    let hosts = snapshot.hosts.iter().filter(|(name, host)| {
+        name.namespace == *space && host.spec.identity.is_some() && host.spec.is_active()
+    });
+    let hosts: Vec<_> = hosts
+        .filter(|(name, host)| overlay::gateway_of(snapshot, name, host).as_ref() == Some(gateway))
+        .collect();
+    let mut members: Vec<Member> = Vec::new();
+    let mut put = |host: &Name, backend: &Backend, address| {
+        let ports = backend
+            .ports
+            .iter()
+            .map(|port| (port.name.clone(), port.port));
+        let member = Member {
+            host: host.clone(),
+            address,
+            ports: ports.collect(),
+        };
+        if !members.contains(&member) {
+            members.push(member);
+        }
+    };
+    for backend in &object.spec.endpoints {
+        if let Some(selector) = &backend.host_selector {
+            let selected = hosts
+                .iter()
+                .filter(|(_, host)| selector.matches(&host.metadata.labels));
+            for (name, host) in selected {
+                if let Some(address) = host.spec.tunnel.addresses.first() {
+                    put(name, backend, address.addr());
+                }
+            }
+        }
+        for address in &backend.addresses {
+            let has = |own: &IpNet| own.addr() == *address;
+            let mut all = hosts.iter();
+            let host = all.find(|(_, host)| host.spec.tunnel.addresses.iter().any(has));
+            match host {
+                Some((name, _)) => put(name, backend, *address),
+                None => return Err(Refusal::UnknownHost { address: *address }),
+            }
+        }
+    }
+    Ok(members)
+}
+
+/// Where one load balancer finds its ports.
+struct Seats<'a> {
+    snapshot: &'a Snapshot,
+    found: &'a Found,
+    object: &'a TcpLoadBalancer,
+    gateway: &'a Name,
+    keeps: Vec<(String, Seat)>,
+    own: Option<IpAddr>,
+}
+
+impl Seats<'_> {
+    /// Gives a port its seat, within the limits: `counts` says whether the load balancer counts already.
+    /// Whether the seat is free is looked at first: what others have says more than a limit.
+    fn give(
+        &self,
+        ledger: &mut Ledger,
+        usage: &mut Usage,
+        limits: &TenantLimits,
+        counts: &mut bool,
+        port: &TcpPort,
+    ) -> Result<Given, Refusal> {
+        let owner = Owner::tcp(&self.found.name, &port.name);
+        let seat = self.find(ledger, port, &owner)?;
+        let space = &self.found.name.namespace;
+        if !self.keeps.iter().any(|(name, _)| *name == port.name) {
+            let over = |used: u32, most: Option<u32>| most.filter(|most| used >= *most);
+            let balancers = (*usage.balancers(space), limits.load_balancers);
+            if let Some(most) = over(balancers.0, balancers.1).filter(|_| !*counts) {
+                let what = "load balancers";
+                return Err(Refusal::Quota { what, most });
+            }
+            if let Some(most) = over(*usage.ports(space), limits.ports) {
+                return Err(Refusal::Quota {
+                    what: "ports",
+                    most,
+                });
+            }
+            *usage.balancers(space) += u32::from(!*counts);
+            *usage.ports(space) += 1;
+            *counts = true;
+        }
+        let taken = ledger.ports.take(self.gateway, seat, &owner);
+        taken.map_err(|by| self.in_use(seat, &by))?;
+        Ok(given(port, seat.port))
+    }
+
+    /// The seat a port is to have.
+    fn find(&self, ledger: &Ledger, port: &TcpPort, owner: &Owner) -> Result<Seat, Refusal> {
+        if let Some(target) = self.found.target(self.object, port) {
+            let seat = self.seat(port, target);
+            return match ledger.ports.other(self.gateway, seat, owner) {
+                None => Ok(seat),
+                Some(by) => Err(self.in_use(seat, by)),
+            };
+        }
+        let gateway = self.snapshot.gateway(self.gateway);
+        let range = gateway.and_then(|gateway| gateway.spec.ports.range);
+        let range = range.unwrap_or(DEFAULT_PORTS);
+        let (from, to) = (range.from.get(), range.to.get().max(range.from.get()));
+        let count = u32::from(to - from) + 1;
+        let first = hash(&self.found.name, &port.name) % count;
+        let seats = (0..count).filter_map(|step| {
+            let offset = u16::try_from((first + step) % count).ok()?;
+            let number = NonZeroU16::new(from.saturating_add(offset))?;
+            Some(self.seat(port, number))
+        });
+        let is_free = |seat: &Seat| ledger.ports.other(self.gateway, *seat, owner).is_none();
+        let mut free = seats.filter(is_free);
+        free.next().ok_or_else(|| Refusal::PortsExhausted {
+            gateway: self.gateway.clone(),
+            from,
+            to,
+        })
+    }
+
+    fn in_use(&self, seat: Seat, by: &Owner) -> Refusal {
+        Refusal::PortInUse {
+            protocol: seat.protocol,
+            port: seat.port,
+            by: by.told_to(&self.found.name.namespace),
+        }
+    }
+
+    /// The ports it had that are still asked for.
+    fn kept(&self) -> Vec<Given> {
+        let ports = self.object.spec.ports.iter();
+        let kept = ports.filter_map(|port| {
+            let mut all = self.keeps.iter();
+            let (_, seat) = all.find(|(name, _)| *name == port.name)?;
+            Some(given(port, seat.port))
+        });
+        kept.collect()
+    }
+
+    fn seat(&self, port: &TcpPort, number: NonZeroU16) -> Seat {
+        Seat {
+            protocol: port.protocol.unwrap_or_default(),
+            port: number,
+            at: self.own,
+        }
+    }
+}
+
+fn given(port: &TcpPort, listener: NonZeroU16) -> Given {
+    Given {
+        name: port.name.clone(),
+        protocol: port.protocol.unwrap_or_default(),
+        listener,
+    }
+}
+
+/// FNV-1a, 32 bits, over the names that stay.
+fn hash(name: &Name, port: &str) -> u32 {
+    let text = format!("{name}/{port}");
+    text.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}

@@ -1,0 +1,115 @@
+//! What a gateway serves of a TCPLoadBalancer: for each port a frontend and a pool of its own.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use kedge_control::frontend::{
+    Affinity, ClientIp, Frontend, Health, Limits, Policy, Pool, PoolMember, Protocol,
+};
+use kedge_crd::{
+    tcp::{BalancePolicy, HealthCheck, ProxyProtocol, SessionAffinity, TcpPort},
+    traffic::Transport,
+};
+
+use super::{Given, Tcp};
+use crate::{plan::config::peer_name, store::Name};
+
+/// A frontend and its pool. Where the frontend's address is unspecified, every instance of the gateway
+/// puts its own there.
+pub type Offered = (Frontend, Pool);
+
+/// What a gateway serves of it.
+pub fn of(tcp: &Tcp) -> Vec<Offered> {
+    if !tcp.is_served() {
+        return Vec::new();
+    }
+    tcp.given
+        .iter()
+        .filter_map(|given| offered(tcp, given))
+        .collect()
+}
+
+/// What a port of a TCPLoadBalancer is called at gateways.
+pub fn frontend_name(name: &Name, port: &str) -> String {
+    format!("{name}/{port}")
+}
+
+fn offered(tcp: &Tcp, given: &Given) -> Option<Offered> {
+    let spec = &tcp.spec;
+    let port = spec.ports.iter().find(|port| port.name == given.name)?;
+    let name = frontend_name(&tcp.name, &given.name);
+    let affinity = match spec.session_affinity.unwrap_or_default() {
+        SessionAffinity::None => Affinity::None,
+        SessionAffinity::ClientIP => Affinity::ClientIp,
+    };
+    let frontend = Frontend {
+        name: name.clone(),
+        tenant: tcp.tenant.clone(),
+        address: tcp.own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        port: given.listener,
+        protocol: match given.protocol {
+            Transport::Tcp => Protocol::Tcp,
+            Transport::Udp => Protocol::Udp,
+        },
+        pool: name.clone(),
+        client_ip: match spec.proxy_protocol {
+            None => ClientIp::Hidden,
+            Some(ProxyProtocol::V1) => ClientIp::ProxyV1,
+            Some(ProxyProtocol::V2) => ClientIp::ProxyV2,
+        },
+    };
+    let limits = match given.protocol {
+        Transport::Tcp => Limits::default(),
+        Transport::Udp => Limits {
+            idle_seconds: UDP_IDLE_SECONDS,
+            ..Limits::default()
+        },
+    };
+    let pool = Pool {
+        name,
+        tenant: tcp.tenant.clone(),
+        members: members(tcp, port)?,
+        policy: match spec.policy.unwrap_or_default() {
+            BalancePolicy::RoundRobin => Policy::RoundRobin,
+            BalancePolicy::LeastConnections => Policy::LeastConnections,
+            BalancePolicy::Maglev => Policy::Maglev,
+        },
+        affinity,
+        health: spec.health_check.as_ref().map(health),
+        limits,
+    };
+    Some((frontend, pool))
+}
+
+fn members(tcp: &Tcp, port: &TcpPort) -> Option<Vec<PoolMember>> {
+    let at = port.port?;
+    let mut members: Vec<PoolMember> = Vec::new();
+    for member in &tcp.members {
+        let at = member.ports.get(&port.name).copied().unwrap_or(at);
+        let member = PoolMember {
+            host: peer_name(&member.host),
+            address: member.address,
+            port: at,
+            weight: 1,
+        };
+        if !members.contains(&member) {
+            members.push(member);
+        }
+    }
+    Some(members)
+}
+
+fn health(check: &HealthCheck) -> Health {
+    let seconds = |span: Option<kedge_core::Span>, default: f64| {
+        span.map_or(default, |span| span.duration().as_secs_f64())
+    };
+    Health {
+        interval_seconds: seconds(check.interval, 5.0),
+        timeout_seconds: seconds(check.timeout, 2.0),
+        fall: check.fall.unwrap_or(3),
+        rise: check.rise.unwrap_or(2),
+    }
+}
+
+/// How long a UDP session stands without a datagram: as long as connection tracking on Linux keeps a
+/// stream (`nf_conntrack_udp_timeout_stream`).
+const UDP_IDLE_SECONDS: u32 = 120;

@@ -1,0 +1,203 @@
+//! The status of a TCPLoadBalancer.
+
+use kedge_crd::{
+    Condition, Status, TcpLoadBalancerStatus,
+    condition::merge,
+    gateway::InstanceStatus,
+    traffic::{Ingress, IngressPort},
+};
+
+use super::{Tcp, offer::frontend_name};
+use crate::{
+    plan::{gateway::public_addresses, health::tunnel_is_up, report::clean},
+    snapshot::{Hearing, Snapshot},
+};
+
+/// The status, with what stays of the last one.
+pub fn status(snapshot: &Snapshot, tcp: &Tcp) -> TcpLoadBalancerStatus {
+    let mut hosts: Vec<_> = tcp.members.iter().map(|member| &member.host).collect();
+    hosts.sort();
+    hosts.dedup();
+    let down: Vec<String> = hosts
+        .iter()
+        .filter(|name| !tunnel_is_up(snapshot, name))
+        .map(|name| name.name.clone())
+        .collect();
+    let up = hosts.len() - down.len();
+    let mut conditions = vec![accepted(tcp)];
+    if tcp.is_served() {
+        conditions.push(programmed(snapshot, tcp));
+        conditions.push(backends(hosts.len(), &down));
+    }
+    let missing = conditions
+        .iter()
+        .find(|condition| condition.status != Status::True)
+        // One host is enough to serve.
+        .filter(|condition| condition.kind != BACKENDS || up == 0);
+    let ready = match missing {
+        Some(missing) => {
+            let text = format!("{}: {}", missing.kind, missing.message);
+            Condition::new("Ready", false, &missing.reason, text)
+        }
+        None => Condition::new("Ready", true, "Ready", ""),
+    };
+    conditions.push(ready);
+    TcpLoadBalancerStatus {
+        ingress: ingress(snapshot, tcp),
+        active_endpoints: match tcp.is_served() {
+            true => u32::try_from(up).unwrap_or(u32::MAX),
+            false => 0,
+        },
+        conditions: merge(&tcp.last.conditions, conditions, &snapshot.now),
+    }
+}
+
+fn accepted(tcp: &Tcp) -> Condition {
+    match &tcp.refused {
+        Some(refusal) => {
+            let text = clean(&refusal.to_string());
+            Condition::new("Accepted", false, refusal.reason(), text)
+        }
+        None => Condition::new("Accepted", true, "Accepted", ""),
+    }
+}
+
+/// Where clients come.
+fn ingress(snapshot: &Snapshot, tcp: &Tcp) -> Vec<Ingress> {
+    let gateway = tcp.gateway.as_ref().and_then(|name| snapshot.gateway(name));
+    let Some(gateway) = gateway.filter(|_| tcp.is_served()) else {
+        return Vec::new();
+    };
+    let addresses = match tcp.own {
+        Some(own) => vec![own.to_string()],
+        None => public_addresses(gateway),
+    };
+    let ports: Vec<IngressPort> = tcp
+        .given
+        .iter()
+        .map(|given| IngressPort {
+            port: given.listener,
+            protocol: given.protocol,
+        })
+        .collect();
+    let ingress = addresses.into_iter().map(|address| {
+        let ip = address.parse().ok();
+        Ingress {
+            hostname: ip.is_none().then_some(address),
+            ip,
+            ports: ports.clone(),
+        }
+    });
+    ingress.take(INGRESS).collect()
+}
+
+/// What the gateway made of it. One instance that serves it is enough, unless another one says that
+/// it never will: clients may be led to that one.
+fn programmed(snapshot: &Snapshot, tcp: &Tcp) -> Condition {
+    let said =
+        |holds: bool, reason: &str, text: String| Condition::new("Programmed", holds, reason, text);
+    let gateway = tcp.gateway.as_ref();
+    let Some((name, gateway)) = gateway.and_then(|name| Some((name, snapshot.gateway(name)?)))
+    else {
+        return said(false, "Pending", "its gateway is not there".to_owned());
+    };
+    let mut serving = false;
+    for instance in &gateway.spec.instances {
+        let hearing = snapshot.hearing(name, &instance.name);
+        if hearing == Some(Hearing::Silent) {
+            continue;
+        }
+        let all = &gateway.status.instances;
+        let Some(status) = all.iter().find(|status| status.name == instance.name) else {
+            continue;
+        };
+        let wanted = instance.config.as_ref().map(|mark| mark.generation);
+        if wanted != Some(status.config_generation) {
+            continue;
+        }
+        match verdict(tcp, status) {
+            Verdict::Serves => serving = true,
+            Verdict::Waits => {}
+            Verdict::Never { reason, text } => {
+                let text = format!("instance {} of EdgeGateway {name}: {text}", instance.name);
+                return said(false, &reason, text);
+            }
+        }
+    }
+    if serving {
+        return said(true, "Programmed", String::new());
+    }
+    let text = format!("no instance of EdgeGateway {name} serves the latest desired state yet");
+    said(false, "Pending", text)
+}
+
+enum Verdict {
+    Serves,
+    Waits,
+    Never { reason: String, text: String },
+}
+
+/// What an instance that has the latest desired state makes of it.
+fn verdict(tcp: &Tcp, status: &InstanceStatus) -> Verdict {
+    if !status.serves_frontends {
+        let text = "it is too old to serve TCPLoadBalancers".to_owned();
+        let reason = "Unsupported".to_owned();
+        return Verdict::Never { reason, text };
+    }
+    let mut waits = false;
+    for given in &tcp.given {
+        let name = frontend_name(&tcp.name, &given.name);
+        let unserved = status
+            .unserved
+            .iter()
+            .find(|unserved| unserved.name == name);
+        let Some(unserved) = unserved else { continue };
+        if unserved.reason == PENDING {
+            waits = true;
+            continue;
+        }
+        return Verdict::Never {
+            reason: unserved.reason.clone(),
+            text: format!("port {}: {}", given.name, unserved.message),
+        };
+    }
+    if waits {
+        Verdict::Waits
+    } else {
+        Verdict::Serves
+    }
+}
+
+fn backends(all: usize, down: &[String]) -> Condition {
+    let said =
+        |holds: bool, reason: &str, text: String| Condition::new(BACKENDS, holds, reason, text);
+    let up = all - down.len();
+    match (all, up) {
+        (0, _) => said(
+            false,
+            "NoBackends",
+            "spec.endpoints selects no enrolled host of the gateway".to_owned(),
+        ),
+        (_, 0) => {
+            let text = format!(
+                "the tunnel of none of {all} hosts is up: {}",
+                down.join(", ")
+            );
+            said(false, "NoneHealthy", text)
+        }
+        _ if up < all => {
+            let text = format!(
+                "the tunnel of {} is down: {up} of {all} serve",
+                down.join(", ")
+            );
+            said(false, "SomeUnhealthy", text)
+        }
+        _ => said(true, "AllHealthy", String::new()),
+    }
+}
+
+const BACKENDS: &str = "BackendsHealthy";
+/// What a frontend that is only not served yet is said to be.
+const PENDING: &str = "Pending";
+/// As many as the schema takes.
+const INGRESS: usize = 16;

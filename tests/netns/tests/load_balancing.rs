@@ -1,0 +1,353 @@
+//! A tenant's TCPLoadBalancer from the file to the bytes: a manager over a directory, a gateway, and
+//! hosts behind a router that translates addresses, whose agents have enrolled and called the gateway.
+//!
+//! ```text
+//!   edge-a 10.1.0.2 ─┐                     ┌─ 203.0.113.7  gateway :80 ◄── client 203.0.113.50
+//!   edge-b 10.1.0.3 ─┴─ 10.1.0.1  router ──┤
+//!     :30080            203.0.113.1        └─ 203.0.113.9  manager
+//! ```
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code"
+)]
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+};
+
+use kedge_net::link::{Links, sysctl};
+use kedge_tests_netns::{
+    agent::Agent,
+    answers::{Answers, ask},
+    asked::Asked as _,
+    envoy::executable,
+    eventually,
+    gateway::Gateway,
+    lan::{Host, Lan},
+    manager::Manager,
+    millis, ready, secs, throughout,
+};
+use serde_json::json;
+
+const KEDGE: &str = env!("CARGO_BIN_EXE_kedge-under-test");
+const TCP: &str = "TCPLoadBalancer";
+const MANAGER: &str = "manager: {url: 'https://203.0.113.9:9443', token_file: /etc/kedge/token}\n";
+
+const SITE: &str = "\
+apiVersion: kedge.dev/v1alpha1
+kind: Tenant
+metadata: {name: shop}
+spec:
+  namespace: shop
+  enrollment: {hostLabels: {role: web}}
+  gatewayRef: {name: gw}
+---
+apiVersion: kedge.dev/v1alpha1
+kind: EdgeGateway
+metadata: {name: gw, namespace: kedge-system}
+spec:
+  tunnel:
+    cidrs: [198.18.0.0/16]
+    publicEndpoints: [{host: 203.0.113.7, port: 51820}]
+  envoy: {drain: 3s}
+";
+
+fn load_balancer(name: &str, more: &str) -> String {
+    format!(
+        "apiVersion: kedge.dev/v1alpha1\nkind: TCPLoadBalancer\n\
+         metadata: {{name: {name}, namespace: shop}}\n\
+         spec:\n  ports: [{{name: http, port: 80}}]\n  endpoints:\n  \
+         - hostSelector: {{matchLabels: {{role: web}}}}\n    \
+         ports: [{{name: http, port: {BACKEND}}}]\n{more}"
+    )
+}
+
+struct Site {
+    lan: Lan,
+    edges: [Host; 2],
+    gateway: Host,
+    manager: Host,
+    client: Host,
+    _router: Host,
+}
+
+impl Site {
+    fn new() -> Self {
+        let lan = Lan::new();
+        let router = lan.host("router", "203.0.113.1/24");
+        router.add_address("10.1.0.1/24");
+        router.run(|| {
+            sysctl("ipv4/ip_forward", "1").unwrap();
+            // Everything is on one wire, which nobody is to know.
+            for scope in ["all", "eth0"] {
+                sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0").unwrap();
+            }
+        });
+        router.nft(
+            "table ip way { chain out { type nat hook postrouting priority 100; \
+             ip saddr 10.1.0.0/24 ip daddr 203.0.113.0/24 masquerade; }; }",
+        );
+        let edges = [
+            lan.host("edge-a", "10.1.0.2/24"),
+            lan.host("edge-b", "10.1.0.3/24"),
+        ];
+        for edge in &edges {
+            edge.run(|| {
+                let (to, via) = (
+                    "203.0.113.0/24".parse().unwrap(),
+                    Ipv4Addr::new(10, 1, 0, 1),
+                );
+                Links::open().unwrap().add_route(to, via.into()).unwrap();
+            });
+        }
+        Self {
+            gateway: lan.host("gateway", "203.0.113.7/24"),
+            manager: lan.host("manager", "203.0.113.9/24"),
+            client: lan.host("client", "203.0.113.50/24"),
+            _router: router,
+            edges,
+            lan,
+        }
+    }
+
+    /// A manager, a gateway with that proxy, and both hosts, all enrolled.
+    fn start(&self, proxy: &str) -> (Manager<'_>, Gateway<'_>, [Agent<'_>; 2]) {
+        let manager = Manager::start(&self.manager, KEDGE, &[("site.yaml", SITE)]);
+        let yaml = format!("name: gw-0\n{MANAGER}{proxy}");
+        let mut gateway = Gateway::new(&self.gateway, KEDGE, &yaml);
+        manager.token(gateway.root(), "--gateway gw");
+        gateway.start();
+        let agents = [0, 1].map(|index| {
+            let edge = &self.edges[index];
+            let yaml = format!("node: {{name: {}}}\n{MANAGER}", edge.name);
+            let mut agent = Agent::new(edge, KEDGE, &yaml);
+            manager.token(agent.root(), "--tenant shop");
+            agent.start();
+            agent
+        });
+        eventually("the tunnels of both hosts are up", secs(30), || {
+            let status = gateway.kedge("status -o json").json();
+            let tunnels = status["tunnels"].as_array().cloned().unwrap_or_default();
+            tunnels
+                .iter()
+                .filter(|tunnel| tunnel["state"] == "Up")
+                .count()
+                == 2
+        });
+        (manager, gateway, agents)
+    }
+
+    fn name(&self) -> Option<String> {
+        ask(&self.client, self.gateway.address().into(), 80, b"").map(|asked| asked.name)
+    }
+
+    fn both_answer(&self, what: &str) {
+        let mut heard = BTreeSet::new();
+        eventually(what, secs(15), || {
+            heard.extend(self.name());
+            heard.len() == 2
+        });
+    }
+}
+
+/// What holds whichever proxy carries the bytes.
+fn bytes_flow(proxy: &str) {
+    let site = Site::new();
+    for edge in &site.edges {
+        let _ = Answers::start(edge, BACKEND, &edge.name, 0);
+    }
+    let (manager, gateway, _agents) = site.start(proxy);
+    assert_eq!(site.name(), None, "nobody asked for it yet");
+
+    manager.write("web.yaml", &load_balancer("web", ""));
+    site.both_answer("both hosts answer a client through the gateway");
+    eventually("it is said to be ready", secs(10), || {
+        manager.condition(TCP, "shop/web", "Ready") == "True Ready"
+    });
+    eventually("both hosts are counted", secs(10), || {
+        manager.status(TCP, "shop/web")["activeEndpoints"] == 2
+    });
+    let status = manager.status(TCP, "shop/web");
+    let ports = json!([{"port": 80, "protocol": "TCP"}]);
+    assert_eq!(
+        status["ingress"],
+        json!([{"ip": "203.0.113.7", "ports": ports}])
+    );
+    let kept = manager.documents("owned", TCP, "shop/web");
+    assert_eq!(
+        kept[0]["spec"]["ports"],
+        json!([{"name": "http", "listenerPort": 80}])
+    );
+
+    // A host that is gone without a word is left out once its tunnel is silent.
+    site.lan.unplug(&site.edges[1]);
+    eventually("the dead host is counted out", secs(15), || {
+        manager.condition(TCP, "shop/web", "BackendsHealthy") == "False SomeUnhealthy"
+    });
+    eventually("one is counted", secs(5), || {
+        manager.status(TCP, "shop/web")["activeEndpoints"] == 1
+    });
+    for _ in 0..50 {
+        assert_eq!(site.name().as_deref(), Some("edge-a"));
+    }
+    assert_eq!(manager.condition(TCP, "shop/web", "Ready"), "True Ready");
+    site.lan.plug(&site.edges[1]);
+    site.both_answer("it is back");
+
+    // The port is taken: whoever comes later waits, and disturbs nobody.
+    manager.write("other.yaml", &load_balancer("other", ""));
+    eventually("the later one is refused", secs(10), || {
+        manager.condition(TCP, "shop/other", "Accepted") == "False PortInUse"
+    });
+    assert_eq!(
+        manager.condition(TCP, "shop/web", "Accepted"),
+        "True Accepted"
+    );
+    throughout("the first one serves", secs(1), || site.name().is_some());
+
+    // It has the port as soon as the first one is gone.
+    manager.remove("web.yaml");
+    eventually("the later one is served", secs(15), || {
+        manager.condition(TCP, "shop/other", "Ready") == "True Ready"
+    });
+    site.both_answer("both hosts answer behind the other one");
+    eventually("nothing is left of the first one", secs(15), || {
+        manager.documents("owned", TCP, "shop/web").is_empty()
+            && manager.documents("status", TCP, "shop/web").is_empty()
+    });
+
+    manager.remove("other.yaml");
+    eventually("nobody answers", secs(10), || site.name().is_none());
+    eventually("the gateway serves nothing", secs(10), || {
+        let status = gateway.kedge("status -o json").json();
+        status["listeners"] == json!([])
+    });
+    eventually("nothing is left behind", secs(15), || {
+        manager.documents("owned", TCP, "shop/other").is_empty()
+            && manager.documents("status", TCP, "shop/other").is_empty()
+    });
+}
+
+#[test]
+fn bytes_flow_through_the_gateways_own_proxy() {
+    if ready() {
+        bytes_flow("");
+    }
+}
+
+#[test]
+fn datagrams_flow_and_a_dead_hosts_sessions_move() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    for edge in &site.edges {
+        answer_datagrams(edge);
+    }
+    let (manager, _gateway, _agents) = site.start("");
+    let dns = load_balancer("dns", "").replace("port: 80}", "port: 53, protocol: UDP}");
+    manager.write("dns.yaml", &dns);
+    eventually("it is said to be ready", secs(15), || {
+        manager.condition(TCP, "shop/dns", "Ready") == "True Ready"
+    });
+    let at = SocketAddr::from((site.gateway.address(), 53));
+    let client = || {
+        let socket = site.client.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+        socket.connect(at).unwrap();
+        socket.set_read_timeout(Some(millis(300))).unwrap();
+        socket
+    };
+    let clients = [client(), client()];
+    let mut first = [String::new(), String::new()];
+    for (client, name) in clients.iter().zip(&mut first) {
+        eventually("a host answers", secs(5), || match say(client) {
+            Some(said) => {
+                *name = said;
+                true
+            }
+            None => false,
+        });
+        for _ in 0..20 {
+            assert_eq!(say(client).as_ref(), Some(&*name), "a session stays");
+        }
+    }
+    assert_ne!(first[0], first[1], "sessions are spread");
+    // The host of the first one dies: its next datagrams reach the other.
+    let dead = site
+        .edges
+        .iter()
+        .find(|edge| edge.name == first[0])
+        .unwrap();
+    site.lan.unplug(dead);
+    eventually("the session moved", secs(10), || {
+        say(&clients[0]).as_ref() == Some(&first[1])
+    });
+    assert_eq!(say(&clients[1]).as_ref(), Some(&first[1]));
+    manager.remove("dns.yaml");
+    eventually("nobody answers", secs(10), || say(&clients[1]).is_none());
+}
+
+/// Answers every datagram with the host's name.
+fn answer_datagrams(host: &Host) {
+    let socket = host.run(|| UdpSocket::bind(("0.0.0.0", BACKEND)).unwrap());
+    let name = host.name.clone();
+    std::thread::spawn(move || {
+        let mut room = [0; 64];
+        while let Ok((_, from)) = socket.recv_from(&mut room) {
+            let _ = socket.send_to(name.as_bytes(), from);
+        }
+    });
+}
+
+/// Says a word; who answers, if somebody does in time.
+fn say(client: &UdpSocket) -> Option<String> {
+    client.send(b"well").ok()?;
+    let mut room = [0; 64];
+    let length = client.recv(&mut room).ok()?;
+    Some(String::from_utf8_lossy(&room[..length]).into_owned())
+}
+
+#[test]
+fn bytes_flow_through_envoy() {
+    if let Some(envoy) = executable().filter(|_| ready()) {
+        bytes_flow(&format!(
+            "proxy: {{engine: envoy, envoy: '{}'}}\n",
+            envoy.display()
+        ));
+    }
+}
+
+#[test]
+fn what_a_proxy_does_not_do_is_told_at_the_object_and_the_rest_is_served() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    for edge in &site.edges {
+        let _ = Answers::start(edge, BACKEND, &edge.name, 0);
+    }
+    let (manager, _gateway, _agents) = site.start("");
+    let told = load_balancer("told", "  proxyProtocol: V2\n").replace("port: 80}", "port: 81}");
+    manager.write("told.yaml", &told);
+    manager.write("web.yaml", &load_balancer("web", ""));
+    eventually("the gateway's word is in the condition", secs(15), || {
+        manager.condition(TCP, "shop/told", "Programmed") == "False Unsupported"
+    });
+    site.both_answer("the other one is served");
+    // Without it, it is served as well.
+    manager.write(
+        "told.yaml",
+        &load_balancer("told", "").replace("port: 80}", "port: 81}"),
+    );
+    eventually("it is served", secs(15), || {
+        manager.condition(TCP, "shop/told", "Ready") == "True Ready"
+    });
+    let asked = ask(&site.client, site.gateway.address().into(), 81, b"");
+    assert!(asked.is_some());
+}
+
+/// Where the hosts serve.
+const BACKEND: u16 = 30080;
