@@ -17,7 +17,7 @@ use crate::{
 /// What carries the connections of clients. What it serves is declared, and so is who lives.
 pub(crate) enum Plane {
     /// The gateway itself.
-    Builtin(Builtin),
+    Builtin(Box<Builtin>),
     /// An Envoy beside it.
     #[cfg(feature = "envoy")]
     Envoy(Box<Beside>),
@@ -33,9 +33,9 @@ impl Plane {
             #[cfg(not(feature = "envoy"))]
             Engine::Envoy => {
                 let _ = root;
-                Self::Builtin(Builtin::new(Limits::default()))
+                Self::Builtin(Box::new(Builtin::new(Limits::default())))
             }
-            Engine::Builtin => Self::Builtin(Builtin::new(Limits::default())),
+            Engine::Builtin => Self::Builtin(Box::new(Builtin::new(Limits::default()))),
         }
     }
 
