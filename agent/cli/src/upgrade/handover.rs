@@ -256,8 +256,9 @@ pub fn see_the_log() -> Fix {
 
 const AGENT: &str = "kedge-agent.service";
 const GATEWAY: &str = "kedge-gateway.service";
-/// Twice what the guardian waits before it gives the VIPs away: a slow host is not a broken one.
-const READY: Duration = Duration::from_secs(10);
+/// Six times what the guardian waits before it gives the VIPs away, so nothing is lost by patience: a slow host is
+/// not a broken one. An emulated guest beside a compiler was still starting after ten seconds.
+const READY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
