@@ -15,6 +15,7 @@ mod layer;
 mod offer;
 mod read;
 mod refusal;
+mod resting;
 mod status;
 
 use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
@@ -26,9 +27,9 @@ use crate::{snapshot::Snapshot, store::Name};
 
 pub use decide::all;
 pub use offer::Offered;
-use read::Rest;
 pub use read::{all as found, enter, held};
 use refusal::Refusal;
+use resting::Rest;
 
 /// A TCPLoadBalancer, and what was decided about it.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ pub struct Tcp {
     refused: Option<Refusal>,
     /// What it gave back a moment ago.
     rests: Vec<Rest>,
+    /// Whether what was chosen stays as it is: there is no room to note what else it gives back.
+    waits: bool,
 }
 
 /// A port that was given.

@@ -15,8 +15,9 @@ use kedge_crd::{
 
 use super::{
     Given, Member, Tcp,
-    read::{self, Found, Life, Rest, drain, gateway_of, pool, protocols, tenant},
+    read::{self, Found, Life, gateway_of, pool, protocols, tenant},
     refusal::Refusal,
+    resting::{Rests, rests},
 };
 use crate::{
     plan::{
@@ -98,6 +99,7 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
     let Life::Stands(read) = &found.life else {
         return None;
     };
+    let Rests { rests, waits } = rests(snapshot, found);
     let mut tcp = Tcp {
         name: found.name.clone(),
         tenant: String::new(),
@@ -109,7 +111,8 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
         given: Vec::new(),
         members: Vec::new(),
         refused: None,
-        rests: rests(snapshot, found),
+        rests,
+        waits,
     };
     let object = match &**read {
         Ok(object) => object,
@@ -138,7 +141,9 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
         let own = own.transpose().map_err(Refusal::Address)?;
         Ok((members, own))
     });
-    tcp.gateway = Some(gateway.clone());
+    if !waits || found.kept.gateway.as_ref() == Some(&gateway) {
+        tcp.gateway = Some(gateway.clone());
+    }
     let limits = tenant(snapshot, &found.name, object).and_then(|it| it.spec.limits.clone());
     let limits = limits.unwrap_or_default();
     let mut seats = Seats {
@@ -157,6 +162,12 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
         // It keeps what it has until it may be served again, and gets nothing.
         Err(refusal) => {
             tcp.refused = Some(refusal);
+            tcp.given = kept;
+        }
+        // The same, but what it keeps is served.
+        Ok((members, _)) if waits => {
+            tcp.members = members;
+            tcp.refused = Some(Refusal::PortsResting);
             tcp.given = kept;
         }
         Ok((members, own)) => {
@@ -184,39 +195,6 @@ fn last(snapshot: &Snapshot, name: &Name) -> TcpLoadBalancerStatus {
     let status = layers.and_then(|layers| layers.status.as_ref()?.get("status"));
     let status = status.and_then(|status| serde_json::from_value(status.clone()).ok());
     status.unwrap_or_default()
-}
-
-/// What rests of it: what did already, and what it gives back with this plan.
-pub fn rests(snapshot: &Snapshot, found: &Found) -> Vec<Rest> {
-    let rests = found.kept.rests.iter();
-    let mut rests: Vec<Rest> = rests
-        .filter(|rest| !rest.is_over(&snapshot.now))
-        .cloned()
-        .collect();
-    if let Some(gateway) = &found.kept.gateway {
-        rests.extend(given_back(snapshot, found, gateway));
-    }
-    rests.sort();
-    rests.dedup_by(|one, other| one.seat() == other.seat() && one.gateway == other.gateway);
-    rests
-}
-
-/// What it gives back with this plan.
-fn given_back(snapshot: &Snapshot, found: &Found, gateway: &Name) -> Vec<Rest> {
-    let now: Option<jiff::Timestamp> = snapshot.now.parse().ok();
-    let until = now.and_then(|now| now.checked_add(drain(snapshot, gateway)).ok());
-    let Some(until) = until else {
-        return Vec::new();
-    };
-    let seats = found.gives_back(snapshot).into_iter();
-    let rests = seats.map(|seat| Rest {
-        gateway: gateway.to_string(),
-        address: seat.at,
-        protocol: seat.protocol,
-        port: seat.port,
-        until: until.to_string(),
-    });
-    rests.collect()
 }
 
 /// The gateway that is to serve it.

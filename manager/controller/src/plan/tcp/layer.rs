@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Tcp,
-    decide::rests,
-    read::{self, Found, GATEWAY, Life, POOL, RESTING, Rest, UDP, named, rests_until},
+    read::{self, Found, GATEWAY, Life, POOL, RESTING, UDP, named, rests_until},
+    resting::{self, Rest, Rests, rests},
 };
 use crate::{
     managers,
@@ -25,12 +25,10 @@ use crate::{
 /// Wants what was chosen to be kept.
 pub fn write(snapshot: &Snapshot, tcp: &Tcp, wake: &mut Wake, wanted: &mut Desired) {
     let key = key::<TcpLoadBalancerSpec>(&tcp.name);
-    let Some(gateway) = &tcp.gateway else {
-        // While nobody can tell where it is served, it keeps what it has.
-        let layer = Layer::Owned(managers::PORTS.to_owned());
-        wanted.retain(&snapshot.objects, &key, &layer);
-        let had = snapshot.objects.owned(&key, managers::PORTS).is_some();
-        hold(snapshot, &tcp.name, had, wanted);
+    // While nobody can tell where it is served, it keeps what it has.
+    let Some(gateway) = tcp.gateway.as_ref().filter(|_| !tcp.waits) else {
+        retain(snapshot, &tcp.name, wanted);
+        wake_for(&tcp.rests, wake);
         return;
     };
     let mut notes = Map::new();
@@ -73,7 +71,12 @@ pub fn write_leaving(snapshot: &Snapshot, wake: &mut Wake, wanted: &mut Desired)
                 wanted.retain(&snapshot.objects, &key, &layer);
             }
             Life::Gone => {
-                let rests = rests(snapshot, &found);
+                let Rests { rests, waits } = rests(snapshot, &found);
+                if waits {
+                    retain(snapshot, &found.name, wanted);
+                    wake_for(&rests, wake);
+                    continue;
+                }
                 let content = content(&found.name, Map::new(), Vec::new(), &rests);
                 hold(snapshot, &found.name, content.is_some(), wanted);
                 if let Some(content) = content {
@@ -105,6 +108,15 @@ fn hold(snapshot: &Snapshot, name: &Name, has: bool, wanted: &mut Desired) {
     }
 }
 
+/// What was chosen stays as it is.
+fn retain(snapshot: &Snapshot, name: &Name, wanted: &mut Desired) {
+    let key = key::<TcpLoadBalancerSpec>(name);
+    let layer = Layer::Owned(managers::PORTS.to_owned());
+    wanted.retain(&snapshot.objects, &key, &layer);
+    let had = snapshot.objects.owned(&key, managers::PORTS).is_some();
+    hold(snapshot, name, had, wanted);
+}
+
 fn wake_for(rests: &[Rest], wake: &mut Wake) {
     let due = rests.iter().filter_map(|rest| rest.until.parse().ok());
     due.for_each(|due| wake.at(due));
@@ -117,8 +129,7 @@ fn content(
     rests: &[Rest],
 ) -> Option<Value> {
     if !rests.is_empty() {
-        let text = serde_json::to_string(rests).unwrap_or_default();
-        notes.insert(RESTING.to_owned(), Value::from(text));
+        notes.insert(RESTING.to_owned(), Value::from(resting::note(rests)));
     }
     if notes.is_empty() && ports.is_empty() {
         return None;

@@ -16,9 +16,9 @@ use kedge_crd::{
     tenant,
     traffic::Transport,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::resting::{self, Rest};
 use crate::{
     managers,
     plan::{
@@ -71,35 +71,6 @@ pub struct Kept {
     /// The gateway's ports, by the names of its own.
     pub ports: BTreeMap<String, (Transport, NonZeroU16)>,
     pub rests: Vec<Rest>,
-}
-
-/// A port that was given back, and until when it rests.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Rest {
-    /// `NAMESPACE/NAME`.
-    pub gateway: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<IpAddr>,
-    pub protocol: Transport,
-    pub port: NonZeroU16,
-    /// RFC 3339.
-    pub until: String,
-}
-
-impl Rest {
-    pub const fn seat(&self) -> Seat {
-        Seat {
-            at: self.address,
-            protocol: self.protocol,
-            port: self.port,
-        }
-    }
-
-    pub fn is_over(&self, now: &str) -> bool {
-        let over = |now: Timestamp| Some(self.until.parse::<Timestamp>().ok()? <= now);
-        // What cannot be read is long ago.
-        now.parse().ok().and_then(over).unwrap_or(true)
-    }
 }
 
 impl Found {
@@ -222,9 +193,10 @@ pub fn all(snapshot: &Snapshot) -> Vec<Found> {
 pub fn enter(snapshot: &Snapshot, ledger: &mut Ledger) {
     for found in all(snapshot) {
         let asked = found.asked().and_then(pool);
+        let keeps = asked.is_some() && asked == found.kept.pool.as_deref();
+        // What must wait stays as it is, its address with it.
         if let Some(own) = found.kept.own
-            && asked.is_some()
-            && asked == found.kept.pool.as_deref()
+            && (keeps || resting::rests(snapshot, &found).waits)
         {
             ledger.enter_address(&found.name, own, found.kept.pool.clone());
         }
@@ -357,14 +329,12 @@ fn kept(layer: &Value) -> Kept {
         let number = NonZeroU16::new(u16::try_from(number).ok()?)?;
         Some((name, (protocol, number)))
     });
-    let rests: Option<BTreeSet<Rest>> =
-        note(RESTING).and_then(|text| serde_json::from_str(text).ok());
     Kept {
         gateway: note(GATEWAY).and_then(named),
         own: note(ADDRESS).and_then(|text| text.parse().ok()),
         pool: note(POOL).map(str::to_owned),
         ports: ports.collect(),
-        rests: rests.into_iter().flatten().collect(),
+        rests: note(RESTING).map(resting::read).unwrap_or_default(),
     }
 }
 

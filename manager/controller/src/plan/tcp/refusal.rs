@@ -27,6 +27,8 @@ pub enum Refusal {
     },
     /// The gateway's range is used up.
     PortsExhausted { gateway: Name, from: u16, to: u16 },
+    /// It gave back so many ports a moment ago that no more can be noted.
+    PortsResting,
     /// No address of the pool it names can be had.
     Address(Because),
     /// It names no port.
@@ -51,7 +53,10 @@ impl Refusal {
     pub const fn is_whole(&self) -> bool {
         !matches!(
             self,
-            Self::PortInUse { .. } | Self::PortsExhausted { .. } | Self::Quota { .. }
+            Self::PortInUse { .. }
+                | Self::PortsExhausted { .. }
+                | Self::PortsResting
+                | Self::Quota { .. }
         )
     }
 
@@ -70,6 +75,7 @@ impl Refusal {
             Self::Quota { .. } => "QuotaExceeded",
             Self::PortInUse { .. } => "PortInUse",
             Self::PortsExhausted { .. } => "PortsExhausted",
+            Self::PortsResting => "PortsResting",
             Self::Address(because) => because.reason(),
             Self::NoPorts => "NoPorts",
             Self::NoNumber { .. } | Self::Unreadable { .. } => "Invalid",
@@ -103,6 +109,10 @@ impl fmt::Display for Refusal {
             Self::PortsExhausted { gateway, from, to } => write!(
                 f,
                 "no port of {from} to {to} is free at EdgeGateway {gateway} (spec.ports.range)"
+            ),
+            Self::PortsResting => f.write_str(
+                "it gave back so many ports a moment ago that it changes again once some of them have \
+                 rested",
             ),
             Self::Address(because) => because.fmt(f),
             Self::NoPorts => f.write_str("spec.ports is empty"),

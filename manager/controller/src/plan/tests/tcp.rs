@@ -16,7 +16,10 @@ use crate::{
 
 /// A site with a gateway and hosts whose tunnels are up.
 fn ready() -> World {
-    let mut world = site();
+    populated(site())
+}
+
+fn populated(mut world: World) -> World {
     world.enrol_gateway("gw-0");
     for host in ["edge-a", "edge-b"] {
         world.enrol(host);
@@ -455,7 +458,7 @@ fn a_port_that_is_given_back_rests_and_then_nothing_is_left() {
         Some(notes["kedge.dev/resting-ports"].as_str()?.to_owned())
     };
     assert!(
-        rests(&world).unwrap().contains("\"port\":80"),
+        rests(&world).unwrap().contains("\"ports\":[80,8080]"),
         "{:?}",
         rests(&world)
     );
@@ -488,7 +491,7 @@ fn a_port_that_changes_moves_and_the_old_one_rests() {
         8080
     );
     let rests = world.tcp("web").metadata.annotations["kedge.dev/resting-ports"].clone();
-    assert!(rests.contains("\"port\":80"), "{rests}");
+    assert!(rests.contains("\"ports\":[80]"), "{rests}");
     // Its own tenant may have it at once.
     world.offer("third", "", &port(80));
     let plan = world.settle();
@@ -540,4 +543,111 @@ fn what_a_host_exposed_goes_when_the_host_is_out_and_its_port_rests() {
     world.settle();
     let key = ObjectKey::new("kedge.dev", "TCPLoadBalancer", Name::new(NS, "web"));
     assert_eq!(world.objects.get(&key), None);
+}
+
+#[test]
+fn a_port_that_was_given_back_twice_rests_from_the_second_time_on() {
+    let mut world = ready();
+    let gateway = Name::new("kedge-system", "gw");
+    for number in [80, 81, 80, 81] {
+        world.offer("web", "", &port(number));
+        world.settle();
+        world.later(20);
+    }
+    // It was given back after 20 s, and again after 60.
+    world.later(39);
+    let plan = world.settle();
+    let rests = |plan: &Plan| {
+        let mut ports = plan.share.ports[&gateway].iter();
+        ports.any(|(seat, _)| seat.port.get() == 80)
+    };
+    assert!(rests(&plan), "after 119 s");
+    world.later(1);
+    world.settle();
+    assert!(!rests(&world.settle()), "after 120 s");
+}
+
+/// Thirty-two ports from a number on.
+fn many(from: u16) -> String {
+    let ports: Vec<String> = (0..32)
+        .map(|port| format!("{{name: p{port}, port: {}}}", from + port))
+        .collect();
+    let ports = ports.join(", ");
+    format!("ports: [{ports}], endpoints: [{{hostSelector: {{}}}}]")
+}
+
+/// The note of what rests stays as short as an API server wants it, and nothing comes back too early.
+fn churns(mut world: World) {
+    let note = |world: &World| {
+        let key = ObjectKey::new("kedge.dev", "TCPLoadBalancer", Name::new(NS, "web"));
+        let layer = world.objects.owned(&key, managers::PORTS)?;
+        let notes = layer.pointer("/metadata/annotations")?;
+        Some(notes.get("kedge.dev/resting-ports")?.as_str()?.to_owned())
+    };
+    let gateway = Name::new("kedge-system", "gw");
+    let mut last_served = std::collections::BTreeMap::new();
+    let mut waited = false;
+    for round in 0..26_u16 {
+        world.offer("web", "", &many(1_000 + round * 100));
+        let plan = world.settle();
+        let has = &plan.share.ports[&gateway];
+        for frontend in served(&plan).frontends {
+            last_served.insert(frontend.port.get(), round);
+        }
+        for (port, last) in &last_served {
+            let is_held = has.iter().any(|(seat, _)| seat.port.get() == *port);
+            assert!(is_held || round >= last + 20, "{port} is free in {round}");
+        }
+        let length = note(&world).map_or(0, |note| note.len());
+        assert!(length <= 4096, "{length}");
+        if reason(&world, "web", "Accepted") == "False: PortsResting" {
+            waited = true;
+            assert!(plan.wake.earliest().is_some());
+        }
+        world.later(3);
+    }
+    assert!(waited, "the note was never full");
+    world.later(60);
+    world.settle();
+    let plan = world.settle();
+    assert_eq!(reason(&world, "web", "Accepted"), "True: Accepted");
+    assert_eq!(places(&plan).len(), 32, "and it has what it asks for");
+    world.later(60);
+    world.settle();
+    assert_eq!(note(&world), None);
+}
+
+#[test]
+fn a_load_balancer_that_changes_all_the_time_waits_when_its_note_is_full() {
+    churns(ready());
+    churns(populated(site().on_kubernetes()));
+}
+
+#[test]
+fn one_that_goes_while_its_note_is_full_gives_its_ports_back_later() {
+    let mut world = ready();
+    let gateway = Name::new("kedge-system", "gw");
+    for round in 0..30 {
+        world.offer("web", "", &many(1_000 + round * 100));
+        world.settle();
+        world.later(1);
+    }
+    assert_eq!(reason(&world, "web", "Accepted"), "False: PortsResting");
+    world.remove("kedge.dev", "TCPLoadBalancer", "web");
+    let mut plan = world.settle();
+    assert_eq!(served(&plan), Offer::default());
+    let key = ObjectKey::new("kedge.dev", "TCPLoadBalancer", Name::new(NS, "web"));
+    let since = world.now.clone();
+    let mut seconds = 0;
+    while world.objects.get(&key).is_some() {
+        if seconds < 60 {
+            assert!(!plan.share.ports[&gateway].is_empty(), "{since} {seconds}");
+        }
+        assert!(plan.wake.earliest().is_some(), "{seconds}");
+        assert!(seconds < 180, "nothing is left behind");
+        world.later(1);
+        plan = world.settle();
+        seconds += 1;
+    }
+    assert!(seconds >= 60, "{seconds}");
 }
