@@ -4,21 +4,35 @@ use std::{error::Error, io, sync::Arc, time::Duration};
 
 use kedge_control::balance::Member;
 use kedge_net::splice;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 use tracing::{debug, info};
 
 use crate::{listener::Shared, relay::relay};
 
+/// A client, and what it has said already: that is the member's.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub socket: TcpStream,
+    pub said: Vec<u8>,
+}
+
 /// Serves one client to the end.
-pub(crate) async fn serve(client: TcpStream, shared: Arc<Shared>) {
-    let Some((seat, member)) = reach(&shared).await else {
+pub(crate) async fn serve(client: Client, shared: Arc<Shared>) {
+    let Client {
+        socket: client,
+        said,
+    } = client;
+    let Some((seat, mut member)) = reach(&shared).await else {
         shared.counters.unreachable.add();
         reset(&client);
         return;
     };
     let limit = shared.limits.silence;
     let outcome = match prepare(&client, limit).and_then(|()| prepare(&member, limit)) {
-        Ok(()) => relay(&client, &member, &shared.pipes).await,
+        Ok(()) => match member.write_all(&said).await {
+            Ok(()) => relay(&client, &member, &shared.pipes).await,
+            Err(error) => Err(error),
+        },
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {

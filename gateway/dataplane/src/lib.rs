@@ -1,4 +1,4 @@
-//! The built-in L4 proxy: listeners, members, splice; sessions of datagrams.
+//! The built-in L4 proxy: listeners, members, splice; sessions of datagrams; TLS by name, passed through.
 //!
 //! ```text
 //! DataPlane ── apply(set) ──► listener task ── accept ──► connection task
@@ -9,6 +9,8 @@
 
 mod connection;
 mod datagrams;
+mod door;
+mod hello;
 mod listener;
 mod offer;
 mod pipes;

@@ -14,15 +14,15 @@ use std::{
 use kedge_control::local::ListenerStatus;
 use kedge_core::{Code, Fix, Problem};
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
-    sync::{Notify, watch},
+    net::{TcpListener, TcpSocket},
+    sync::{Notify, mpsc, watch},
     task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
 
 use crate::{
-    connection::{probe, reset, serve},
+    connection::{Client, probe, reset, serve},
     pipes::Pipes,
     pool::Pool,
 };
@@ -40,6 +40,8 @@ pub struct Limits {
     pub silence: Duration,
     /// How long the connections of a removed listener may go on.
     pub drain: Duration,
+    /// How long a client may take to say by TLS whom it wants.
+    pub hello: Duration,
 }
 
 impl Default for Limits {
@@ -50,6 +52,7 @@ impl Default for Limits {
             recheck: Duration::from_millis(500),
             silence: Duration::from_secs(20),
             drain: Duration::from_secs(30),
+            hello: Duration::from_secs(5),
         }
     }
 }
@@ -65,7 +68,8 @@ pub(crate) struct Shared {
     pub recheck: Notify,
     name: Mutex<String>,
     pool: Mutex<Pool>,
-    binding: Mutex<Binding>,
+    /// That of the door, where clients come through one.
+    binding: Arc<Mutex<Binding>>,
 }
 
 #[derive(Debug, Default)]
@@ -74,12 +78,18 @@ pub(crate) struct Counters {
     open: Count,
     pub unreachable: Count,
     pub full: Count,
+    /// Clients of a door that asked for nobody here.
+    pub unnamed: Count,
 }
 
 impl Counters {
     /// So many are open.
     pub fn is_open(&self, count: usize) {
         self.open.set(count);
+    }
+
+    fn refused(&self) -> u64 {
+        self.unreachable.get() + self.full.get() + self.unnamed.get()
     }
 }
 
@@ -118,8 +128,15 @@ impl Shared {
             recheck: Notify::new(),
             name: Mutex::new(name),
             pool: Mutex::default(),
-            binding: Mutex::new(Binding::Waiting),
+            binding: Arc::new(Mutex::new(Binding::Waiting)),
         }
+    }
+
+    /// Of somebody whose clients come through a door.
+    pub fn behind(door: &Self, name: String) -> Self {
+        let mut shared = Self::new(name, door.at, door.limits, Arc::clone(&door.pipes));
+        shared.binding = Arc::clone(&door.binding);
+        shared
     }
 
     pub fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -150,23 +167,27 @@ impl Shared {
             bound: bound.is_some(),
             accepted: self.counters.accepted.get(),
             open: self.counters.open.get(),
-            refused: self.counters.unreachable.get() + self.counters.full.get(),
+            refused: self.counters.refused(),
             members: self.pool().status(),
         }
     }
 
-    pub fn problems(&self) -> Vec<Problem> {
-        let object = format!("listeners/{}", self.name());
-        let mut problems = Vec::new();
-        if let Binding::Failed(problem) = self.binding() {
-            problems.push(problem.object(object.clone()));
+    /// What is wrong with the place.
+    pub fn of_place(&self) -> Option<Problem> {
+        match self.binding() {
+            Binding::Failed(problem) => Some(problem.object(self.object())),
+            Binding::Waiting | Binding::Bound(_) => None,
         }
+    }
+
+    /// What is wrong with whom it leads to.
+    pub fn of_members(&self) -> Option<Problem> {
         let pool = self.pool();
         if !pool.any_alive() {
             let members = pool.status();
             let mut problem =
                 Problem::new(Code::GatewayNoMember, "the listener has no live member")
-                    .object(object.clone())
+                    .object(self.object())
                     .consequence("connections to it are reset at once")
                     .fix(
                         Fix::text("bring back one of the hosts or its tunnel")
@@ -180,13 +201,18 @@ impl Shared {
             if members.is_empty() {
                 problem = problem.evidence("the manager gave it no member");
             }
-            problems.push(problem);
+            return Some(problem);
         }
+        None
+    }
+
+    /// Whether there is no room for more connections.
+    pub fn of_room(&self) -> Option<Problem> {
         let open = self.counters.open.get();
         if open >= u64::try_from(self.limits.connections).unwrap_or(u64::MAX) {
-            problems.push(
+            return Some(
                 Problem::warning(Code::GatewayListenerFull, "the listener has no room left")
-                    .object(object)
+                    .object(self.object())
                     .evidence(format!("{open} connections are open"))
                     .evidence(format!(
                         "{} were turned away since it was bound",
@@ -196,7 +222,11 @@ impl Shared {
                     .fix(Fix::text("find out who holds so many connections")),
             );
         }
-        problems
+        None
+    }
+
+    fn object(&self) -> String {
+        format!("listeners/{}", self.name())
     }
 
     /// Whether it is not bound, and why not where that is known.
@@ -220,15 +250,23 @@ impl Shared {
     }
 }
 
-/// Runs a listener until `stop` says how long its connections may go on, then drains them.
-pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<Option<Duration>>) {
+/// Runs a listener until `stop` says how long its connections may go on, then drains them. Each
+/// client is what `each` makes of it.
+pub(crate) async fn run<F>(
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<Option<Duration>>,
+    each: impl Fn(Client) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut connections = JoinSet::new();
     let bound = tokio::select! {
         listener = bind(&shared, try_bind) => Some(listener),
         () = stopped(&mut stop) => None,
     };
     if let Some(listener) = bound {
-        accept(&shared, &listener, &mut connections, &mut stop).await;
+        let source = Source::Socket(listener);
+        accept(&shared, source, &mut connections, &mut stop, each).await;
         info!(
             listener = shared.name(),
             open = connections.len(),
@@ -236,6 +274,27 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<Option<Du
         );
     }
     shared.set_binding(Binding::Waiting);
+    drain(&shared, connections, &stop).await;
+}
+
+/// As [`run`], for somebody to whom clients come through a door.
+pub(crate) async fn run_behind(
+    shared: Arc<Shared>,
+    clients: mpsc::Receiver<Client>,
+    mut stop: watch::Receiver<Option<Duration>>,
+) {
+    let mut connections = JoinSet::new();
+    let each = |client| serve(client, Arc::clone(&shared));
+    let source = Source::Door(clients);
+    accept(&shared, source, &mut connections, &mut stop, each).await;
+    drain(&shared, connections, &stop).await;
+}
+
+async fn drain(
+    shared: &Shared,
+    mut connections: JoinSet<()>,
+    stop: &watch::Receiver<Option<Duration>>,
+) {
     let limit = stop.borrow().unwrap_or_default();
     let drained = timeout(limit, async {
         while connections.join_next().await.is_some() {}
@@ -250,12 +309,38 @@ pub(crate) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<Option<Du
     }
 }
 
-async fn accept(
+/// Where clients come from.
+enum Source {
+    Socket(TcpListener),
+    Door(mpsc::Receiver<Client>),
+}
+
+impl Source {
+    async fn next(&mut self) -> io::Result<Client> {
+        match self {
+            Self::Socket(listener) => {
+                let (socket, _) = listener.accept().await?;
+                let said = Vec::new();
+                Ok(Client { socket, said })
+            }
+            Self::Door(clients) => match clients.recv().await {
+                Some(client) => Ok(client),
+                // Nobody can come any more; it is told to stop as well.
+                None => std::future::pending().await,
+            },
+        }
+    }
+}
+
+async fn accept<F>(
     shared: &Arc<Shared>,
-    listener: &TcpListener,
+    mut source: Source,
     connections: &mut JoinSet<()>,
     stop: &mut watch::Receiver<Option<Duration>>,
-) {
+    each: impl Fn(Client) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     let mut probes = JoinSet::new();
     let mut recheck_at: Option<Instant> = None;
     let mut complained: Option<Instant> = None;
@@ -263,8 +348,8 @@ async fn accept(
         shared.counters.open.set(connections.len());
         tokio::select! {
             () = stopped(stop) => return,
-            accepted = listener.accept() => match accepted {
-                Ok((client, _)) => admit(shared, client, connections),
+            came = source.next() => match came {
+                Ok(client) => admit(shared, client, connections, &each),
                 Err(error) => {
                     // Out of descriptors, most likely: the backlog waits, we must not spin.
                     if complained.is_none_or(|at| at.elapsed() > COMPLAIN_EVERY) {
@@ -297,14 +382,21 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<Option<Duration>>) {
     let _ = stop.wait_for(Option::is_some).await.map(drop);
 }
 
-fn admit(shared: &Arc<Shared>, client: TcpStream, connections: &mut JoinSet<()>) {
+fn admit<F>(
+    shared: &Shared,
+    client: Client,
+    connections: &mut JoinSet<()>,
+    each: impl Fn(Client) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     shared.counters.accepted.add();
     if connections.len() >= shared.limits.connections {
         shared.counters.full.add();
-        reset(&client);
+        reset(&client.socket);
         return;
     }
-    connections.spawn(serve(client, Arc::clone(shared)));
+    connections.spawn(each(client));
 }
 
 /// Binds the listener's address, however long that takes.

@@ -18,10 +18,16 @@ pub struct Served {
 }
 
 /// What a listener carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Carries {
     /// TCP connections.
     Connections,
+    /// TCP connections of clients that ask for one of these names by TLS, which stays as it is. Others
+    /// with other names share the place.
+    Named {
+        /// The names, in lower case.
+        names: Vec<String>,
+    },
     /// UDP datagrams; a session ends after so much silence of both sides.
     Datagrams {
         /// How much.
@@ -30,14 +36,11 @@ pub enum Carries {
 }
 
 impl Carries {
-    /// Whether both are of one protocol: then they exclude each other at one place.
+    /// Whether both are of one protocol: then they exclude each other at one place, unless names tell
+    /// them apart.
     #[must_use]
-    pub const fn is_like(self, other: Self) -> bool {
-        matches!(
-            (self, other),
-            (Self::Connections, Self::Connections)
-                | (Self::Datagrams { .. }, Self::Datagrams { .. })
-        )
+    pub const fn is_like(&self, other: &Self) -> bool {
+        matches!(self, Self::Datagrams { .. }) == matches!(other, Self::Datagrams { .. })
     }
 }
 
@@ -77,19 +80,33 @@ fn checked(
         return Err((UnservedReason::Unsupported, text));
     }
     let port = frontend.port.get();
-    let carries = match frontend.protocol {
+    let carries = match &frontend.protocol {
         // A session that nothing ever ends would be kept for good.
         Protocol::Udp => Carries::Datagrams {
             idle: Duration::from_secs(u64::from(pool.limits.idle_seconds.max(1))),
         },
-        Protocol::Tcp | Protocol::TlsPassthrough { .. } => Carries::Connections,
+        Protocol::Tcp => Carries::Connections,
+        Protocol::TlsPassthrough { server_names } => {
+            let names = server_names.clone();
+            wrong(&names).map_or(Ok(Carries::Named { names }), |text| {
+                Err((UnservedReason::Invalid, text))
+            })?
+        }
     };
-    let mut taken = taken.iter();
-    let other = taken.find(|(other, at)| {
-        other.is_like(carries) && (at.address, at.port) == (frontend.address, port)
-    });
-    if let Some((_, other)) = other {
-        let text = format!("{} has the address and port", other.name);
+    let at = (frontend.address, port);
+    let here = taken
+        .iter()
+        .filter(|(_, one)| (one.address, one.port) == at);
+    for (other, one) in here.filter(|(other, _)| other.is_like(&carries)) {
+        let text = match (other, &carries) {
+            (Carries::Named { names: taken }, Carries::Named { names }) => {
+                let Some(name) = names.iter().find(|name| taken.contains(name)) else {
+                    continue;
+                };
+                format!("{} has the name {name} there", one.name)
+            }
+            _ => format!("{} has the address and port", one.name),
+        };
         return Err((UnservedReason::PortInUse, text));
     }
     let members = pool.members.iter().map(|member| Member {
@@ -106,13 +123,24 @@ fn checked(
     Ok((carries, listener))
 }
 
+/// What is wrong with names that clients are to ask for.
+fn wrong(names: &[String]) -> Option<String> {
+    if names.is_empty() {
+        return Some("no name is passed through".to_owned());
+    }
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_edge = label.starts_with('-') || label.ends_with('-');
+        (1..=63).contains(&label.len()) && !is_edge && label.bytes().all(inner)
+    };
+    let is_name = |name: &str| name.len() <= 253 && name.split('.').all(is_label);
+    let wrong = names.iter().find(|name| !is_name(name));
+    wrong.map(|name| format!("{name:?} is no DNS name in lower case (RFC 1123 section 2.1)"))
+}
+
 /// What of it only Envoy does. Members are chosen by their open connections, equals in turn: that is
 /// as good as in turn alone.
 fn beyond(frontend: &Frontend, pool: &Pool) -> Option<&'static str> {
-    match frontend.protocol {
-        Protocol::Tcp | Protocol::Udp => {}
-        Protocol::TlsPassthrough { .. } => return Some("TLS by the name that is asked for"),
-    }
     if frontend.client_ip != ClientIp::Hidden {
         return Some("the PROXY protocol");
     }
@@ -133,141 +161,4 @@ fn beyond(frontend: &Frontend, pool: &Pool) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use kedge_control::frontend::{Health, PoolMember};
-
-    use super::*;
-
-    fn offer(change: impl FnOnce(&mut Frontend, &mut Pool)) -> Offer {
-        let mut frontend = Frontend {
-            name: "ns/web/http".to_owned(),
-            tenant: "t".to_owned(),
-            address: "203.0.113.7".parse().unwrap(),
-            port: 80.try_into().unwrap(),
-            protocol: Protocol::Tcp,
-            pool: "ns/web/http".to_owned(),
-            client_ip: ClientIp::Hidden,
-        };
-        let mut pool = Pool {
-            name: "ns/web/http".to_owned(),
-            tenant: "t".to_owned(),
-            members: vec![PoolMember {
-                host: "ns/a".to_owned(),
-                address: "fd00::a".parse().unwrap(),
-                port: 30080.try_into().unwrap(),
-                weight: 1,
-            }],
-            ..Pool::default()
-        };
-        change(&mut frontend, &mut pool);
-        Offer {
-            frontends: vec![frontend],
-            pools: vec![pool],
-        }
-    }
-
-    #[test]
-    fn a_tcp_frontend_is_served_with_the_members_of_its_pool() {
-        let served = served(&offer(|_, _| {}));
-        assert_eq!(served.refused, []);
-        let (carries, listener) = &served.listeners[0];
-        assert_eq!(*carries, Carries::Connections);
-        assert_eq!((listener.name.as_str(), listener.port), ("ns/web/http", 80));
-        assert_eq!(listener.members[0].port, 30080);
-        assert_eq!(listener.members[0].host, "ns/a");
-    }
-
-    #[test]
-    fn what_the_proxy_does_not_do_is_refused_and_never_left_out_in_silence() {
-        type Change = fn(&mut Frontend, &mut Pool);
-        let table: [(Change, UnservedReason, &str); 8] = [
-            (
-                |f, _| {
-                    let server_names = vec!["a.example".to_owned()];
-                    f.protocol = Protocol::TlsPassthrough { server_names };
-                },
-                UnservedReason::Unsupported,
-                "TLS",
-            ),
-            (
-                |f, _| f.client_ip = ClientIp::ProxyV2,
-                UnservedReason::Unsupported,
-                "PROXY",
-            ),
-            (
-                |_, p| p.affinity = Affinity::ClientIp,
-                UnservedReason::Unsupported,
-                "keep a client",
-            ),
-            (
-                |_, p| p.policy = Policy::Maglev,
-                UnservedReason::Unsupported,
-                "Maglev",
-            ),
-            (
-                |_, p| {
-                    p.health = Some(Health {
-                        interval_seconds: 1.0,
-                        timeout_seconds: 1.0,
-                        fall: 1,
-                        rise: 1,
-                    });
-                },
-                UnservedReason::Unsupported,
-                "health",
-            ),
-            (
-                |_, p| p.members[0].weight = 2,
-                UnservedReason::Unsupported,
-                "weights",
-            ),
-            (
-                |_, p| p.tenant = "other".to_owned(),
-                UnservedReason::Invalid,
-                "no pool",
-            ),
-            (
-                |f, _| f.pool = "else".to_owned(),
-                UnservedReason::Invalid,
-                "no pool",
-            ),
-        ];
-        for (change, reason, said) in table {
-            let served = served(&offer(change));
-            assert_eq!(served.listeners, [], "{said}");
-            assert_eq!(served.refused[0].reason, reason, "{said}");
-            assert!(
-                served.refused[0].message.contains(said),
-                "{}",
-                served.refused[0].message
-            );
-        }
-    }
-
-    #[test]
-    fn datagrams_and_connections_share_a_port() {
-        let mut both = offer(|_, _| {});
-        let mut other = both.frontends[0].clone();
-        other.name = "ns/web/udp".to_owned();
-        other.protocol = Protocol::Udp;
-        both.frontends.push(other);
-        both.pools[0].limits.idle_seconds = 0;
-        let served = served(&both);
-        assert_eq!(served.refused, []);
-        let idle = Duration::from_secs(1);
-        assert_eq!(served.listeners[1].0, Carries::Datagrams { idle });
-    }
-
-    #[test]
-    fn the_first_of_two_at_one_place_is_served_and_the_other_told() {
-        let mut both = offer(|_, _| {});
-        let mut other = both.frontends[0].clone();
-        other.name = "ns/other/http".to_owned();
-        both.frontends.push(other);
-        let served = served(&both);
-        assert_eq!(served.listeners.len(), 1);
-        assert_eq!(served.refused[0].frontend, "ns/other/http");
-        assert_eq!(served.refused[0].reason, UnservedReason::PortInUse);
-        assert!(served.refused[0].message.contains("ns/web/http"));
-    }
-}
+mod tests;

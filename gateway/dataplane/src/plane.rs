@@ -12,7 +12,9 @@ use kedge_core::{Code, Fix, Problem};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use crate::{
+    connection::serve,
     datagrams,
+    door::Door,
     listener::{Limits, Shared, run},
     offer::Carries,
     pipes::Pipes,
@@ -42,9 +44,93 @@ pub type Place = (bool, SocketAddr);
 
 #[derive(Debug)]
 struct Running {
-    carries: Carries,
-    shared: Arc<Shared>,
+    serves: Serves,
     stop: watch::Sender<Option<Duration>>,
+}
+
+#[derive(Debug)]
+enum Serves {
+    /// One frontend.
+    Alone(Carries, Arc<Shared>),
+    /// Those whose names clients ask for.
+    Named(Door),
+}
+
+impl Running {
+    /// Who has the socket.
+    const fn place(&self) -> &Arc<Shared> {
+        match &self.serves {
+            Serves::Alone(_, shared) => shared,
+            Serves::Named(door) => door.shared(),
+        }
+    }
+
+    /// The frontends.
+    fn frontends(&self) -> Vec<&Arc<Shared>> {
+        match &self.serves {
+            Serves::Alone(_, shared) => vec![shared],
+            Serves::Named(door) => door.behind().collect(),
+        }
+    }
+
+    fn status(&self) -> Vec<ListenerStatus> {
+        let frontends = self.frontends().into_iter().map(|one| one.status());
+        let mut all: Vec<ListenerStatus> = frontends.collect();
+        if let Serves::Named(door) = &self.serves {
+            // Whoever listens leads to everybody behind.
+            let mut status = door.shared().status();
+            for member in all.iter().flat_map(|one| &one.members) {
+                if !status.members.contains(member) {
+                    status.members.push(member.clone());
+                }
+            }
+            all.insert(0, status);
+        }
+        all
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::from_iter(self.place().of_place());
+        if let Serves::Named(door) = &self.serves {
+            problems.extend(door.shared().of_room());
+        }
+        for one in self.frontends() {
+            problems.extend(one.of_members());
+            problems.extend(one.of_room());
+        }
+        problems
+    }
+
+    /// Whether it is the one for that, as it is.
+    fn is_for(&self, carries: &Carries) -> bool {
+        match &self.serves {
+            Serves::Alone(own, _) => own == carries,
+            Serves::Named(_) => matches!(carries, Carries::Named { .. }),
+        }
+    }
+
+    /// Takes the first frontend that it is to serve.
+    fn is(&mut self, carries: Carries, listener: Listener, hosts: &Hosts, tasks: &mut JoinSet<()>) {
+        match (&mut self.serves, carries) {
+            (Serves::Named(door), Carries::Named { names }) => {
+                door.begin();
+                door.put(names, listener, hosts, tasks);
+            }
+            (Serves::Alone(_, shared), _) => {
+                shared.rename(listener.name);
+                shared.pool().set(listener.members, hosts);
+            }
+            (Serves::Named(_), Carries::Connections | Carries::Datagrams { .. }) => {}
+        }
+    }
+
+    /// It takes nobody any more, and its connections end within `drain`.
+    fn end(&self, drain: Duration) {
+        self.stop.send_replace(Some(drain));
+        if let Serves::Named(door) = &self.serves {
+            door.stop(drain);
+        }
+    }
 }
 
 impl DataPlane {
@@ -67,7 +153,8 @@ impl DataPlane {
         self.serve(listeners.map(|listener| (Carries::Connections, listener)));
     }
 
-    /// As [`apply`](Self::apply), for listeners of both protocols.
+    /// As [`apply`](Self::apply), for listeners of every kind. Those with names share an address and
+    /// port, where each name leads to the first that has it.
     pub fn serve(&self, listeners: impl IntoIterator<Item = (Carries, Listener)>) {
         let mut inner = self.inner();
         let inner = &mut *inner;
@@ -77,42 +164,70 @@ impl DataPlane {
         for (carries, listener) in listeners {
             let at = SocketAddr::new(listener.address, listener.port);
             let place = (matches!(carries, Carries::Datagrams { .. }), at);
-            if let Some(first) = inner.running.get(&place) {
-                inner
-                    .refused
-                    .push(twice(&listener.name, at, &first.shared.name()));
-                continue;
+            let has = inner.running.get_mut(&place);
+            match (carries, has) {
+                (
+                    Carries::Named { names },
+                    Some(Running {
+                        serves: Serves::Named(door),
+                        ..
+                    }),
+                ) if !door.has(&listener.name) => {
+                    door.put(names, listener, &inner.hosts, &mut inner.tasks);
+                }
+                (_, Some(first)) => {
+                    let twice = twice(&listener.name, at, &first.place().name());
+                    inner.refused.push(twice);
+                }
+                (carries, None) => {
+                    let mut running = before
+                        .get(&place)
+                        .is_some_and(|one| one.is_for(&carries))
+                        .then(|| before.remove(&place))
+                        .flatten()
+                        .unwrap_or_else(|| self.open(&carries, &listener, inner));
+                    running.is(carries, listener, &inner.hosts, &mut inner.tasks);
+                    inner.running.insert(place, running);
+                }
             }
-            let same = before.get(&place).filter(|one| one.carries == carries);
-            let same = same.is_some().then(|| before.remove(&place)).flatten();
-            let running = same.unwrap_or_else(|| {
-                let (stop, stopped) = watch::channel(None);
-                let pipes = Arc::clone(&self.pipes);
-                let shared = Shared::new(listener.name.clone(), at, self.limits, pipes);
-                let shared = Arc::new(shared);
-                shared.pool().set(listener.members.clone(), &inner.hosts);
-                match carries {
-                    Carries::Connections => {
-                        inner.tasks.spawn(run(Arc::clone(&shared), stopped));
-                    }
-                    Carries::Datagrams { idle } => {
-                        let datagrams = datagrams::run(Arc::clone(&shared), idle, stopped);
-                        inner.tasks.spawn(datagrams);
-                    }
-                }
-                Running {
-                    carries,
-                    shared,
-                    stop,
-                }
-            });
-            running.shared.rename(listener.name);
-            running.shared.pool().set(listener.members, &inner.hosts);
-            inner.running.insert(place, running);
+        }
+        for running in inner.running.values_mut() {
+            if let Serves::Named(door) = &mut running.serves {
+                door.finish(self.limits.drain);
+            }
         }
         for gone in before.values() {
-            gone.stop.send_replace(Some(self.limits.drain));
+            gone.end(self.limits.drain);
         }
+    }
+
+    /// Begins to listen.
+    fn open(&self, carries: &Carries, listener: &Listener, inner: &mut Inner) -> Running {
+        let at = SocketAddr::new(listener.address, listener.port);
+        let (stop, stopped) = watch::channel(None);
+        let tasks = &mut inner.tasks;
+        let with = (self.limits, &self.pipes);
+        if matches!(carries, Carries::Named { .. }) {
+            let serves = Serves::Named(Door::open(at, with, stopped, tasks));
+            return Running { serves, stop };
+        }
+        let pipes = Arc::clone(&self.pipes);
+        let shared = Shared::new(listener.name.clone(), at, self.limits, pipes);
+        let shared = Arc::new(shared);
+        shared.pool().set(listener.members.clone(), &inner.hosts);
+        match carries {
+            Carries::Datagrams { idle } => {
+                let datagrams = datagrams::run(Arc::clone(&shared), *idle, stopped);
+                tasks.spawn(datagrams);
+            }
+            Carries::Connections | Carries::Named { .. } => {
+                let own = Arc::clone(&shared);
+                let each = move |client| serve(client, Arc::clone(&own));
+                tasks.spawn(run(Arc::clone(&shared), stopped, each));
+            }
+        }
+        let serves = Serves::Alone(carries.clone(), shared);
+        Running { serves, stop }
     }
 
     /// Takes what the tunnel says of a host: only members of live hosts get connections.
@@ -120,8 +235,8 @@ impl DataPlane {
         let because = because.into();
         let liveness = Liveness { alive, because };
         let mut inner = self.inner();
-        for running in inner.running.values() {
-            running.shared.pool().heard(host, &liveness);
+        for one in inner.running.values().flat_map(Running::frontends) {
+            one.pool().heard(host, &liveness);
         }
         inner.hosts.insert(host.to_owned(), liveness);
     }
@@ -136,14 +251,14 @@ impl DataPlane {
     #[must_use]
     pub fn status(&self) -> Vec<ListenerStatus> {
         let inner = self.inner();
-        inner.running.values().map(|r| r.shared.status()).collect()
+        inner.running.values().flat_map(Running::status).collect()
     }
 
     /// What is wrong with the listeners.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let inner = self.inner();
-        let of_listeners = inner.running.values().flat_map(|r| r.shared.problems());
+        let of_listeners = inner.running.values().flat_map(Running::problems);
         inner.refused.iter().cloned().chain(of_listeners).collect()
     }
 
@@ -152,7 +267,7 @@ impl DataPlane {
     pub fn unbound(&self) -> Vec<(Place, Option<Problem>)> {
         let inner = self.inner();
         let running = inner.running.iter();
-        let unbound = running.filter_map(|(place, one)| Some((*place, one.shared.unbound()?)));
+        let unbound = running.filter_map(|(place, one)| Some((*place, one.place().unbound()?)));
         unbound.collect()
     }
 
@@ -163,7 +278,7 @@ impl DataPlane {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         for running in inner.running.values() {
-            running.stop.send_replace(Some(limit));
+            running.end(limit);
         }
         let all = async { while inner.tasks.join_next().await.is_some() {} };
         // Each task keeps the limit itself; this one covers listeners that drained longer before.

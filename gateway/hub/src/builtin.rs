@@ -15,8 +15,8 @@ use crate::offered::is_own;
 /// The gateway's own proxy.
 pub(crate) struct Builtin {
     plane: DataPlane,
-    /// The tenants' frontends that are served, by place.
-    frontends: BTreeMap<Place, String>,
+    /// The tenants' frontends that are served, by place; names of TLS share one.
+    frontends: BTreeMap<Place, Vec<String>>,
     /// What of the offer is not, with the gateway's own.
     refused: Vec<Unserved>,
     /// The names of the gateway's own.
@@ -38,16 +38,13 @@ impl Builtin {
         let Served { listeners, refused } = served(&offer);
         let tenants = offer.frontends.iter().filter(|frontend| !is_own(frontend));
         let is_refused = |name: &str| refused.iter().any(|unserved| unserved.frontend == name);
-        self.frontends = tenants
-            .filter(|frontend| !is_refused(&frontend.name))
-            .map(|frontend| {
-                let at = SocketAddr::new(frontend.address, frontend.port.get());
-                (
-                    (frontend.protocol == Protocol::Udp, at),
-                    frontend.name.clone(),
-                )
-            })
-            .collect();
+        self.frontends.clear();
+        for frontend in tenants.filter(|frontend| !is_refused(&frontend.name)) {
+            let at = SocketAddr::new(frontend.address, frontend.port.get());
+            let place = (frontend.protocol == Protocol::Udp, at);
+            let here = self.frontends.entry(place).or_default();
+            here.push(frontend.name.clone());
+        }
         let own = offer.frontends.iter().filter(|frontend| is_own(frontend));
         self.own = own.map(|frontend| frontend.name.clone()).collect();
         self.refused = refused;
@@ -81,24 +78,22 @@ impl Builtin {
     }
 
     pub fn unserved(&self) -> Vec<Unserved> {
-        let unbound = self
-            .plane
-            .unbound()
-            .into_iter()
-            .filter_map(|(place, problem)| {
-                let frontend = self.frontends.get(&place)?.clone();
-                let reason = match &problem {
-                    Some(problem) if problem.code == Code::GatewayPortInUse => {
-                        UnservedReason::PortInUse
-                    }
-                    _ => UnservedReason::Pending,
-                };
-                Some(Unserved {
-                    frontend,
-                    reason,
-                    message: problem.map(|problem| problem.what).unwrap_or_default(),
-                })
-            });
+        let unbound = self.plane.unbound();
+        let unbound = unbound.into_iter().flat_map(|(place, problem)| {
+            let reason = match &problem {
+                Some(problem) if problem.code == Code::GatewayPortInUse => {
+                    UnservedReason::PortInUse
+                }
+                _ => UnservedReason::Pending,
+            };
+            let message = problem.map(|problem| problem.what).unwrap_or_default();
+            let here = self.frontends.get(&place).into_iter().flatten();
+            here.map(move |frontend| Unserved {
+                frontend: frontend.clone(),
+                reason,
+                message: message.clone(),
+            })
+        });
         let refused = self.refused.iter();
         let refused = refused.filter(|unserved| !self.own.contains(&unserved.frontend));
         refused.cloned().chain(unbound).collect()
@@ -106,5 +101,57 @@ impl Builtin {
 
     pub async fn shutdown(self, limit: Duration) {
         self.plane.shutdown(limit).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, time::Instant};
+
+    use kedge_control::frontend::{ClientIp, Frontend, Pool};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_a_place_that_is_taken_everybody_whose_name_is_there_is_told() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = taken.local_addr().unwrap();
+        let mut offer = Offer::default();
+        for tenant in ["a", "b"] {
+            offer.frontends.push(Frontend {
+                name: format!("{tenant}/web/https"),
+                tenant: tenant.to_owned(),
+                address: at.ip(),
+                port: at.port().try_into().unwrap(),
+                protocol: Protocol::TlsPassthrough {
+                    server_names: vec![format!("{tenant}.example")],
+                },
+                pool: "web".to_owned(),
+                client_ip: ClientIp::Hidden,
+            });
+            offer.pools.push(Pool {
+                name: "web".to_owned(),
+                tenant: tenant.to_owned(),
+                ..Pool::default()
+            });
+        }
+        let mut builtin = Builtin::new(Limits::default());
+        builtin.apply(offer);
+        let told = |reason: UnservedReason| {
+            let unserved = builtin.unserved();
+            let names: Vec<&str> = unserved.iter().map(|one| &*one.frontend).collect();
+            let is_it = unserved.iter().all(|one| one.reason == reason);
+            is_it && names == ["a/web/https", "b/web/https"]
+        };
+        let start = Instant::now();
+        while !told(UnservedReason::PortInUse) {
+            assert!(start.elapsed() < Duration::from_secs(10), "it is told");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(taken);
+        while !builtin.unserved().is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(20), "it is served");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
