@@ -68,6 +68,27 @@ fn became_active(agent: &Agent<'_>) -> u64 {
         .unwrap()
 }
 
+/// Whether both are as frequent as wanted; not, if timers were late while one of them measured them: then it keeps to
+/// what every host can, and says so.
+fn are_as_frequent((first, second): &(Agent<'_>, Agent<'_>), interval: Duration) -> bool {
+    let mut refused = None;
+    eventually("adverts are as frequent as wanted", secs(5), || {
+        let vips = [first.vip(), second.vip()];
+        let problems = vips
+            .iter()
+            .flat_map(|vip| vip["problems"].as_array().unwrap());
+        let too_fast = Code::VipTooFast.to_string();
+        refused = problems.cloned().find(|it| it["code"] == *too_fast);
+        let wanted =
+            |vip: &serde_json::Value| vip["advertIntervalSeconds"] == interval.as_secs_f64();
+        vips.iter().all(wanted) || refused.is_some()
+    });
+    if let Some(problem) = &refused {
+        println!("{problem}: again");
+    }
+    refused.is_none()
+}
+
 fn stays_over_a_restart(more: &str, interval: Duration, answers_within: Duration) {
     let lan = Lan::new();
     let (a, b) = lan.pair();
@@ -75,10 +96,14 @@ fn stays_over_a_restart(more: &str, interval: Duration, answers_within: Duration
     b.add_ipv6();
     let c = lan.host("c", "10.20.14.13/24");
     let executable = own_executable(&a);
-    let (first, second) = standing(&a, &b, executable.to_str().unwrap(), more);
-    eventually("adverts are as frequent as wanted", secs(5), || {
-        second.vip()["advertIntervalSeconds"] == interval.as_secs_f64()
-    });
+    let mut again = 0..2;
+    let (first, second) = loop {
+        let pair = standing(&a, &b, executable.to_str().unwrap(), more);
+        if are_as_frequent(&pair, interval) {
+            break pair;
+        }
+        assert!(again.next().is_some(), "timers were late three times");
+    };
     let before = first.kedge("status -o json").json();
     let talk = Talk::begin(&a, &c, VIP);
     for _ in 0..3 {
