@@ -74,11 +74,11 @@ fn are_as_frequent((first, second): &(Agent<'_>, Agent<'_>), interval: Duration)
     let mut refused = None;
     eventually("adverts are as frequent as wanted", secs(5), || {
         let vips = [first.vip(), second.vip()];
-        let problems = vips
+        let mut problems = vips
             .iter()
             .flat_map(|vip| vip["problems"].as_array().unwrap());
         let too_fast = Code::VipTooFast.to_string();
-        refused = problems.cloned().find(|it| it["code"] == *too_fast);
+        refused = problems.find(|it| it["code"] == *too_fast).cloned();
         let wanted =
             |vip: &serde_json::Value| vip["advertIntervalSeconds"] == interval.as_secs_f64();
         vips.iter().all(wanted) || refused.is_some()
