@@ -65,6 +65,17 @@ pub enum Protocol {
     },
 }
 
+/// Whether TLS for a name can be passed through: a DNS name in lower case, without a wildcard (RFC 1123 section 2.1).
+#[must_use]
+pub fn is_server_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_edge = label.starts_with('-') || label.ends_with('-');
+        (1..=63).contains(&label.len()) && !is_edge && label.bytes().all(inner)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
 /// Whether backends are told who the client is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ClientIp {

@@ -20,6 +20,6 @@ mod relay;
 mod sessions;
 
 pub use listener::Limits;
-pub use offer::{Carries, Served, served};
-pub use plane::{DataPlane, Place};
+pub use offer::{Carries, Place, Verdict, place, served};
+pub use plane::DataPlane;
 pub use pool::UNHEARD;

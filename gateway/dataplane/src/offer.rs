@@ -1,21 +1,15 @@
 //! What of an offer the built-in proxy serves, and why it does not serve the rest.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use kedge_control::{
     balance::{Listener, Member},
-    frontend::{Affinity, ClientIp, Frontend, Offer, Policy, Pool, Protocol},
+    frontend::{Affinity, ClientIp, Frontend, Offer, Policy, Pool, Protocol, is_server_name},
     report::{Unserved, UnservedReason},
 };
 
-/// An offer as the built-in proxy serves it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
-    /// What it listens for, in the order of the offer.
-    pub listeners: Vec<(Carries, Listener)>,
-    /// What it does not serve. Nothing is left out in silence.
-    pub refused: Vec<Unserved>,
-}
+/// What the built-in proxy makes of a frontend: what it listens for, or why it does not serve it.
+pub type Verdict = Result<(Carries, Listener), Unserved>;
 
 /// What a listener carries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,41 +29,80 @@ pub enum Carries {
     },
 }
 
-impl Carries {
-    /// Whether both are of one protocol: then they exclude each other at one place, unless names tell
-    /// them apart.
-    #[must_use]
-    pub const fn is_like(&self, other: &Self) -> bool {
-        matches!(self, Self::Datagrams { .. }) == matches!(other, Self::Datagrams { .. })
-    }
+/// Where a listener is: whether it carries datagrams, and its address. Both protocols have every port.
+pub type Place = (bool, SocketAddr);
+
+/// The place of a listener.
+#[must_use]
+pub const fn place(carries: &Carries, listener: &Listener) -> Place {
+    let at = SocketAddr::new(listener.address, listener.port);
+    (matches!(carries, Carries::Datagrams { .. }), at)
 }
 
-/// Sorts an offer into what is served and what is not.
+/// Every frontend of an offer, in its order, with what is made of it. Nothing is left out in silence.
 #[must_use]
-pub fn served(offer: &Offer) -> Served {
+pub fn served(offer: &Offer) -> Vec<(&Frontend, Verdict)> {
     let pools = offer.pools.iter();
     let pools: BTreeMap<(&str, &str), &Pool> = pools
         .map(|pool| ((&*pool.tenant, &*pool.name), pool))
         .collect();
-    let mut served = Served::default();
-    for frontend in &offer.frontends {
+    let mut taken = Taken::default();
+    let frontends = offer.frontends.iter().map(|frontend| {
         let pool = pools.get(&(&*frontend.tenant, &*frontend.pool)).copied();
-        match checked(frontend, pool, &served.listeners) {
-            Ok(listener) => served.listeners.push(listener),
-            Err((reason, message)) => served.refused.push(Unserved {
-                frontend: frontend.name.clone(),
-                reason,
-                message,
-            }),
+        let verdict = checked(frontend, pool).and_then(|(carries, listener)| {
+            let taken = taken.take(frontend, place(&carries, &listener));
+            taken.map_err(|text| (UnservedReason::PortInUse, text))?;
+            Ok((carries, listener))
+        });
+        let verdict = verdict.map_err(|(reason, message)| Unserved {
+            frontend: frontend.name.clone(),
+            reason,
+            message,
+        });
+        (frontend, verdict)
+    });
+    frontends.collect()
+}
+
+/// Who has which place, and who which name there.
+#[derive(Default)]
+struct Taken<'a> {
+    alone: BTreeMap<Place, &'a str>,
+    /// The first of those whom names tell apart.
+    shared: BTreeMap<Place, &'a str>,
+    names: BTreeMap<(Place, &'a str), &'a str>,
+}
+
+impl<'a> Taken<'a> {
+    fn take(&mut self, frontend: &'a Frontend, place: Place) -> Result<(), String> {
+        let in_use = |by: &&str| Err(format!("{by} has the address and port"));
+        let Protocol::TlsPassthrough { server_names } = &frontend.protocol else {
+            let other = self.alone.get(&place).or_else(|| self.shared.get(&place));
+            if let Some(other) = other {
+                return in_use(other);
+            }
+            self.alone.insert(place, &frontend.name);
+            return Ok(());
+        };
+        if let Some(other) = self.alone.get(&place) {
+            return in_use(other);
         }
+        let mut names = server_names.iter();
+        let other = names.find_map(|name| Some((name, self.names.get(&(place, &**name))?)));
+        if let Some((name, by)) = other {
+            return Err(format!("{by} has the name {name} there"));
+        }
+        self.shared.entry(place).or_insert(&frontend.name);
+        for name in server_names {
+            self.names.insert((place, name), &frontend.name);
+        }
+        Ok(())
     }
-    served
 }
 
 fn checked(
     frontend: &Frontend,
     pool: Option<&Pool>,
-    taken: &[(Carries, Listener)],
 ) -> Result<(Carries, Listener), (UnservedReason, String)> {
     let Some(pool) = pool else {
         let text = "its tenant has no pool of that name".to_owned();
@@ -79,7 +112,6 @@ fn checked(
         let text = format!("the built-in proxy does not do that: {what}");
         return Err((UnservedReason::Unsupported, text));
     }
-    let port = frontend.port.get();
     let carries = match &frontend.protocol {
         // A session that nothing ever ends would be kept for good.
         Protocol::Udp => Carries::Datagrams {
@@ -93,22 +125,6 @@ fn checked(
             })?
         }
     };
-    let at = (frontend.address, port);
-    let here = taken
-        .iter()
-        .filter(|(_, one)| (one.address, one.port) == at);
-    for (other, one) in here.filter(|(other, _)| other.is_like(&carries)) {
-        let text = match (other, &carries) {
-            (Carries::Named { names: taken }, Carries::Named { names }) => {
-                let Some(name) = names.iter().find(|name| taken.contains(name)) else {
-                    continue;
-                };
-                format!("{} has the name {name} there", one.name)
-            }
-            _ => format!("{} has the address and port", one.name),
-        };
-        return Err((UnservedReason::PortInUse, text));
-    }
     let members = pool.members.iter().map(|member| Member {
         host: member.host.clone(),
         address: member.address,
@@ -117,7 +133,7 @@ fn checked(
     let listener = Listener {
         name: frontend.name.clone(),
         address: frontend.address,
-        port,
+        port: frontend.port.get(),
         members: members.collect(),
     };
     Ok((carries, listener))
@@ -128,13 +144,7 @@ fn wrong(names: &[String]) -> Option<String> {
     if names.is_empty() {
         return Some("no name is passed through".to_owned());
     }
-    let is_label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        let is_edge = label.starts_with('-') || label.ends_with('-');
-        (1..=63).contains(&label.len()) && !is_edge && label.bytes().all(inner)
-    };
-    let is_name = |name: &str| name.len() <= 253 && name.split('.').all(is_label);
-    let wrong = names.iter().find(|name| !is_name(name));
+    let wrong = names.iter().find(|name| !is_server_name(name));
     wrong.map(|name| format!("{name:?} is no DNS name in lower case (RFC 1123 section 2.1)"))
 }
 

@@ -16,7 +16,7 @@ use crate::{
     datagrams,
     door::Door,
     listener::{Limits, Shared, run},
-    offer::Carries,
+    offer::{Carries, Place, place},
     pipes::Pipes,
     pool::{Hosts, Liveness},
 };
@@ -38,9 +38,6 @@ struct Inner {
     tasks: JoinSet<()>,
     refused: Vec<Problem>,
 }
-
-/// Where a listener is: whether it carries datagrams, and its address. Both protocols have every port.
-pub type Place = (bool, SocketAddr);
 
 #[derive(Debug)]
 struct Running {
@@ -162,8 +159,7 @@ impl DataPlane {
         inner.refused.clear();
         let mut before = std::mem::take(&mut inner.running);
         for (carries, listener) in listeners {
-            let at = SocketAddr::new(listener.address, listener.port);
-            let place = (matches!(carries, Carries::Datagrams { .. }), at);
+            let place = place(&carries, &listener);
             let has = inner.running.get_mut(&place);
             match (carries, has) {
                 (
@@ -176,7 +172,7 @@ impl DataPlane {
                     door.put(names, listener, &inner.hosts, &mut inner.tasks);
                 }
                 (_, Some(first)) => {
-                    let twice = twice(&listener.name, at, &first.place().name());
+                    let twice = twice(&listener.name, place.1, &first.place().name());
                     inner.refused.push(twice);
                 }
                 (carries, None) => {

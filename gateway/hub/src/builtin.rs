@@ -1,14 +1,14 @@
 //! The gateway's own proxy, as it is told an offer.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use kedge_control::{
-    frontend::{Offer, Protocol},
+    frontend::Offer,
     local::ListenerStatus,
     report::{Unserved, UnservedReason},
 };
 use kedge_core::{Code, Problem};
-use kedge_gateway_dataplane::{DataPlane, Limits, Place, Served, served};
+use kedge_gateway_dataplane::{DataPlane, Limits, Place, place, served};
 
 use crate::offered::is_own;
 
@@ -17,10 +17,10 @@ pub(crate) struct Builtin {
     plane: DataPlane,
     /// The tenants' frontends that are served, by place; names of TLS share one.
     frontends: BTreeMap<Place, Vec<String>>,
-    /// What of the offer is not, with the gateway's own.
+    /// Those that are not.
     refused: Vec<Unserved>,
-    /// The names of the gateway's own.
-    own: Vec<String>,
+    /// The gateway's own that are not. A tenant's may be called like one of them.
+    own_refused: Vec<Unserved>,
 }
 
 impl Builtin {
@@ -30,24 +30,28 @@ impl Builtin {
             plane: DataPlane::new(limits),
             frontends: BTreeMap::new(),
             refused: Vec::new(),
-            own: Vec::new(),
+            own_refused: Vec::new(),
         }
     }
 
     pub fn apply(&mut self, offer: Offer) {
-        let Served { listeners, refused } = served(&offer);
-        let tenants = offer.frontends.iter().filter(|frontend| !is_own(frontend));
-        let is_refused = |name: &str| refused.iter().any(|unserved| unserved.frontend == name);
         self.frontends.clear();
-        for frontend in tenants.filter(|frontend| !is_refused(&frontend.name)) {
-            let at = SocketAddr::new(frontend.address, frontend.port.get());
-            let place = (frontend.protocol == Protocol::Udp, at);
-            let here = self.frontends.entry(place).or_default();
-            here.push(frontend.name.clone());
+        self.refused.clear();
+        self.own_refused.clear();
+        let mut listeners = Vec::new();
+        for (frontend, verdict) in served(&offer) {
+            match verdict {
+                Ok((carries, listener)) => {
+                    if !is_own(frontend) {
+                        let here = self.frontends.entry(place(&carries, &listener));
+                        here.or_default().push(frontend.name.clone());
+                    }
+                    listeners.push((carries, listener));
+                }
+                Err(unserved) if is_own(frontend) => self.own_refused.push(unserved),
+                Err(unserved) => self.refused.push(unserved),
+            }
         }
-        let own = offer.frontends.iter().filter(|frontend| is_own(frontend));
-        self.own = own.map(|frontend| frontend.name.clone()).collect();
-        self.refused = refused;
         self.plane.serve(listeners);
     }
 
@@ -64,7 +68,8 @@ impl Builtin {
     }
 
     pub fn problems(&self) -> Vec<Problem> {
-        let refused = self.refused.iter().map(|unserved| {
+        let refused = self.own_refused.iter().chain(&self.refused);
+        let refused = refused.map(|unserved| {
             let code = match unserved.reason {
                 UnservedReason::PortInUse => Code::GatewayPortInUse,
                 _ => Code::GatewayUnserved,
@@ -94,9 +99,7 @@ impl Builtin {
                 message: message.clone(),
             })
         });
-        let refused = self.refused.iter();
-        let refused = refused.filter(|unserved| !self.own.contains(&unserved.frontend));
-        refused.cloned().chain(unbound).collect()
+        self.refused.iter().cloned().chain(unbound).collect()
     }
 
     pub async fn shutdown(self, limit: Duration) {
@@ -108,9 +111,10 @@ impl Builtin {
 mod tests {
     use std::{net::TcpListener, time::Instant};
 
-    use kedge_control::frontend::{ClientIp, Frontend, Pool};
+    use kedge_control::frontend::{ClientIp, Frontend, Pool, Protocol};
 
     use super::*;
+    use crate::offered::OWN;
 
     #[tokio::test]
     async fn of_a_place_that_is_taken_everybody_whose_name_is_there_is_told() {
@@ -153,5 +157,32 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(20), "it is served");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_tenant_is_refused_is_told_though_it_is_called_like_one_of_the_gateways() {
+        let frontend = |tenant: &str, protocol: Protocol| Frontend {
+            name: "ns/edge/api".to_owned(),
+            tenant: tenant.to_owned(),
+            address: "127.0.0.1".parse().unwrap(),
+            port: 1.try_into().unwrap(),
+            protocol,
+            pool: "ns/edge/api".to_owned(),
+            client_ip: ClientIp::Hidden,
+        };
+        let mut offer = Offer::default();
+        for (tenant, protocol) in [(OWN, Protocol::Udp), ("t", Protocol::Udp)] {
+            offer.frontends.push(frontend(tenant, protocol));
+            offer.pools.push(Pool {
+                name: "ns/edge/api".to_owned(),
+                tenant: tenant.to_owned(),
+                ..Pool::default()
+            });
+        }
+        let mut builtin = Builtin::new(Limits::default());
+        builtin.apply(offer);
+        let unserved = builtin.unserved();
+        assert_eq!(unserved.len(), 1);
+        assert_eq!(unserved[0].reason, UnservedReason::PortInUse);
     }
 }

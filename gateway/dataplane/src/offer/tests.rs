@@ -2,6 +2,26 @@ use kedge_control::frontend::{Health, PoolMember};
 
 use super::*;
 
+/// An offer, sorted into what is served and what is not.
+struct Served {
+    listeners: Vec<(Carries, Listener)>,
+    refused: Vec<Unserved>,
+}
+
+fn served(offer: &Offer) -> Served {
+    let (mut listeners, mut refused) = (Vec::new(), Vec::new());
+    for (frontend, verdict) in super::served(offer) {
+        match verdict {
+            Ok(listener) => listeners.push(listener),
+            Err(unserved) => {
+                assert_eq!(unserved.frontend, frontend.name);
+                refused.push(unserved);
+            }
+        }
+    }
+    Served { listeners, refused }
+}
+
 fn offer(change: impl FnOnce(&mut Frontend, &mut Pool)) -> Offer {
     let mut frontend = Frontend {
         name: "ns/web/http".to_owned(),
@@ -142,6 +162,7 @@ fn the_first_of_two_at_one_place_is_served_and_the_other_told() {
     assert_eq!(served.refused[0].reason, UnservedReason::PortInUse);
     assert!(served.refused[0].message.contains("ns/web/http"));
 }
+
 #[test]
 fn names_share_a_place_and_each_is_one_frontends() {
     let mut all = offer(|_, _| {});

@@ -7,7 +7,7 @@ use std::{
     net::IpAddr,
 };
 
-use kedge_control::frontend::{Frontend, Health, Offer, Pool, Protocol};
+use kedge_control::frontend::{Frontend, Health, Offer, Pool, Protocol, is_server_name};
 
 /// A frontend that is not served, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl<'a> Taken<'a> {
         }
         let mut own = BTreeSet::new();
         for name in names {
-            if !is_host_name(name) || !own.insert(name) {
+            if !is_server_name(name) || !own.insert(name) {
                 return Err(Reason::Invalid(
                     "a server name is no lower-case DNS name of its own",
                 ));
@@ -191,17 +191,4 @@ fn health(health: &Health) -> Result<(), Reason> {
         ));
     }
     Ok(())
-}
-
-/// A DNS name in lower case, without a wildcard (RFC 1123 section 2.1).
-fn is_host_name(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty()
-            && label.len() <= 63
-            && label.bytes().all(inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
 }
