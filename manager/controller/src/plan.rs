@@ -142,7 +142,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     report::take(&mut next);
     let mut cases = balancer::cases(&next);
     let mut wake = Wake::default();
-    let (decided, mut ledger) = decide(&next, &mut cases, &mut wake);
+    let found = tcp::found(&next);
+    let (decided, mut ledger) = decide(&next, &mut cases, &found, &mut wake);
     let mut services = services(&next, &cases, &decided);
     overlay::assign(&mut next);
     let mut plan = Plan {
@@ -157,7 +158,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         *plan.targets.entry(target.state).or_default() += 1;
     }
     // The holder of a VIP comes first among a listener's members.
-    let tcp = tcp::all(&next, &cases, &mut ledger);
+    let tcp = tcp::all(&next, &found, &cases, &mut ledger);
     plan.share = Share::of(&next, &cases, &decided, &services, &ledger);
     tcp::share(&tcp, &mut plan.share);
     configure_gateways(&mut next, &mut plan);
@@ -172,7 +173,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     desired::records(&next, &mut wanted);
     denied::lists(&next, &mut wanted);
     exposed::withdraw(&next, &mut wanted);
-    tcp::write(&next, &tcp, &mut wake, &mut wanted);
+    tcp::write(&next, &found, &tcp, &mut wake, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
         decided: &decided,
@@ -192,8 +193,13 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-fn decide(snapshot: &Snapshot, cases: &mut [Case], wake: &mut Wake) -> (Vec<Decided>, Ledger) {
-    let mut ledger = Ledger::new(snapshot, cases);
+fn decide(
+    snapshot: &Snapshot,
+    cases: &mut [Case],
+    found: &[tcp::Found],
+    wake: &mut Wake,
+) -> (Vec<Decided>, Ledger) {
+    let mut ledger = Ledger::new(snapshot, cases, found);
     let leading = lead::leading(snapshot, cases);
     for case in cases.iter_mut() {
         let leads = leading.get(&case.cluster);

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use kedge_crd::{EdgeGateway, Endpoint, meta::GatewayRef};
+use kedge_crd::{EdgeGateway, Endpoint, gateway::InstanceStatus, meta::GatewayRef};
 
 use super::{
     balancer::Balancer,
@@ -10,7 +10,10 @@ use super::{
     endpoint::{API, ports},
     ledger::{Ledger, gateway_of},
 };
-use crate::{snapshot::Snapshot, store::Name};
+use crate::{
+    snapshot::{Hearing, Snapshot},
+    store::Name,
+};
 
 /// A gateway that serves a LoadBalancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +35,8 @@ pub fn in_use(snapshot: &Snapshot, balancer: &mut Balancer) -> Result<GatewayUse
     let gateway = gateway.ok_or_else(|| Because::GatewayMissing {
         gateway: name.clone(),
     })?;
-    let address = public_address(gateway).ok_or_else(|| Because::GatewayNoAddress {
+    let first = public_addresses(gateway).into_iter().next();
+    let address = first.ok_or_else(|| Because::GatewayNoAddress {
         gateway: name.clone(),
     })?;
     balancer.spec.gateway_ref.get_or_insert_with(|| GatewayRef {
@@ -58,19 +62,21 @@ pub fn public_addresses(gateway: &EdgeGateway) -> Vec<String> {
     hosts
 }
 
-/// Where clients reach a gateway's listeners.
-fn public_address(gateway: &EdgeGateway) -> Option<String> {
-    let of_service = gateway
-        .spec
-        .service
-        .addresses
-        .first()
-        .map(ToString::to_string);
-    let of_tunnel = || {
-        let first = gateway.spec.tunnel.public_endpoints.first();
-        first.map(|endpoint| endpoint.host.clone())
-    };
-    of_service.or_else(of_tunnel)
+/// The instances of a gateway that are heard and have their latest desired state.
+pub fn current<'a>(
+    snapshot: &'a Snapshot,
+    name: &'a Name,
+    gateway: &'a EdgeGateway,
+) -> impl Iterator<Item = &'a InstanceStatus> {
+    gateway.spec.instances.iter().filter_map(move |instance| {
+        if snapshot.hearing(name, &instance.name) == Some(Hearing::Silent) {
+            return None;
+        }
+        let mut all = gateway.status.instances.iter();
+        let status = all.find(|status| status.name == instance.name)?;
+        let wanted = instance.config.as_ref().map(|mark| mark.generation);
+        (wanted == Some(status.config_generation)).then_some(status)
+    })
 }
 
 /// Gives every port of the LoadBalancer one of the gateway's; answers with the first.

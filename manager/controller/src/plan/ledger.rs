@@ -77,7 +77,7 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger of everything that was given earlier.
     #[must_use]
-    pub fn new(snapshot: &Snapshot, cases: &[Case]) -> Self {
+    pub fn new(snapshot: &Snapshot, cases: &[Case], found: &[tcp::Found]) -> Self {
         let pools = snapshot.pools.iter().map(|(name, pool)| {
             let read = Pool::parse(&pool.spec).map_err(|error| error.to_string());
             (name.clone(), read)
@@ -97,7 +97,7 @@ impl Ledger {
             ledger.enter(&balancer.name, &balancer.spec, gateway);
         }
         ledger.enter_given(&snapshot.now);
-        tcp::enter(snapshot, &mut ledger);
+        tcp::enter(snapshot, found, &mut ledger);
         ledger.enter_others(snapshot);
         for balancer in cases.iter().filter_map(|case| case.asked.as_ref().ok()) {
             let gateway = gateway_of(snapshot, &balancer.name, &balancer.given);

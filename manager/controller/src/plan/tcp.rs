@@ -27,7 +27,7 @@ use crate::{snapshot::Snapshot, store::Name};
 
 pub use decide::all;
 pub use offer::Offered;
-pub use read::{all as found, enter, held};
+pub use read::{Found, all as found, enter, held};
 use refusal::Refusal;
 use resting::Rest;
 
@@ -104,11 +104,17 @@ pub fn share(all: &[Tcp], share: &mut Share) {
 }
 
 /// Wants what was chosen to be kept, and every status.
-pub fn write(snapshot: &Snapshot, all: &[Tcp], wake: &mut Wake, wanted: &mut Desired) {
+pub fn write(
+    snapshot: &Snapshot,
+    found: &[Found],
+    all: &[Tcp],
+    wake: &mut Wake,
+    wanted: &mut Desired,
+) {
     for tcp in all {
         layer::write(snapshot, tcp, wake, wanted);
         let status = status::status(snapshot, tcp);
         put::<TcpLoadBalancerSpec>(snapshot, wanted, &tcp.name, &status);
     }
-    layer::write_leaving(snapshot, wake, wanted);
+    layer::write_leaving(snapshot, found, wake, wanted);
 }

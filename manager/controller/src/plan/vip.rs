@@ -14,7 +14,7 @@ use super::{
     claims, given,
     ledger::{Holder, Ledger},
 };
-use crate::{snapshot::Snapshot, store::Name};
+use crate::{ipam::Pool, snapshot::Snapshot, store::Name};
 
 /// The VIP's address: what is asked for, what was decided earlier, else the pool's lowest free one.
 /// It and the virtual router id are written into the LoadBalancer's spec.
@@ -202,69 +202,63 @@ fn from_pool(
         });
     }
     let pool_name = Name::new(&name.namespace, &reference.name);
-    if let Some(Ok(pool)) = ledger.pool(&pool_name)
-        && slot == Slot::First
-        && pool.family == Family::IPv6
-        && allowed(snapshot, name, &reference.name).is_ok()
-    {
+    let pool = usable(snapshot, ledger, &pool_name)?;
+    if slot == Slot::First && pool.family == Family::IPv6 {
         return Err(Because::PoolFamily {
             pool: pool_name.name,
         });
     }
-    next_of(
-        snapshot,
-        ledger,
-        &Holder::Balancer(name.clone()),
-        &pool_name,
-    )
+    let holder = Holder::Balancer(name.clone());
+    next_of(snapshot, ledger, &holder, (&pool_name, &pool))
 }
 
-/// The address that somebody has of a pool of ours in its own namespace, or else the next one.
+/// A pool of ours in the namespace of whoever is to have an address of it.
 ///
 /// # Errors
 ///
-/// The tenant may not use the pool, or it gives none away.
+/// The tenant may not use it, it is not there, or it cannot be read.
+pub fn usable(snapshot: &Snapshot, ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
+    allowed(snapshot, name, &name.name)?;
+    match ledger.pool(name) {
+        None => Err(Because::PoolMissing { pool: name.clone() }),
+        Some(Err(error)) => Err(Because::PoolInvalid {
+            pool: name.name.clone(),
+            error: error.clone(),
+        }),
+        Some(Ok(pool)) => Ok(pool.clone()),
+    }
+}
+
+/// The address that somebody has of a [usable] pool, or else the next one.
+///
+/// # Errors
+///
+/// The pool gives none away.
 pub fn next_of(
     snapshot: &Snapshot,
     ledger: &mut Ledger,
     holder: &Holder,
-    pool_name: &Name,
+    (name, pool): (&Name, &Pool),
 ) -> Result<IpAddr, Because> {
-    allowed(snapshot, pool_name, &pool_name.name)?;
-    let pool = match ledger.pool(pool_name) {
-        None => {
-            return Err(Because::PoolMissing {
-                pool: pool_name.clone(),
-            });
-        }
-        Some(Err(error)) => {
-            return Err(Because::PoolInvalid {
-                pool: pool_name.name.clone(),
-                error: error.clone(),
-            });
-        }
-        Some(Ok(pool)) => pool.clone(),
-    };
-    if let Some(address) = ledger.address_of(holder, pool_name) {
+    if let Some(address) = ledger.address_of(holder, name) {
         return Ok(address);
     }
-    let object = snapshot.pools.get(pool_name);
-    let pool_name_only = || pool_name.name.clone();
+    let object = snapshot.pools.get(name);
     if object.is_some_and(|object| object.metadata.deletion_timestamp.is_some()) {
         return Err(Because::PoolLeaves {
-            pool: pool_name_only(),
+            pool: name.name.clone(),
         });
     }
     if object.is_some_and(given::is_at_rest) {
         return Err(Because::PoolPaused {
-            pool: pool_name_only(),
+            pool: name.name.clone(),
         });
     }
     ledger
-        .next_address(holder, pool_name, &pool)
+        .next_address(holder, name, pool)
         .ok_or_else(|| Because::PoolExhausted {
             kind: "VIPPool".to_owned(),
-            pool: pool_name_only(),
+            pool: name.name.clone(),
             total: pool.total(),
         })
 }

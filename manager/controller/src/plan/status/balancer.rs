@@ -15,12 +15,13 @@ use crate::{
         Because, EndpointPlan, Service, access, claims,
         endpoint::{is_orphan, targets_edge_hosts},
         follow::{followed, follows, is_to_move},
+        gateway::current,
         handed, health,
         ledger::Ledger,
         names,
         targets::selector,
     },
-    snapshot::{Hearing, Snapshot},
+    snapshot::Snapshot,
     store::Name,
 };
 
@@ -416,19 +417,7 @@ fn programmed(snapshot: &Snapshot, service: &Service) -> Option<Condition> {
         Ok(gateway) => gateway,
     };
     let object = snapshot.gateway(&gateway.name)?;
-    let serving = object.spec.instances.iter().any(|instance| {
-        let hearing = snapshot.hearing(&gateway.name, &instance.name);
-        let applied = object
-            .status
-            .instances
-            .iter()
-            .find(|status| status.name == instance.name);
-        let applied = applied.map(|status| status.config_generation);
-        let heard = hearing.is_none_or(|hearing| hearing != Hearing::Silent);
-        heard
-            && applied.is_some()
-            && applied == instance.config.as_ref().map(|mark| mark.generation)
-    });
+    let serving = current(snapshot, &gateway.name, object).next().is_some();
     let text = if serving {
         format!(
             "EdgeGateway {} serves its listener at {}",

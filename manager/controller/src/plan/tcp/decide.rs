@@ -15,7 +15,7 @@ use kedge_crd::{
 
 use super::{
     Given, Member, Tcp,
-    read::{self, Found, Life, gateway_of, pool, protocols, tenant},
+    read::{Found, Life, gateway_of, pool, protocols, tenant},
     refusal::Refusal,
     resting::{Rests, rests},
 };
@@ -26,19 +26,18 @@ use crate::{
         ledger::{Holder, Ledger},
         overlay,
         ports::{Owner, OwnerKind, Seat},
-        vip::next_of,
+        vip::{next_of, usable},
     },
     snapshot::{Snapshot, key},
     store::Name,
 };
 
 /// Decides about every TCPLoadBalancer that somebody asks for.
-pub fn all(snapshot: &Snapshot, cases: &[Case], ledger: &mut Ledger) -> Vec<Tcp> {
+pub fn all(snapshot: &Snapshot, found: &[Found], cases: &[Case], ledger: &mut Ledger) -> Vec<Tcp> {
     let mut usage = Usage::of(snapshot, cases, ledger);
-    let found = read::all(snapshot);
     // A limit that is lowered takes nothing back: what anybody has counts before any wish.
-    for found in &found {
-        let kept = found.keeps(snapshot).len();
+    for found in found {
+        let kept = found.keeps.len();
         let space = &found.name.namespace;
         *usage.balancers(space) += u32::from(kept > 0);
         *usage.ports(space) += u32::try_from(kept).unwrap_or(u32::MAX);
@@ -135,8 +134,10 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
     let checked = check(object).and_then(|()| members(snapshot, found, object, &gateway));
     let checked = checked.and_then(|members| {
         let own = pool(object).map(|pool| {
+            let name = Name::new(space, pool);
+            let pool = usable(snapshot, ledger, &name)?;
             let holder = Holder::Tcp(found.name.clone());
-            next_of(snapshot, ledger, &holder, &Name::new(space, pool))
+            next_of(snapshot, ledger, &holder, (&name, &pool))
         });
         let own = own.transpose().map_err(Refusal::Address)?;
         Ok((members, own))
@@ -151,7 +152,7 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
         found,
         object,
         gateway: &gateway,
-        keeps: found.keeps(snapshot),
+        keeps: &found.keeps,
         own: found.kept.own.filter(|_| {
             let kept = found.kept.pool.as_deref();
             kept.is_some() && kept == pool(object)
@@ -335,7 +336,7 @@ struct Seats<'a> {
     found: &'a Found,
     object: &'a TcpLoadBalancer,
     gateway: &'a Name,
-    keeps: Vec<(String, Seat)>,
+    keeps: &'a [(String, Seat)],
     own: Option<IpAddr>,
 }
 

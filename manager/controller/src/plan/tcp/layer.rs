@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Tcp,
-    read::{self, Found, GATEWAY, Life, POOL, RESTING, UDP, named, rests_until},
+    read::{Found, GATEWAY, Life, POOL, RESTING, UDP, named, rests_until},
     resting::{self, Rest, Rests, rests},
 };
 use crate::{
@@ -55,12 +55,12 @@ pub fn write(snapshot: &Snapshot, tcp: &Tcp, wake: &mut Wake, wanted: &mut Desir
 }
 
 /// What is left of those that go or are gone: their ports rest.
-pub fn write_leaving(snapshot: &Snapshot, wake: &mut Wake, wanted: &mut Desired) {
-    for found in read::all(snapshot) {
+pub fn write_leaving(snapshot: &Snapshot, all: &[Found], wake: &mut Wake, wanted: &mut Desired) {
+    for found in all {
         match &found.life {
             Life::Stands(_) => {}
             Life::Leaves(since) => {
-                let rests = until(snapshot, &found, since);
+                let rests = until(snapshot, found, since);
                 hold(snapshot, &found.name, rests.is_some(), wanted);
                 rests.into_iter().for_each(|due| wake.at(due));
             }
@@ -71,7 +71,7 @@ pub fn write_leaving(snapshot: &Snapshot, wake: &mut Wake, wanted: &mut Desired)
                 wanted.retain(&snapshot.objects, &key, &layer);
             }
             Life::Gone => {
-                let Rests { rests, waits } = rests(snapshot, &found);
+                let Rests { rests, waits } = rests(snapshot, found);
                 if waits {
                     retain(snapshot, &found.name, wanted);
                     wake_for(&rests, wake);

@@ -44,9 +44,14 @@ pub const POOL: &str = "kedge.dev/address-pool";
 /// A TCPLoadBalancer as it was found.
 #[derive(Clone, Debug)]
 pub struct Found {
+    /// Its name.
     pub name: Name,
+    /// Whether somebody still asks for it.
     pub life: Life,
+    /// What was chosen for it earlier.
     pub kept: Kept,
+    /// The seats that were chosen and are still asked for, each with the name of its port.
+    pub keeps: Vec<(String, Seat)>,
     /// When it was made, where that is known: who came first is served first.
     pub created: String,
 }
@@ -83,7 +88,7 @@ impl Found {
     }
 
     /// The seats that were chosen, each with the name of its port.
-    pub fn seats(&self) -> Vec<(String, Seat)> {
+    fn seats(&self) -> Vec<(String, Seat)> {
         let at = self.kept.own;
         let ports = self.kept.ports.iter();
         let seats = ports.map(|(name, (protocol, port))| {
@@ -94,7 +99,7 @@ impl Found {
     }
 
     /// The seats among them that are still asked for.
-    pub fn keeps(&self, snapshot: &Snapshot) -> Vec<(String, Seat)> {
+    fn kept_seats(&self, snapshot: &Snapshot) -> Vec<(String, Seat)> {
         let Life::Stands(read) = &self.life else {
             return Vec::new();
         };
@@ -121,10 +126,9 @@ impl Found {
     }
 
     /// The seats among them that are not.
-    pub fn gives_back(&self, snapshot: &Snapshot) -> Vec<Seat> {
-        let keeps = self.keeps(snapshot);
+    pub fn gives_back(&self) -> Vec<Seat> {
         let seats = self.seats().into_iter();
-        let gone = seats.filter(|seat| !keeps.contains(seat));
+        let gone = seats.filter(|seat| !self.keeps.contains(seat));
         gone.map(|(_, seat)| seat).collect()
     }
 
@@ -183,24 +187,24 @@ pub fn all(snapshot: &Snapshot) -> Vec<Found> {
         .filter_map(|(key, layers)| found(snapshot, key, layers, withdrawn.contains(key)))
         .collect();
     all.sort_by_cached_key(|found| {
-        let is_new = found.keeps(snapshot).is_empty();
+        let is_new = found.keeps.is_empty();
         (is_new, found.created.clone(), found.name.clone())
     });
     all
 }
 
 /// Enters what was chosen earlier and is still asked for, so that nobody else gets it, and what rests.
-pub fn enter(snapshot: &Snapshot, ledger: &mut Ledger) {
-    for found in all(snapshot) {
+pub fn enter(snapshot: &Snapshot, all: &[Found], ledger: &mut Ledger) {
+    for found in all {
         let asked = found.asked().and_then(pool);
         let keeps = asked.is_some() && asked == found.kept.pool.as_deref();
         // What must wait stays as it is, its address with it.
         if let Some(own) = found.kept.own
-            && (keeps || resting::rests(snapshot, &found).waits)
+            && (keeps || resting::rests(snapshot, found).waits)
         {
             ledger.enter_address(&found.name, own, found.kept.pool.clone());
         }
-        for (gateway, seat, owner) in held(snapshot, &found) {
+        for (gateway, seat, owner) in held(snapshot, found) {
             ledger.ports.enter(&gateway, seat, owner);
         }
     }
@@ -220,15 +224,15 @@ pub fn enter(snapshot: &Snapshot, ledger: &mut Ledger) {
 pub fn held(snapshot: &Snapshot, found: &Found) -> Vec<(Name, Seat, Owner)> {
     let mut all = Vec::new();
     if let Some(gateway) = &found.kept.gateway {
-        for (port, seat) in found.keeps(snapshot) {
-            all.push((gateway.clone(), seat, Owner::tcp(&found.name, &port)));
+        for (port, seat) in &found.keeps {
+            all.push((gateway.clone(), *seat, Owner::tcp(&found.name, port)));
         }
         let is_over = match &found.life {
             Life::Leaves(since) => rests_until(snapshot, gateway, since).is_none(),
             Life::Stands(_) | Life::Gone => false,
         };
         if !is_over {
-            for seat in found.gives_back(snapshot) {
+            for seat in found.gives_back() {
                 all.push((gateway.clone(), seat, Owner::rests(&found.name)));
             }
         }
@@ -301,14 +305,17 @@ fn found(
     if matches!(life, Life::Gone) && kept.is_none() {
         return None;
     }
-    Some(Found {
+    let mut found = Found {
         name: key.name.clone(),
         created: server
             .map(|server| server.created.clone())
             .unwrap_or_default(),
         kept: kept.unwrap_or_default(),
+        keeps: Vec::new(),
         life,
-    })
+    };
+    found.keeps = found.kept_seats(snapshot);
+    Some(found)
 }
 
 fn kept(layer: &Value) -> Kept {

@@ -92,7 +92,7 @@ fn given_back(snapshot: &Snapshot, found: &Found, gateway: &Name) -> Vec<Rest> {
     let Some(until) = until else {
         return Vec::new();
     };
-    let seats = found.gives_back(snapshot).into_iter();
+    let seats = found.gives_back().into_iter();
     let rests = seats.map(|seat| Rest {
         gateway: gateway.to_string(),
         address: seat.at,

@@ -9,8 +9,12 @@ use kedge_crd::{
 
 use super::{Tcp, offer::frontend_name};
 use crate::{
-    plan::{gateway::public_addresses, health::tunnel_is_up, report::clean},
-    snapshot::{Hearing, Snapshot},
+    plan::{
+        gateway::{current, public_addresses},
+        health::tunnel_is_up,
+        report::clean,
+    },
+    snapshot::Snapshot,
 };
 
 /// The status, with what stays of the last one.
@@ -102,20 +106,8 @@ fn programmed(snapshot: &Snapshot, tcp: &Tcp) -> Condition {
         return said(false, "Pending", "its gateway is not there".to_owned());
     };
     let mut serving = false;
-    for instance in &gateway.spec.instances {
-        let hearing = snapshot.hearing(name, &instance.name);
-        if hearing == Some(Hearing::Silent) {
-            continue;
-        }
-        let all = &gateway.status.instances;
-        let Some(status) = all.iter().find(|status| status.name == instance.name) else {
-            continue;
-        };
-        let wanted = instance.config.as_ref().map(|mark| mark.generation);
-        if wanted != Some(status.config_generation) {
-            continue;
-        }
-        match verdict(tcp, status) {
+    for instance in current(snapshot, name, gateway) {
+        match verdict(tcp, instance) {
             Verdict::Serves => serving = true,
             Verdict::Waits => {}
             Verdict::Never { reason, text } => {
