@@ -177,12 +177,13 @@ impl Fleet {
         }
     }
 
-    /// A gateway `gw` for the tenant's hosts.
+    /// A gateway `gw` for the tenant's hosts. An object that gives a port of it back is kept for a second.
     pub async fn gateway(&self) {
         let gateway = json!({"apiVersion": "kedge.dev/v1alpha1", "kind": "EdgeGateway",
             "metadata": {"name": "gw", "namespace": "kedge-system"},
             "spec": {"tunnel": {"publicEndpoints": [{"host": "203.0.113.7", "port": 51820}]},
-                "ports": {"range": {"from": 30000, "to": 30099}}}});
+                "ports": {"range": {"from": 30000, "to": 30099}},
+                "envoy": {"drain": "1s"}}});
         manifests::apply(&self.client, &[gateway]).await;
         self.tenant(
             json!({"namespace": NS, "gatewayRef": {"name": "gw", "namespace": "kedge-system"}}),

@@ -12,6 +12,7 @@ use k8s_openapi::api::{
 use kedge_tests_kube::{
     assets::{Program, ready},
     chart,
+    objects::{Kind, condition},
 };
 use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
@@ -59,6 +60,19 @@ async fn a_served_cluster_needs_every_right_the_manager_has_and_no_other() {
         .site
         .gone(kedge_tests_kube::foreign::MACHINE, "cp-a")
         .await;
+    let offers = json!({"spec": {
+        "ports": [{"name": "http", "port": 80}],
+        "endpoints": [{"hostSelector": {"matchLabels": {}}}],
+    }});
+    fleet.site.create(TCP_BALANCER, "web", offers).await;
+    let told = async || {
+        let web = fleet.site.get(TCP_BALANCER, "web").await.unwrap();
+        !condition(&web, "Accepted").is_null()
+    };
+    fleet
+        .site
+        .until("it is told what becomes of it", told)
+        .await;
     let granted: BTreeSet<Right> = chart::template(&values(), &[])
         .iter()
         .filter(|object| object["metadata"]["name"] != "kedge-uninstall")
@@ -79,6 +93,8 @@ async fn a_served_cluster_needs_every_right_the_manager_has_and_no_other() {
     assert_eq!(unexplained, [] as [&Right; 0], "granted and never used");
     println!("{} rights used, {} granted", used.len(), granted.len());
 }
+
+const TCP_BALANCER: Kind = Kind::new("kedge.dev", "v1alpha1", "TCPLoadBalancer");
 
 /// What tells the manager so is a host of its own.
 const OFFERS: &str = "what a tenant's cluster offers";
