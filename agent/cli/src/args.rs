@@ -3,6 +3,7 @@
 mod bgp;
 mod console;
 mod gateway;
+mod lb;
 mod net;
 mod start;
 mod token;
@@ -22,6 +23,7 @@ use kedge_host::layers::Override;
 pub use self::bgp::{BgpCommand, BgpRoutesArgs, RouteDirection};
 pub use self::console::ConsoleArgs;
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
+pub use self::lb::{LbArgs, LbCommand};
 pub use self::net::{NetCheckArgs, NetCommand};
 pub use self::start::{Emit, Flavour, InitArgs, SiteArgs, UpArgs};
 pub use self::token::{ApprovalRule, TokenArgs, TokenCommand};
@@ -207,6 +209,9 @@ pub enum Command {
     /// Look at the whole fleet, at a manager
     #[command(subcommand)]
     Fleet(FleetCommand),
+    /// Look at what gateways offer of tenants' clusters, at a manager
+    #[command(subcommand)]
+    Lb(LbCommand),
     /// Look after a manager's traces on a Kubernetes cluster
     #[command(subcommand)]
     K8s(K8sCommand),

@@ -7,6 +7,7 @@ mod capture;
 mod gateway;
 mod history;
 mod key;
+pub(crate) mod lb;
 pub(crate) mod net;
 mod order;
 mod ping;

@@ -55,6 +55,16 @@ pub struct Answer<T> {
     pub body: T,
 }
 
+impl<T> Answer<T> {
+    /// The same document, shown in another way.
+    pub(crate) fn shown_as<U>(self, other: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer {
+            raw: self.raw,
+            body: other(self.body),
+        }
+    }
+}
+
 impl Client {
     /// The socket of a role.
     #[must_use]

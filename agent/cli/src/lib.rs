@@ -178,6 +178,7 @@ fn dispatch(app: &App, command: Command) -> Result<ExitCode, Failure> {
         Command::Net(command) => ask::net::run(app, &command)?,
         Command::Wg(args) => return wg::run(&args),
         Command::Fleet(command) => ask::fleet(app, &command)?,
+        Command::Lb(command) => ask::lb::run(app, &command)?,
         Command::Token(command) => ask::token(app, &command)?,
         Command::Config(command) => configuration::run(app, &command)?,
         Command::Migrate(command) => migrate::run(app, &command)?,

@@ -6,7 +6,7 @@ use std::{env, io, os::unix::fs::MetadataExt as _, panic};
 
 use kedge_core::{Code, Problem};
 use tracing_subscriber::{
-    EnvFilter, Layer as _, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
 use self::journal::Journal;
@@ -37,7 +37,7 @@ pub fn start_at(level: Option<&str>, verbosity: i8) {
     ));
 }
 
-fn start_with(filter: EnvFilter) {
+fn start_with(filter: Targets) {
     let registry = tracing_subscriber::registry();
     if in_journal() {
         match Journal::connect() {
@@ -100,7 +100,7 @@ pub fn log_panics() {
     }));
 }
 
-fn filter(kind: Kind, verbosity: i8, variable: Option<&str>) -> EnvFilter {
+fn filter(kind: Kind, verbosity: i8, variable: Option<&str>) -> Targets {
     let level = match (kind, verbosity) {
         (_, ..0) | (Kind::Command, 0) => "warn",
         (Kind::Role, 0) | (Kind::Command, 1) => "info",
@@ -109,16 +109,17 @@ fn filter(kind: Kind, verbosity: i8, variable: Option<&str>) -> EnvFilter {
     };
     // An ordinary rekey or an expired session is an ERROR to boringtun; what matters of it is
     // told by the tunnel itself.
-    let quiet = "boringtun=off,h2=info,hyper=info,rustls=info,mio=info";
+    let ours = format!("{level},boringtun=off,h2=info,hyper=info,rustls=info,mio=info");
     let wanted = variable.filter(|text| !text.trim().is_empty());
-    let directives = match wanted {
-        Some(text) => format!("{level},{quiet},{text}"),
-        None => format!("{level},{quiet}"),
-    };
-    EnvFilter::try_new(&directives).unwrap_or_else(|error| {
-        say!("{VARIABLE} is not used: {error}");
-        EnvFilter::new(format!("{level},{quiet}"))
-    })
+    let parsed = wanted.map(|text| format!("{ours},{text}").parse::<Targets>());
+    match parsed {
+        Some(Ok(targets)) => targets,
+        Some(Err(error)) => {
+            say!("{VARIABLE} is not used: {error}");
+            ours.parse().unwrap_or_default()
+        }
+        None => ours.parse().unwrap_or_default(),
+    }
 }
 
 /// Whether stderr is the journal: systemd says so by the device and inode of our own stderr, so

@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod fleet;
 mod gateway;
+mod lb;
 mod net;
 mod operate;
 mod paths;
@@ -25,7 +26,7 @@ use kedge_core::{Code, Problem};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::bgp::Details;
+pub use self::{bgp::Details, lb::Explained};
 use crate::{
     args::Format,
     client::{Answer, Failure},

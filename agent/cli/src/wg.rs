@@ -14,7 +14,10 @@ use std::{
 
 use kedge_core::{Code, Coded as _, Fix, Problem};
 use kedge_net::process;
-use kedge_tunnel_device::uapi::{End, Plain, PlainConfig, Signals, Socket, serve};
+use kedge_tunnel_device::{
+    Workers,
+    uapi::{End, Plain, PlainConfig, Signals, Socket, serve},
+};
 use kedge_tunnel_proto::noise::CoreName;
 use tracing::info;
 
@@ -78,6 +81,7 @@ fn stay(args: &WgArgs) -> Result<(), Failure> {
             NoiseCore::Boringtun => CoreName::Boringtun,
             NoiseCore::Own => CoreName::Own,
         },
+        workers: Workers::of_plain(args.workers.0),
     })
     .map_err(|error| error.problem())?;
     let socket = match handed_over("WG_UAPI_FD")? {

@@ -2,6 +2,7 @@
 //! or for the speaker.
 
 mod bgp;
+mod plan;
 mod routes;
 mod tunnel;
 
@@ -12,7 +13,7 @@ use std::{
 };
 
 use kedge_control::{agent::HostConfig, enrol, identity, local::Reloaded, report::HostReport};
-use kedge_core::{Coded as _, Name, Problem, Severity, vip::RouterState};
+use kedge_core::{Coded as _, Name, Problem, vip::RouterState};
 use kedge_host::{
     Role,
     bus::Bus,
@@ -33,7 +34,7 @@ use crate::{
     api::OnBus,
     bfd::Sessions,
     config::{AgentFile, ManagerConfig},
-    desired::{Claimed, Desired, plan},
+    desired::{Claimed, Desired},
     dns::Dns,
     facts::Facts,
     health::{GateEvent, Gates},
@@ -42,7 +43,6 @@ use crate::{
     peers::Peers,
     power::Power,
     replace::Executable,
-    secrets::Secrets,
     tracks::{TrackEvent, Tracks},
     tunnel::{Proxy, Tunnel},
     units::Units,
@@ -156,8 +156,7 @@ impl Agent {
         // or not.
         agent.recall();
         agent.want_bfd();
-        agent.replan("start");
-        agent.want_bgp();
+        agent.reconfigure("start");
         if agent.desired.vips.is_empty() {
             // Otherwise said by the plan: from now on it is known what an earlier process left.
             agent.speaker.apply(Vec::new());
@@ -385,8 +384,7 @@ impl Agent {
         self.link_peers();
         self.want_bfd();
         self.power.retry();
-        self.replan("the configuration");
-        self.want_bgp();
+        self.reconfigure("the configuration");
         if self.tunnel.is_none() {
             self.want_tunnel();
         }
@@ -408,65 +406,6 @@ impl Agent {
         self.manager
             .as_ref()
             .map_or(0, |manager| manager.generation)
-    }
-
-    /// Brings what is wanted together again, and does it. What did not change is not disturbed.
-    pub(crate) fn replan(&mut self, because: &str) {
-        let manager = self.manager.as_deref();
-        let mut desired = plan(
-            self.live.config(),
-            manager,
-            &self.facts,
-            &self.claims.at_start,
-            &Secrets::read(self.live.config(), self.live.root()),
-        );
-        self.power.want(!desired.vips.is_empty());
-        self.orders.mark(&mut desired);
-        self.power.mark(&mut desired);
-        if desired == self.desired {
-            return;
-        }
-        for problem in &desired.problems {
-            if !self.desired.problems.contains(problem) {
-                let (code, object) = (problem.code, &problem.object);
-                let outcome = match problem.severity {
-                    Severity::Warning => "in use nevertheless",
-                    Severity::Error => "left out",
-                };
-                warn!(KEDGE_CODE = %code, object, what = problem.what, because, "{outcome}");
-            }
-        }
-        let other_kinds = desired.has_other_kinds(&self.desired);
-        self.desired = desired;
-        // Routes go before the addresses they lead to.
-        self.want_bgp();
-        let specs = self.desired.vips.iter().map(|vip| vip.spec.clone());
-        self.speaker.apply(specs.collect());
-        let verdicts = self.gates.apply(self.desired.probes());
-        self.judge(verdicts);
-        let told = self.tracks.apply(self.desired.tracked());
-        self.heed(told);
-        if other_kinds {
-            self.say_again();
-        }
-        self.want_tunnel();
-        self.want_sessions();
-    }
-
-    /// Says every verdict and every track again, to whoever was not told.
-    fn say_again(&mut self) {
-        let all = self.gates.verdicts();
-        self.judge(all);
-        let all = self.tracks.all();
-        self.heed(all);
-    }
-
-    /// Wants the BFD sessions as they are configured, before what tracks them.
-    fn want_bfd(&mut self) {
-        let sessions = &self.live.config().bfd;
-        let peers = sessions.iter().map(|it| (it.name.clone(), it.peer));
-        self.tracks.follow(self.bfd.levels(), peers.collect());
-        self.want_sessions();
     }
 
     fn note_claim(&mut self, name: &Name) {

@@ -1,16 +1,14 @@
 //! What BGP neighbours are told: which routes, and each neighbour which of them. No I/O.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
-use kedge_core::{Name, Problem, vip::RouterState};
-use kedge_vip_speaker::bgp::{BgpSpec, Offer, Offers, Prefix};
+use kedge_core::{Instant, Name, Problem};
+use kedge_vip_speaker::bgp::{BgpSpec, Offer, Offers, Prefix, TcpAo};
 
 use crate::{
     config::{Announced, BgpConfig},
     desired::Desired,
+    ownership::{Ownership, Tells},
     secrets::Secrets,
 };
 
@@ -24,20 +22,21 @@ pub(crate) struct Route<'a> {
     pub leaving: bool,
 }
 
-/// The VIPs that one host holds: of those that this one does, routers are told. One that is about to
-/// be given away is told of no more, while its address stands yet.
+/// The VIPs that one host holds: of those that this one does, routers are told. One that is given away is
+/// told of no more, or for a moment as one that goes, while its address stands yet.
 pub(crate) fn owned<'a>(
     desired: &'a Desired,
-    states: &BTreeMap<Name, RouterState>,
+    now: Instant,
+    ownership: &Ownership,
 ) -> Vec<Route<'a>> {
     let held = desired.vips.iter().filter_map(|vip| {
         let announced = vip.announced.as_ref()?;
-        let state = states.get(&vip.spec.name).copied()?;
-        (state == RouterState::Active).then(|| Route {
+        let tells = ownership.tells(now, &vip.spec.name);
+        (tells != Tells::Nothing).then(|| Route {
             name: &vip.spec.name,
             addresses: vip.spec.held().collect(),
             announced,
-            leaving: false,
+            leaving: tells == Tells::Goes,
         })
     });
     held.collect()
@@ -72,6 +71,23 @@ pub(crate) fn neighbors(
         if let Some(file) = &neighbor.password_file {
             match secrets.bgp_password(file) {
                 Ok(password) => spec.password = Some(password),
+                Err(problem) => {
+                    problems.push(problem.object(format!("bgp/{}", spec.name)));
+                    continue;
+                }
+            }
+        }
+        if let Some(ao) = &neighbor.tcp_ao {
+            match secrets.bgp_password(&ao.file) {
+                Ok(key) => {
+                    let [send_id, receive_id] = ao.ids;
+                    spec.tcp_ao = Some(TcpAo {
+                        key,
+                        send_id,
+                        receive_id,
+                        algorithm: ao.algorithm,
+                    });
+                }
                 Err(problem) => {
                     problems.push(problem.object(format!("bgp/{}", spec.name)));
                     continue;

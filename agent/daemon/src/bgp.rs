@@ -4,19 +4,21 @@ mod view;
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     time::{Duration, Instant as Uptime},
 };
 
 use kedge_core::{Code, Name, Problem, bfd::Liveness, bgp::SessionState};
 use kedge_net::holder;
 use kedge_vip_speaker::{
-    bfd::Levels,
+    bfd::{BfdSpec, Levels},
     bgp::{Bgp, BgpEvent, BgpSpec, Offers, PORT, Text},
 };
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 pub(crate) use self::view::Direction;
-use crate::config::BgpConfig;
+use crate::config::{BgpConfig, own_session};
 
 /// Every neighbour, and what is known of them beside themselves.
 pub(crate) struct Neighbors {
@@ -24,6 +26,8 @@ pub(crate) struct Neighbors {
     offers: Offers,
     /// Which session of BFD each of them follows.
     paths: BTreeMap<Name, Name>,
+    /// Those that are whichever router there is on a link, and have a session of BFD with it.
+    on_link: Vec<BgpSpec>,
     /// The neighbours that could not be taken up.
     refused: Vec<Problem>,
     /// Who has the port.
@@ -38,6 +42,7 @@ impl Neighbors {
             bgp: Bgp::new(PORT),
             offers: Offers::new(),
             paths: BTreeMap::new(),
+            on_link: Vec::new(),
             refused: Vec::new(),
             holder: None,
             looked: None,
@@ -54,6 +59,9 @@ impl Neighbors {
         let all = config.into_iter().flat_map(|config| &config.neighbors);
         let paths = all.filter_map(|it| Some((it.spec.name.clone(), it.bfd.clone()?)));
         self.paths = paths.collect();
+        let on_link = neighbors.iter().filter(|it| it.peer.is_none());
+        let on_link = on_link.filter(|it| self.paths.contains_key(&it.name));
+        self.on_link = on_link.cloned().collect();
         for problem in refused.iter().filter(|it| !self.refused.contains(it)) {
             let (code, object) = (problem.code, &problem.object);
             warn!(KEDGE_CODE = %code, object, what = problem.what, "a BGP neighbour is left out");
@@ -78,6 +86,18 @@ impl Neighbors {
         };
         let all: BTreeMap<Name, Liveness> = self.paths.iter().filter_map(liveness).collect();
         self.bgp.follow(all);
+    }
+
+    /// The sessions of BFD with routers that were found on links.
+    pub fn paths_found(&self) -> Vec<BfdSpec> {
+        let found = self.bgp.found().borrow().clone();
+        let of = |spec: &BgpSpec| Some(own_session(spec, *found.get(&spec.name)?));
+        self.on_link.iter().filter_map(of).collect()
+    }
+
+    /// Waits for routers to be found on links, or for others in their place.
+    pub fn found(&self) -> watch::Receiver<BTreeMap<Name, IpAddr>> {
+        self.bgp.found()
     }
 
     /// Waits for something to happen.

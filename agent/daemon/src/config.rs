@@ -30,13 +30,15 @@ use kedge_vip_speaker::{
     bfd::BfdSpec,
 };
 
-pub use bgp::{Announced, BgpConfig, BgpMode, NeighborConfig, Via};
+pub use bgp::{Announced, AoConfig, BgpConfig, BgpMode, NeighborConfig, Via};
+pub(crate) use check::own_session;
 pub use check::{DEFAULT_OVERLAY, check_vip};
 pub use file::{
     AgentFile, AuthFile, AuthModeFile, BfdFile, BfdSessionFile, BgpDefaultsFile, BgpFile,
     BgpModeFile, BgpNeighborFile, ChecksumFile, DnsFile, FailoverFile, FailoverProfile, FamilyFile,
     HealthFile, HostRefFile, ManagerFile, MembersFile, NextHopFile, NodeFile, PeerFile,
-    PeerLinkFile, ProbeFile, ReportFile, TrackFile, TunnelFile, ViaFile, VipBgpFile, VipFile,
+    PeerLinkFile, ProbeFile, ReportFile, TcpAoAlgorithmFile, TcpAoFile, TrackFile, TunnelFile,
+    ViaFile, VipBgpFile, VipFile,
 };
 pub use values::{
     AdvertSpan, Attempts, AuthKeyId, BfdSpan, CertificatePin, Delay, DetectMultiplier, DomainName,

@@ -31,6 +31,7 @@ mod history;
 mod keys;
 mod operate;
 mod orders;
+mod ownership;
 mod paths;
 mod peers;
 mod power;

@@ -12,6 +12,7 @@ impl Agent {
     /// A name that both have is the configuration's.
     pub(crate) fn want_sessions(&mut self) {
         let mut wanted = self.live.config().bfd.clone();
+        wanted.extend(self.announcing.neighbors.paths_found());
         let gateways = self.desired.tunnel.as_ref().map(sessions);
         for session in gateways.into_iter().flatten() {
             if wanted.iter().all(|known| known.name != session.name) {

@@ -16,7 +16,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::timeout,
 };
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     agent::Agent,
@@ -57,6 +57,13 @@ pub async fn serve(
         executable: executable.running.clone(),
         page: live.root().run_dir().join(PAGE),
     });
+    if let Some(Err(error)) = executable
+        .as_ref()
+        .map(|it| kedge_net::memory::read_ahead(&it.running))
+    {
+        let error = &error as &dyn std::error::Error;
+        debug!(error, "the program is read as it runs");
+    }
     let speaker = Speaker::start_guarded(Settings::default(), guardian);
     let speaker = speaker.map_err(|error| error.problem())?;
     let mut events = speaker.events();
@@ -67,6 +74,9 @@ pub async fn serve(
     agent.executable = executable;
     let mut desired = Following::link(agent.link.as_ref());
     let mut levels = agent.bfd.levels();
+    let mut found = agent.announcing.neighbors.found();
+    // The neighbours began before anybody listened.
+    found.mark_changed();
     let (asks, mut asked) = questions();
     let mut metrics = Exposed::new(asks.clone());
     metrics.follow(agent.live.config().metrics).await;
@@ -83,7 +93,7 @@ pub async fn serve(
     let mut pulse = Pulse::new();
     let mut terminated = false;
     let outcome = loop {
-        let (due, lingers) = (agent.path_is_due(), agent.anycast_is_due());
+        let (due, lingers) = (agent.path_is_due(), agent.routes_are_due());
         tokio::select! {
             // Verdicts first: a VIP may wait for one.
             biased;
@@ -93,8 +103,9 @@ pub async fn serve(
                 agent.follow_paths();
                 agent.steer();
             }
+            Ok(()) = found.changed() => agent.want_sessions(),
             () = due => agent.steer(),
-            () = lingers => agent.settle_anycast(),
+            () = lingers => agent.settle_routes(),
             event = agent.announcing.neighbors.event() => agent.hear_neighbor(&event),
             event = agent.bfd.event() => bfd::log(&event),
             event = events.recv() => match event {

@@ -40,7 +40,10 @@ impl Secrets {
         let key = |(file, at): (PathBuf, PathBuf)| (file, key(&at));
         let link = config.peer_link.iter().map(|link| &link.key_file);
         let neighbors = config.bgp.iter().flat_map(|bgp| &bgp.neighbors);
-        let sessions = neighbors.filter_map(|it| it.password_file.as_ref());
+        let sessions = neighbors.flat_map(|it| {
+            let sealed = it.tcp_ao.as_ref().map(|ao| &ao.file);
+            it.password_file.iter().chain(sealed)
+        });
         let session = |(file, at): (PathBuf, PathBuf)| (file, session(&at));
         let of_vips = passwords.clone().chain(keys.clone());
         let all: BTreeSet<&PathBuf> = of_vips.chain(link).chain(sessions.clone()).collect();

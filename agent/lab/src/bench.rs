@@ -1,9 +1,15 @@
 //! One frame for measurements, beside the goals: Kedge and a peer interleaved in the same run, or
 //! Kedge against the real thing it works on.
 
+mod bgp;
 mod cost;
+mod load;
 mod manager;
+mod place;
+mod row;
+mod said;
 mod stats;
+mod stillness;
 mod tunnel;
 mod vip;
 
@@ -16,15 +22,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{columns::columns, kube::Programs, output::Output, preflight, stage::Stage};
 
-pub use self::stats::Samples;
+pub use self::{row::Row, stats::Samples};
 
 /// Flags of `lab bench`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchArgs {
     /// What to measure
     pub name: BenchName,
-    /// How often each fault is repeated (vip: 30, a killed agent ten times as often), a blank endpoint
-    /// filled (manager: 50), or everything measured (tunnel: 5)
+    /// How often each fault is repeated (vip: 30, a killed agent ten times as often; bgp: 20), a blank
+    /// endpoint filled (manager: 50), or everything measured (tunnel: 5)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// How many hosts the manager's fleet has
@@ -33,17 +39,19 @@ pub struct BenchArgs {
     /// How many clusters the manager's fleet has
     #[arg(long, default_value_t = CLUSTERS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clusters: u32,
-    /// How many seconds the manager is watched for writes, or a VIP's daemon for what it costs,
+    /// How many seconds the manager is watched for writes, or a daemon for what it costs (vip, bgp),
     /// while nothing changes
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub idle: u32,
-    /// For how many seconds take-overs without a cause are counted under load, with adverts each 10 ms (vip)
+    /// For how many seconds take-overs without a cause are counted under load, with adverts each 10 ms
+    /// (vip), or lost sessions of BFD (bgp)
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub soak: u32,
     /// The same with adverts each 100 ms; as long when left out
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub soak_default: Option<u32>,
-    /// What of it is measured; everything when left out (vip: cost, faults, soak; tunnel: the others)
+    /// What of it is measured; everything when left out (vip: cost, faults, soak; bgp: speaker-death, cut,
+    /// fast-cut, announce, bfd-cost, bfd-load; tunnel: the others)
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
     pub part: Vec<Part>,
     /// The executable whose roles are measured; this one when left out
@@ -61,6 +69,9 @@ pub enum BenchName {
     Vip,
     /// What the tunnel carries and costs, beside the WireGuard engines that are installed
     Tunnel,
+    /// How fast a router knows that a speaker of BGP or its host is gone, and what BFD costs, beside BIRD
+    /// and GoBGP
+    Bgp,
     /// The manager with a fleet, against a real API server: start, memory, rates, enrolment
     Manager,
 }
@@ -88,6 +99,8 @@ pub enum Part {
     LargeStorm,
     /// A host with two gateways, which are killed and drained
     Gateways,
+    /// A gateway of two thousand hosts behind one address, which is stopped and started, and killed and started
+    Restart,
     /// Minutes without a path
     Outage,
     /// A peer with another address, and one that is removed
@@ -96,6 +109,18 @@ pub enum Part {
     Rotation,
     /// Ten thousand peers that say nothing for a minute, before they call
     Idle,
+    /// Speakers of BGP that are killed
+    SpeakerDeath,
+    /// Hosts of speakers that are cut off, seen by BFD of three times 50 ms
+    Cut,
+    /// The same of three times 10 ms
+    FastCut,
+    /// A thousand routes for two routers
+    Announce,
+    /// What a packet of BFD costs
+    BfdCost,
+    /// Hundreds of sessions of BFD where every processor is busy
+    BfdLoad,
 }
 
 impl Part {
@@ -110,10 +135,17 @@ impl Part {
             | Self::Storm
             | Self::LargeStorm
             | Self::Gateways
+            | Self::Restart
             | Self::Outage
             | Self::Moves
             | Self::Rotation
             | Self::Idle => BenchName::Tunnel,
+            Self::SpeakerDeath
+            | Self::Cut
+            | Self::FastCut
+            | Self::Announce
+            | Self::BfdCost
+            | Self::BfdLoad => BenchName::Bgp,
         }
     }
 }
@@ -155,39 +187,6 @@ impl Kind for BenchResult {
     const KIND: &'static str = "BenchResult";
 }
 
-/// One measurement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Row {
-    /// What was measured.
-    pub metric: String,
-    /// Its unit; smaller is better, except for rates.
-    pub unit: String,
-    /// How many samples.
-    pub n: usize,
-    /// Half of the samples are no larger.
-    pub p50: f64,
-    /// 99 of 100 samples are no larger.
-    pub p99: f64,
-    /// The largest sample.
-    pub max: f64,
-    /// The peer in the same run, and how it was set.
-    pub peer: String,
-    /// The peer's median.
-    #[serde(rename = "peerP50")]
-    pub peer_p50: f64,
-    /// How many times better than the peer: above 1 Kedge is ahead.
-    pub ratio: f64,
-    /// The goal that must be reached.
-    pub must: String,
-    /// The goal beyond it.
-    pub excellent: String,
-    /// Whether `must` was reached.
-    pub met: bool,
-    /// Whether `excellent` was.
-    pub met_excellent: bool,
-}
-
 impl BenchArgs {
     /// How often an agent is killed: nothing may be lost in 300 of it.
     fn kills(&self) -> u32 {
@@ -212,6 +211,7 @@ impl BenchArgs {
             BenchName::Vip => 30,
             BenchName::Manager => 50,
             BenchName::Tunnel => 5,
+            BenchName::Bgp => 20,
         })
     }
 }
@@ -228,6 +228,10 @@ pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Probl
         BenchName::Tunnel => {
             preflight::check(&preflight::BENCH_TUNNEL)?;
             tunnel::run(args, &stage()?).map_err(|err| err.problem())
+        }
+        BenchName::Bgp => {
+            preflight::check(&preflight::BENCH_BGP)?;
+            bgp::run(args, &stage()?).map_err(|err| err.problem())
         }
         BenchName::Manager => {
             preflight::check(&preflight::BENCH_MANAGER)?;

@@ -38,6 +38,16 @@ pub(crate) const BENCH_TUNNEL: [Need; 7] = [
     Need::Device("/dev/net/tun", "tun"),
 ];
 
+/// What the bench of BGP and BFD needs.
+pub(crate) const BENCH_BGP: [Need; 6] = [
+    Need::Program("ip", "iproute2"),
+    Need::Program("bird", "bird2"),
+    Need::Program("birdc", "bird2"),
+    Need::Program("gobgpd", "gobgpd"),
+    Need::Program("gobgp", "gobgpd"),
+    Need::Program("chrt", "util-linux"),
+];
+
 /// What the manager's bench needs, beside an API server.
 pub(crate) const BENCH_MANAGER: [Need; 1] = [Need::Program("setpriv", "util-linux")];
 

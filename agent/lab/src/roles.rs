@@ -52,7 +52,7 @@ pub fn run(role: LabRole) -> Result<(), Problem> {
 
 /// The real-time priority of what is measured with: above the agents' 40, so that a busy machine
 /// is not taken for an outage.
-const PRIORITY: i32 = 60;
+pub(crate) const PRIORITY: i32 = 60;
 
 fn default_listen() -> SocketAddr {
     SocketAddr::from(([0, 0, 0, 0], 6443))

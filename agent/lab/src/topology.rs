@@ -68,6 +68,15 @@ pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 5);
 /// The two hosts of [`Topology::pair`].
 pub const ENDS: [&str; 2] = ["one", "two"];
 
+/// The two routers of [`Topology::routers`].
+pub const ROUTERS: [&str; 2] = ["tor-a", "tor-b"];
+
+/// The address of the router at a place in [`ROUTERS`].
+#[must_use]
+pub fn router_address(at: usize) -> Ipv4Addr {
+    lan(u8::try_from(at).unwrap_or(u8::MAX).saturating_add(1))
+}
+
 /// The address of the host at a place in [`ENDS`].
 #[must_use]
 pub fn end_address(at: usize) -> Ipv4Addr {
@@ -195,6 +204,21 @@ impl Topology {
         }
     }
 
+    /// The three hosts and two routers on their LAN: what BGP and BFD are measured on.
+    #[must_use]
+    pub fn routers() -> Self {
+        let mut lan = Self::lan();
+        lan.nodes.retain(|node| node.name != "client");
+        let router = |(at, name): (usize, &'static str)| NodePlan {
+            name,
+            legs: vec![leg("eth0", "lan", router_address(at))],
+            ..NodePlan::default()
+        };
+        lan.nodes
+            .extend(ROUTERS.into_iter().enumerate().map(router));
+        lan
+    }
+
     /// A host with two gateways to the same network, each of which masquerades towards it: an answer
     /// comes back the way its question went.
     ///
@@ -299,6 +323,7 @@ mod tests {
             Topology::lan(),
             Topology::pair(),
             Topology::gateways(),
+            Topology::routers(),
         ] {
             let mut seen = BTreeSet::new();
             for node in &topology.nodes {

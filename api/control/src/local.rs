@@ -28,6 +28,7 @@
 //! | manager | `GET /v1/status` | [`ManagerStatus`] |
 //! | manager | `GET /v1/fleet/endpoints` | [`FleetEndpointList`] |
 //! | manager | `GET /v1/fleet/hosts` | [`FleetHostList`] |
+//! | manager | `GET /v1/fleet/loadbalancers` | [`FleetLoadBalancerList`] |
 //! | manager | `POST /v1/fleet/approvals` (root) | [`ApprovalRequest`] → [`HostApproval`] |
 //! | manager | `POST /v1/fleet/authority` (root) | [`RotationRequest`] → [`AuthorityRotation`] |
 //! | manager | `GET /v1/tokens` (root) | [`TokenList`] |
@@ -38,6 +39,7 @@
 
 mod approval;
 mod authority;
+mod balancing;
 mod bench;
 mod bfd;
 mod bgp;
@@ -62,6 +64,7 @@ mod vip;
 
 pub use approval::{ApprovalRequest, HostApproval};
 pub use authority::{AuthorityRotation, RotationRequest};
+pub use balancing::{FleetBackend, FleetLoadBalancer, FleetLoadBalancerList, FleetPort};
 pub use bench::{BenchDirection, BenchItem, TunnelBench};
 pub use bfd::{BfdRemote, BfdSession, BfdSessionList};
 pub use bgp::{
@@ -105,6 +108,8 @@ crate::document::kinds! {
     Reloaded => "Reloaded",
     FleetEndpointList => "FleetEndpointList",
     FleetHostList => "FleetHostList",
+    FleetLoadBalancer => "FleetLoadBalancer",
+    FleetLoadBalancerList => "FleetLoadBalancerList",
     HostApproval => "HostApproval",
     AuthorityRotation => "AuthorityRotation",
     TokenCreated => "Token",

@@ -1,6 +1,7 @@
 //! Values of BGP (RFC 4271) that the wire, the configuration and the control socket share.
 
 mod community;
+mod peer_as;
 
 use std::{fmt, net::Ipv4Addr, num::NonZeroU32};
 
@@ -8,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use community::{BadCommunity, Community, ExtendedCommunity, LargeCommunity};
+pub use peer_as::PeerAs;
 
 /// The number of an autonomous system, 1 to 4294967295 (RFC 6793); zero is none (RFC 7607).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -130,6 +130,8 @@ codes! {
     BgpOnLink = BGP 5, "a VIP that every host has is in a network of the hosts";
     BgpTable = BGP 6, "the kernel refuses a route for the routing daemon";
     BgpUnknown = BGP 7, "no BGP neighbour has that name";
+    BgpRouters = BGP 8, "no neighbour can be found on an interface";
+    BgpTcpAo = BGP 9, "segments cannot be signed with TCP-AO";
     BfdPortInUse = BFD 1, "another program of this host speaks BFD";
     BfdSocket = BFD 2, "a BFD session has no socket";
     BfdLost = BFD 3, "a BFD session has lost its peer";

@@ -14,10 +14,11 @@ use socket2::{Protocol, SockRef, Socket, Type};
 
 use crate::{
     monitor::Address,
-    peer_socket::{TOS, domain, is, no_interface, no_source, on_interface, scoped},
+    peer_socket::{TOS, domain, is, no_interface, no_source, on_interface, scoped, socket_address},
     privilege,
     rtnl::Requests,
     sys::packet::set_option,
+    tcp_ao::{self, AoError, AoKey},
     udp::Family,
 };
 
@@ -46,6 +47,8 @@ pub struct Guard<'a> {
     pub least_ttl: u8,
     /// The key of TCP-MD5 (RFC 2385), of 1 to 80 bytes.
     pub md5: Option<&'a [u8]>,
+    /// The key of TCP-AO (RFC 5925), in place of one of TCP-MD5.
+    pub ao: Option<AoKey<'a>>,
 }
 
 /// Where neighbours call.
@@ -84,6 +87,13 @@ pub enum BgpError {
         /// What the kernel answered.
         source: io::Error,
     },
+    /// Segments cannot be signed with TCP-AO.
+    #[error("segments cannot be signed with TCP-AO")]
+    Unsigned {
+        /// Why not.
+        #[from]
+        source: AoError,
+    },
     /// The kernel refused.
     #[error("cannot open a TCP socket for BGP")]
     Refused {
@@ -111,6 +121,9 @@ pub fn call(way: &Way<'_>) -> Result<(TcpStream, SocketAddr), BgpError> {
     guard(socket.as_fd(), family, &way.guard)?;
     if let Some(key) = way.guard.md5 {
         set_key(socket.as_fd(), way.peer, Some(key))?;
+    }
+    if let Some(key) = &way.guard.ao {
+        tcp_ao::add(socket.as_fd(), way.peer, key)?;
     }
     if let Some(address) = way.source {
         let from = scoped(address, 0, scope);
@@ -187,6 +200,15 @@ impl Door {
         set_key(self.listener.as_fd(), peer, key)
     }
 
+    /// Has calls of a neighbour need a key of TCP-AO, for as long as the port is open.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no TCP-AO, or does not take the key.
+    pub fn seal(&self, peer: IpAddr, key: &AoKey<'_>) -> Result<(), BgpError> {
+        Ok(tcp_ao::add(self.listener.as_fd(), peer, key)?)
+    }
+
     /// The listener itself.
     #[must_use]
     pub const fn listener(&self) -> &TcpListener {
@@ -194,12 +216,18 @@ impl Door {
     }
 }
 
-/// The addresses of the interface that has `address`, in the kernel's order.
+/// The addresses of the interface that this end of a connection is on, in the kernel's order. An address of
+/// a link may be that of several links, and comes with which.
 ///
 /// # Errors
 ///
 /// The kernel does not answer.
-pub fn beside(address: IpAddr) -> io::Result<Vec<IpAddr>> {
+pub fn beside(end: &SocketAddr) -> io::Result<Vec<IpAddr>> {
+    let address = end.ip().to_canonical();
+    let scope = match end {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
     let mut all = Vec::new();
     Requests::open()?.dump(Message::GetAddress(AddressMessage::default()), |message| {
         if let Message::NewAddress(message) = message {
@@ -209,7 +237,7 @@ pub fn beside(address: IpAddr) -> io::Result<Vec<IpAddr>> {
     })?;
     let index = all
         .iter()
-        .find(|(_, it)| *it == address)
+        .find(|(index, it)| *it == address && (scope == 0 || *index == scope))
         .map(|(index, _)| *index);
     let same = all.into_iter().filter(|(it, _)| Some(*it) == index);
     Ok(same.map(|(_, address)| address).collect())
@@ -226,6 +254,19 @@ impl Coded for BgpError {
             }
             Self::NoInterface { .. } => no_interface(Code::BgpSocket, self),
             Self::NoSource { .. } => no_source(Code::BgpSocket, self),
+            Self::Unsigned { source } => {
+                let fix = match source {
+                    AoError::Missing { .. } => {
+                        "take a kernel of 6.7 or later that has CONFIG_TCP_AO, or `password_file` on both sides"
+                    }
+                    AoError::Refused { .. } => {
+                        "see that the key has 1 to 80 bytes, and that the kernel has its algorithm"
+                    }
+                };
+                Problem::new(Code::BgpTcpAo, self.to_string())
+                    .caused_by(self)
+                    .fix(Fix::text(fix).command("grep CONFIG_TCP_AO /boot/config-$(uname -r)"))
+            }
             Self::Refused { source } => {
                 privilege::problem(Code::BgpSocket, self.to_string(), source)
             }
@@ -275,43 +316,15 @@ struct Md5 {
 
 /// Has segments to and from a neighbour be signed, or no longer.
 fn set_key(socket: BorrowedFd<'_>, peer: IpAddr, key: Option<&[u8]>) -> io::Result<()> {
+    let (address, prefix) = socket_address(peer);
     let mut md5 = Md5 {
-        address: [0; 128],
+        address,
         flags: PREFIX,
-        prefix: 0,
+        prefix,
         length: 0,
         ifindex: 0,
         key: [0; libc::TCP_MD5SIG_MAXKEYLEN],
     };
-    let mut head = Vec::with_capacity(24);
-    match peer {
-        IpAddr::V4(v4) => {
-            head.extend(
-                u16::try_from(libc::AF_INET)
-                    .unwrap_or_default()
-                    .to_ne_bytes(),
-            );
-            // The port.
-            head.extend([0; 2]);
-            head.extend(v4.octets());
-            md5.prefix = 32;
-        }
-        IpAddr::V6(v6) => {
-            head.extend(
-                u16::try_from(libc::AF_INET6)
-                    .unwrap_or_default()
-                    .to_ne_bytes(),
-            );
-            // The port, and the flow.
-            head.extend([0; 6]);
-            head.extend(v6.octets());
-            md5.prefix = 128;
-        }
-    }
-    md5.address
-        .iter_mut()
-        .zip(head)
-        .for_each(|(to, from)| *to = from);
     if let Some(key) = key {
         if key.is_empty() || key.len() > md5.key.len() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -351,6 +364,7 @@ mod tests {
         ttl: 255,
         least_ttl: 255,
         md5: None,
+        ao: None,
     };
 
     fn in_a_host(test: impl FnOnce() + Send) {
@@ -433,7 +447,7 @@ mod tests {
                 ..way
             };
             assert!(matches!(call(&way), Err(BgpError::NoInterface { .. })));
-            let beside = beside("127.0.0.1".parse().unwrap()).unwrap();
+            let beside = beside(&"127.0.0.1:179".parse().unwrap()).unwrap();
             assert!(beside.contains(&"::1".parse().unwrap()), "{beside:?}");
         });
     }

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader},
+    path::Path,
     thread,
     time::Duration,
 };
@@ -32,6 +33,27 @@ pub fn forget_program() -> io::Result<()> {
         clean.try_for_each(|range| sys::memory::forget(range.from, range.to))
     })?
 }
+
+/// Has the kernel read a program into its cache, in one go. Page by page, as it is run, that takes longest
+/// where it hurts most: in a thread with deadlines, from a slow or compressed disk. What is cached takes
+/// no time, and none of it becomes this process's memory.
+///
+/// A program that is too large to be one that ships is left alone.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub fn read_ahead(program: &Path) -> io::Result<()> {
+    let file = File::open(program)?;
+    let length = file.metadata()?.len();
+    if length <= LARGEST_SHIPPED {
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed)?;
+    }
+    Ok(())
+}
+
+/// Twice what an executable for hosts may take.
+const LARGEST_SHIPPED: u64 = 32 << 20;
 
 /// [`forget_program`] for who goes on in any case.
 pub fn forget_start() {

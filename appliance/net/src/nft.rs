@@ -13,12 +13,13 @@ use kedge_core::{Code, Coded, Fix, Problem};
 use nftables::{
     batch::Batch,
     expr::{Expression, Meta, MetaKey, NamedExpression},
-    schema::{Chain, NfListObject, NfObject, Rule, Table},
+    schema::{Chain, NfListObject, Rule, Table},
     stmt::{Match, Operator, Statement},
     types::{NfChainType, NfFamily, NfHook},
 };
 
 pub use nftables::schema::Nftables;
+use serde::Deserialize;
 
 /// Why a ruleset is not in force.
 #[derive(Debug, thiserror::Error)]
@@ -68,14 +69,26 @@ pub fn tables(family: &str) -> Result<Vec<String>, NftError> {
     if !output.status.success() {
         return Err(refused(&output.stderr));
     }
-    let listed: Nftables<'_> = serde_json::from_slice(&output.stdout).map_err(NftError::Json)?;
-    let objects = listed.objects.iter();
-    Ok(objects
-        .filter_map(|object| match object {
-            NfObject::ListObject(NfListObject::Table(table)) => Some(table.name.to_string()),
-            NfObject::ListObject(_) | NfObject::CmdObject(_) => None,
-        })
-        .collect())
+    let listed: Listed = serde_json::from_slice(&output.stdout).map_err(NftError::Json)?;
+    let tables = listed.nftables.into_iter().filter_map(|it| it.table);
+    Ok(tables.map(|table| table.name).collect())
+}
+
+/// What `nft -j list tables` says (`man libnftables-json`). The crate knows every object there is, which is
+/// far more than hosts need of it.
+#[derive(Deserialize)]
+struct Listed {
+    nftables: Vec<Object>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    table: Option<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
 }
 
 fn load(arguments: &[&str], text: &[u8]) -> Result<(), NftError> {

@@ -43,6 +43,34 @@ pub(crate) fn scoped(address: IpAddr, port: u16, scope: u32) -> SocketAddr {
     }
 }
 
+/// A whole address as a `sockaddr_storage` of any port, and how many of its bits count: all.
+pub(crate) fn socket_address(address: IpAddr) -> ([u8; 128], u8) {
+    let mut head = Vec::with_capacity(24);
+    let family = |family: i32| u16::try_from(family).unwrap_or_default().to_ne_bytes();
+    let bits = match address {
+        IpAddr::V4(v4) => {
+            head.extend(family(libc::AF_INET));
+            // The port.
+            head.extend([0; 2]);
+            head.extend(v4.octets());
+            32
+        }
+        IpAddr::V6(v6) => {
+            head.extend(family(libc::AF_INET6));
+            // The port, and the flow.
+            head.extend([0; 6]);
+            head.extend(v6.octets());
+            128
+        }
+    };
+    let mut storage = [0; 128];
+    storage
+        .iter_mut()
+        .zip(head)
+        .for_each(|(to, from)| *to = from);
+    (storage, bits)
+}
+
 /// Whether that is what the kernel answered.
 pub(crate) fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())

@@ -53,28 +53,22 @@ impl Standing {
         if missing.is_empty() && self.looked {
             return Vec::new();
         }
-        let mut problems = Vec::new();
-        let (owned, index) = match self.opened() {
+        let (owned, index) = match opened(&mut self.owned) {
             Ok(opened) => opened,
             Err(error) => return vec![error.problem()],
         };
-        let mut up = Vec::new();
+        let mut problems = Vec::new();
         for address in missing {
             match owned.hold(now, (index, IpNet::from(address))) {
-                Ok(()) => up.push(address),
+                Ok(()) => drop(self.up.insert(address)),
                 Err(error) => problems.push(error.problem()),
             }
         }
         if !self.looked {
-            let (owned, index) = match self.opened() {
-                Ok(opened) => opened,
-                Err(error) => return vec![error.problem()],
-            };
             let left = owned.remove_leftovers(Some(index));
             problems.extend(left.err().map(|error| error.problem()));
             self.looked = true;
         }
-        self.up.extend(up);
         problems
     }
 
@@ -92,19 +86,20 @@ impl Standing {
         self.up.retain(|it| wanted.contains(it));
         problems
     }
+}
 
-    fn opened(&mut self) -> Result<(&mut Owned, u32), AddressError> {
-        let (owned, index) = match self.owned.take() {
-            Some(opened) => opened,
-            None => {
-                let missing = || io::Error::from(io::ErrorKind::NotFound);
-                let index = link::number_of("lo").ok_or_else(|| AddressError::Open(missing()))?;
-                (Owned::open(Lifetime::Permanent)?, index)
-            }
-        };
-        let (owned, index) = self.owned.insert((owned, index));
-        Ok((owned, *index))
-    }
+/// What addresses of ours are held with, and the number of the loopback interface.
+fn opened(owned: &mut Option<(Owned, u32)>) -> Result<(&mut Owned, u32), AddressError> {
+    let opened = match owned.take() {
+        Some(opened) => opened,
+        None => {
+            let missing = || io::Error::from(io::ErrorKind::NotFound);
+            let index = link::number_of("lo").ok_or_else(|| AddressError::Open(missing()))?;
+            (Owned::open(Lifetime::Permanent)?, index)
+        }
+    };
+    let (owned, index) = owned.insert(opened);
+    Ok((owned, *index))
 }
 
 #[cfg(test)]

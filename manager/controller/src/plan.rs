@@ -54,7 +54,7 @@ use std::{
 
 use kedge_control::{
     agent::{GatewayConfig, HostConfig},
-    local::FleetEndpoint,
+    local::{FleetEndpoint, FleetLoadBalancer},
 };
 use kedge_core::Problem;
 use kedge_crd::{
@@ -78,6 +78,7 @@ use wake::Wake;
 pub use because::Because;
 pub use endpoint::EndpointPlan;
 pub use report::clean;
+pub use status::fleet::condition as shown_condition;
 
 /// What follows from a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +91,8 @@ pub struct Plan {
     pub gateways: BTreeMap<(Name, String), GatewayConfig>,
     /// Every cluster's endpoint, for people.
     pub endpoints: Vec<FleetEndpoint>,
+    /// Every TCPLoadBalancer, for people.
+    pub load_balancers: Vec<FleetLoadBalancer>,
     /// The endpoints among them that are there once they are written.
     pub pending: Pending,
     /// How many targets of its LoadBalancers are in which state.
@@ -173,7 +176,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     desired::records(&next, &mut wanted);
     denied::lists(&next, &mut wanted);
     exposed::withdraw(&next, &mut wanted);
-    tcp::write(&next, &found, &tcp, &mut wake, &mut wanted);
+    plan.load_balancers = tcp::write(&next, &found, &tcp, &mut wake, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
         decided: &decided,

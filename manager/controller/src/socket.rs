@@ -17,7 +17,7 @@ use axum::{
 };
 use kedge_control::{
     Document, Kind,
-    local::{ConfigInForce, FleetEndpointList, ManagerStatus, RoleInfo},
+    local::{ConfigInForce, FleetEndpointList, FleetLoadBalancerList, ManagerStatus, RoleInfo},
 };
 use kedge_core::{Code, Fix, Problem};
 use serde::{Serialize, de::DeserializeOwned};
@@ -48,6 +48,7 @@ where
         .route("/v1/config", get(config))
         .route("/v1/fleet/endpoints", get(endpoints))
         .route("/v1/fleet/hosts", get(fleet::hosts))
+        .route("/v1/fleet/loadbalancers", get(load_balancers))
         .route("/v1/fleet/authority", post(authority::rotate::<Root>))
         .route("/v1/fleet/approvals", post(approvals::approve::<Root>))
         .route("/v1/tokens", tokens)
@@ -173,6 +174,12 @@ async fn endpoints(State(context): State<Arc<Context>>) -> Answer<FleetEndpointL
     let state = context.world.state().await;
     let items = state.endpoints().cloned().collect();
     Answer(StatusCode::OK, FleetEndpointList { items })
+}
+
+async fn load_balancers(State(context): State<Arc<Context>>) -> Answer<FleetLoadBalancerList> {
+    let state = context.world.state().await;
+    let items = state.load_balancers().cloned().collect();
+    Answer(StatusCode::OK, FleetLoadBalancerList { items })
 }
 
 fn hostname() -> String {

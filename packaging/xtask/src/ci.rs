@@ -44,11 +44,11 @@ pub fn all(left_out: &LeftOut) -> anyhow::Result<()> {
         "warnings",
     ];
     run::step("clippy of the build for hosts", &mut run::cargo(&hosts)?)?;
-    docs::generate(true)?;
-    crds::generate(true)?;
     let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
     run::step("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
     deny()?;
+    docs::generate(true)?;
+    crds::generate(true)?;
     tiers::run(left_out)
 }
 

@@ -10,6 +10,6 @@ pub fn generate(check: bool) -> anyhow::Result<()> {
 
 const DEFINITIONS: Generated = Generated {
     task: "crds",
-    example: ("kedge-crd", "crds"),
+    example: "crds",
     target: "packaging/kubernetes/crds",
 };

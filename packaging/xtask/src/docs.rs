@@ -54,6 +54,6 @@ fn broken_links(docs: &Path) -> anyhow::Result<()> {
 
 const REFERENCE: Generated = Generated {
     task: "docs",
-    example: ("kedge-agent-cli", "reference"),
+    example: "reference",
     target: "docs/reference",
 };

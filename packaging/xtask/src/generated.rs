@@ -1,17 +1,17 @@
 //! Files that a program of the project writes and the repository keeps.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
-use crate::run;
+use crate::{programs, run};
 
 /// A folder of such files.
 pub struct Generated {
     /// The task that writes them.
     pub task: &'static str,
-    /// The example that does so into the folder it is given, and its package.
-    pub example: (&'static str, &'static str),
+    /// The example that does so into the folder it is given.
+    pub example: &'static str,
     /// Where they are kept, from the project's root.
     pub target: &'static str,
 }
@@ -30,21 +30,9 @@ impl Generated {
     }
 
     fn write(&self, fresh: &Path) -> anyhow::Result<()> {
-        let folder = fresh
-            .to_str()
-            .context("a temporary folder with an odd name")?;
-        let (package, example) = self.example;
-        let mut generator = run::cargo(&[
-            "run",
-            "--quiet",
-            "--package",
-            package,
-            "--example",
-            example,
-            "--",
-            folder,
-        ])?;
-        run::step(&format!("{}: generate", self.task), &mut generator)
+        let mut generator = Command::new(programs::example(self.example)?);
+        let name = format!("{}: generate", self.task);
+        run::step(&name, generator.arg(fresh))
     }
 
     fn compare(&self, fresh: &Path, target: &Path, check: bool) -> anyhow::Result<()> {

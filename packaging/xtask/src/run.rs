@@ -1,6 +1,10 @@
 //! Running other programs.
 
-use std::{path::PathBuf, process::Command, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    time::Instant,
+};
 
 use anyhow::{Context as _, bail};
 
@@ -23,14 +27,71 @@ pub fn cargo(args: &[&str]) -> anyhow::Result<Command> {
 
 /// Runs a step to its end and says how long it took.
 pub fn step(name: &str, command: &mut Command) -> anyhow::Result<()> {
+    step_read(name, command, |_| Ok(()))
+}
+
+/// The same with what `read` makes of the process, such as of its output, before its end is waited for.
+pub fn step_read<T>(
+    name: &str,
+    command: &mut Command,
+    read: impl FnOnce(&mut Child) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     println!("── {name}");
     let start = Instant::now();
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {command:?}"))?;
+    let process = command.spawn();
+    let mut process = process.with_context(|| format!("cannot start {command:?}"))?;
+    let read = read(&mut process);
+    let status = process.wait()?;
     if !status.success() {
         bail!("{name}: {command:?} ended with {status}");
     }
+    let read = read?;
     println!("── {name}: ok in {:.1} s", start.elapsed().as_secs_f64());
-    Ok(())
+    Ok(read)
+}
+
+/// A step that goes on beside others, with whatever processor time they leave.
+pub struct Beside {
+    name: &'static str,
+    process: Child,
+    start: Instant,
+}
+
+impl Beside {
+    /// Begins it. In the idle class even a compiler on every core takes nothing from tests that measure
+    /// milliseconds.
+    pub fn begin(name: &'static str, program: &Path) -> anyhow::Result<Self> {
+        println!("── {name}, beside what follows");
+        let mut idle = Command::new("chrt");
+        idle.args(["--idle", "0"]).arg(program).current_dir(root()?);
+        let process = idle.spawn();
+        Ok(Self {
+            name,
+            process: process.with_context(|| format!("cannot start {idle:?}"))?,
+            start: Instant::now(),
+        })
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> anyhow::Result<()> {
+        let (name, waited) = (self.name, Instant::now());
+        let status = self.process.wait().context(name)?;
+        if !status.success() {
+            bail!("{name}: ended with {status}");
+        }
+        println!(
+            "── {name}: ok after {:.1} s, of which it was waited for {:.1} s",
+            self.start.elapsed().as_secs_f64(),
+            waited.elapsed().as_secs_f64()
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Ended already, unless nobody wants it any more.
+        _ = self.process.kill();
+        _ = self.process.wait();
+    }
 }

@@ -2,13 +2,18 @@
 //! server.
 
 use anyhow::bail;
-use cargo_metadata::{MetadataCommand, TargetKind};
 
-use crate::{ci::LeftOut, run};
+use crate::{
+    ci::LeftOut,
+    programs::{self, Built, Program, run_all},
+    run::{self, Beside},
+};
 
 /// Every test that was not left out. A tier that fails does not hide what the others say: together they
 /// take half an hour.
 pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
+    let built = programs::build()?;
+    let programs = &built.tests;
     let mut failed = Vec::new();
     let mut judge = |result: anyhow::Result<()>| {
         if let Err(err) = result {
@@ -16,49 +21,44 @@ pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
             failed.push(err.to_string());
         }
     };
-    judge(unprivileged());
-    judge(unless(left_out.no_netns, "no-netns", netns));
-    judge(unless(left_out.no_boot, "no-boot", boot));
-    judge(unless(left_out.no_kube, "no-kube", kube));
+    judge(unprivileged(programs));
+    let api_server = (!left_out.no_kube).then(|| api_server(&built));
+    judge(if left_out.no_netns {
+        leave_out("no-netns")
+    } else {
+        netns(programs)
+    });
+    judge(if left_out.no_boot {
+        leave_out("no-boot")
+    } else {
+        boot(programs)
+    });
+    judge(match api_server {
+        Some(api_server) => api_server.and_then(|beside| kube(programs, beside)),
+        None => leave_out("no-kube"),
+    });
     if !failed.is_empty() {
         bail!("{}", failed.join("; "));
     }
     Ok(())
 }
 
-fn unless(left_out: bool, option: &str, tier: fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    if left_out {
-        println!("── left out: --{option}");
-        return Ok(());
-    }
-    tier()
+fn leave_out(option: &str) -> anyhow::Result<()> {
+    println!("── left out: --{option}");
+    Ok(())
 }
 
 /// Unit tests, tables, simulation.
-fn unprivileged() -> anyhow::Result<()> {
-    let quick = [
-        "test",
-        "--no-fail-fast",
-        "--workspace",
-        "--exclude",
-        "kedge-tests-netns",
-        "--exclude",
-        "kedge-tests-kube",
-        "--exclude",
-        "kedge-tests-boot",
-    ];
-    let quick = run::step("tests", &mut run::cargo(&quick)?);
-    // A run of its own: the feature stops the clock of the Noise core for the whole process.
-    let clock = [
-        "test",
-        "--package",
-        "kedge-tunnel-proto",
-        "--features",
-        "mock-clock",
-        "--lib",
-    ];
-    let name = "tests on a clock that tests set";
-    quick.and(run::step(name, &mut run::cargo(&clock)?))
+fn unprivileged(programs: &[Program]) -> anyhow::Result<()> {
+    let own = |program: &&Program| ![NETNS, BOOT, KUBE].contains(&program.package.as_str());
+    let quick = run_all("tests", programs.iter().filter(own), &[]);
+    let mut pages = run::cargo(&["test", "--quiet", "--workspace", "--doc"])?;
+    let pages = run::step("tests in pages of the code", &mut pages);
+    // A build of its own: the feature stops the clock of the Noise core for the whole process.
+    let mut clock = run::cargo(&["test", "--package", "kedge-tunnel-proto"])?;
+    clock.args(["--features", "mock-clock", "--lib"]);
+    let clock = run::step("tests on a clock that tests set", &mut clock);
+    quick.and(pages).and(clock)
 }
 
 /// Programs of tests/netns that wait for timers of seconds most of the time: several of their tests run
@@ -71,62 +71,39 @@ const PATIENT: [&str; 5] = [
     "vip_versions",
 ];
 
-fn netns() -> anyhow::Result<()> {
-    let package = "kedge-tests-netns";
-    let metadata = MetadataCommand::new()
-        .current_dir(run::root()?)
-        .no_deps()
-        .exec()?;
-    let package_metadata = metadata.packages.iter().find(|it| it.name == package);
-    let targets = package_metadata.iter().flat_map(|it| &it.targets);
-    let programs: Vec<&str> = targets
-        .filter(|target| target.kind.contains(&TargetKind::Test))
-        .map(|target| target.name.as_str())
-        .collect();
-    if let Some(unknown) = PATIENT.iter().find(|name| !programs.contains(*name)) {
-        bail!("{unknown} is no program of {package}");
+fn netns(programs: &[Program]) -> anyhow::Result<()> {
+    let own = || programs.iter().filter(|program| program.package == NETNS);
+    if let Some(unknown) = PATIENT.iter().find(|it| own().all(|own| own.name != **it)) {
+        bail!("{unknown} is no program of {NETNS}");
     }
-    let named = |patient: bool| {
-        let chosen = programs
-            .iter()
-            .filter(move |name| PATIENT.contains(*name) == patient);
-        chosen.flat_map(|name| ["--test", *name])
-    };
-    let ours = ["--lib"].into_iter().chain(named(false));
-    let alone = tests(
-        "tests in network namespaces",
-        package,
-        ours,
-        "--test-threads=1",
-    );
-    let name = "patient tests in network namespaces";
-    let patient = tests(name, package, named(true), "--test-threads=4");
+    let (patient, alone): (Vec<&Program>, Vec<&Program>) =
+        own().partition(|program| PATIENT.contains(&program.name.as_str()));
+    let tier = "tests in network namespaces";
+    let alone = run_all(tier, alone, &["--test-threads=1", "--nocapture"]);
+    let tier = "patient tests in network namespaces";
+    let patient = run_all(tier, patient, &["--test-threads=4", "--nocapture"]);
     alone.and(patient)
 }
 
-fn boot() -> anyhow::Result<()> {
-    let name = "tests on booted systems";
-    tests(name, "kedge-tests-boot", [], "--test-threads=1")
+fn boot(programs: &[Program]) -> anyhow::Result<()> {
+    let own = programs.iter().filter(|program| program.package == BOOT);
+    let tier = "tests on booted systems";
+    run_all(tier, own, &["--test-threads=1", "--nocapture"])
 }
 
-fn kube() -> anyhow::Result<()> {
-    let package = "kedge-tests-kube";
+/// Begins to build the programs of an API server: they take Go ten minutes, in which the tests in namespaces
+/// leave half of the machine idle.
+fn api_server(built: &Built) -> anyhow::Result<Beside> {
+    Beside::begin("programs of an API server", built.binary("kube-programs")?)
+}
+
+fn kube(programs: &[Program], api_server: Beside) -> anyhow::Result<()> {
     // Before the tests, so that none of them is told to wait for a compiler.
-    let mut programs = run::cargo(&["run", "--quiet", "--package", package])?;
-    programs.args(["--bin", "kube-programs"]);
-    run::step("programs of an API server", &mut programs)?;
-    let mut tests = run::cargo(&["test", "--no-fail-fast", "--package", package])?;
-    tests.args(["--", "--nocapture"]);
-    run::step("tests against an API server", &mut tests)
+    api_server.end()?;
+    let own = programs.iter().filter(|program| program.package == KUBE);
+    run_all("tests against an API server", own, &["--nocapture"])
 }
 
-fn tests<'a>(
-    name: &str,
-    package: &str,
-    programs: impl IntoIterator<Item = &'a str>,
-    threads: &str,
-) -> anyhow::Result<()> {
-    let mut tests = run::cargo(&["test", "--no-fail-fast", "--package", package])?;
-    tests.args(programs).args(["--", threads, "--nocapture"]);
-    run::step(name, &mut tests)
-}
+const NETNS: &str = "kedge-tests-netns";
+const BOOT: &str = "kedge-tests-boot";
+const KUBE: &str = "kedge-tests-kube";

@@ -19,6 +19,7 @@ mod noise;
 mod packets;
 mod records;
 mod router;
+mod routers;
 mod session;
 mod uapi;
 mod wireguard;
@@ -31,6 +32,7 @@ pub use noise::noise;
 pub use packets::{coalesce, split};
 pub use records::records;
 pub use router::router;
+pub use routers::routers;
 pub use session::session;
 pub use uapi::uapi_text;
 pub use wireguard::wg_dump;
@@ -39,7 +41,7 @@ pub use wireguard::wg_dump;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 17] = [
     ("vrrp", vrrp),
     ("arp", arp),
     ("nd", nd),
@@ -56,4 +58,5 @@ pub const TARGETS: [Target; 16] = [
     ("bgp_message", bgp_message),
     ("bgp_update", bgp_update),
     ("neighbour", neighbour),
+    ("routers", routers),
 ];

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use kedge_core::{
     Instant, Machine,
+    bfd::Liveness,
     bgp::{Asn, RouterId},
 };
 use kedge_vip_proto::{
@@ -59,7 +60,13 @@ pub fn neighbour(bytes: &[u8]) {
             5 => Input::Offers(offers(what >> 5)),
             6 => Input::Config(Box::new(config(what >> 4))),
             7 => Input::Command(Command::Reset),
-            8 => Input::Command(Command::Leave(Farewell::Deconfigured)),
+            8 => match what >> 5 {
+                1 => Input::Found,
+                2 => Input::Bfd(Liveness::Lost),
+                3 => Input::Bfd(Liveness::Alive),
+                4 => Input::Bfd(Liveness::Unknown),
+                _ => Input::Command(Command::Leave(Farewell::Deconfigured)),
+            },
             _ => {
                 let &[high, low, ref after @ ..] = rest else {
                     return;
@@ -144,6 +151,7 @@ fn config(byte: u8) -> Config {
         passive: byte & 2 != 0,
         max_prefixes: (byte & 4 != 0).then_some(2),
         graceful: Duration::from_secs(u64::from(byte >> 3 & 1)),
+        strict_bfd: byte & 16 != 0,
         ..Config::new(asn(65_001), peer, RouterId::new(5).unwrap())
     }
 }

@@ -258,6 +258,16 @@ impl Host {
         })
     }
 
+    /// Has it forward, and tell nobody that everything is on one wire.
+    pub fn forwards(&self) {
+        self.run(|| {
+            sysctl("ipv4/ip_forward", "1").unwrap();
+            for scope in ["all", "eth0"] {
+                sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0").unwrap();
+            }
+        });
+    }
+
     /// Gives `eth0` another address.
     pub fn add_address(&self, net: &str) {
         let net: IpNet = net.parse().unwrap();

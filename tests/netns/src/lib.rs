@@ -33,6 +33,7 @@ pub mod openbgpd;
 pub mod speaking;
 mod steady;
 pub mod talk;
+pub mod tenant;
 pub mod tor;
 pub mod train;
 pub mod vmac;

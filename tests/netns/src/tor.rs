@@ -12,13 +12,14 @@ pub fn spec(peer: &str) -> BgpSpec {
     let asn = |number| Asn::new(number).unwrap();
     BgpSpec {
         name: "tor".parse().unwrap(),
-        peer: peer.parse().unwrap(),
+        peer: Some(peer.parse().unwrap()),
         port: PORT,
         interface: None,
         source: None,
         multihop: None,
         ttl_security: false,
         password: None,
+        tcp_ao: None,
         config: Config {
             connect_retry: Duration::from_secs(1),
             ..Config::new(asn(65_001), asn(65_014), router_id)

@@ -10,7 +10,7 @@
 
 use std::process::{Command, Stdio};
 
-use kedge_tests_netns::{on_a_steady_machine, ready};
+use kedge_tests_netns::{gobgp::GoBgp, on_a_steady_machine, ready};
 use serde_json::Value;
 
 /// The one object of a bench, which says itself whether its goals were met.
@@ -130,5 +130,48 @@ fn bench_vip_puts_kedge_beside_keepalived_in_one_object() {
             seconds(&default["ratio"]) > 5.0 && default["met"] == true,
             "{default}"
         );
+    });
+}
+
+#[test]
+fn bench_bgp_puts_kedge_beside_bird_and_gobgp_in_one_object() {
+    if !GoBgp::is_there() {
+        return;
+    }
+    on_a_steady_machine(|| {
+        let parts = "speaker-death,cut,announce,bfd-cost";
+        let result = bench(&["bgp", "--runs", "1", "--idle", "1", "--part", parts]);
+        let seconds = |value: &Value| value.as_f64().unwrap();
+        // A connection that closes is heard long before BFD would say anything, or a hold time. BIRD as an
+        // announcer takes three seconds for the last routes.
+        for (metric, limit) in [("speaker_death", 1.0), ("announce_1000", 5.0)] {
+            let [first, second] = ["", ".slower_peer"].map(|it| format!("{metric}{it}"));
+            let (first, second) = (row(&result, &first), row(&result, &second));
+            let mut peers = [&first["peer"], &second["peer"]].map(|it| it.as_str().unwrap());
+            peers.sort_unstable();
+            assert_eq!(peers, ["BIRD", "GoBGP"]);
+            assert!(!first["must"].as_str().unwrap().is_empty(), "{first}");
+            assert!(seconds(&first["peerP50"]) <= seconds(&second["peerP50"]));
+            for row in [first, second] {
+                assert!((1e-5..1.0).contains(&seconds(&row["p50"])), "{row}");
+                assert!((1e-5..limit).contains(&seconds(&row["peerP50"])), "{row}");
+            }
+        }
+        // Two intervals at least: nobody is called lost before that.
+        let cut = row(&result, "bfd_50ms");
+        for value in ["p50", "peerP50"] {
+            assert!((0.1..0.5).contains(&seconds(&cut[value])), "{cut}");
+        }
+        for metric in ["bfd_packet_cpu.8", "bfd_packet_cpu.64"] {
+            let row = row(&result, metric);
+            assert!(seconds(&row["p50"]) > 0.0 && seconds(&row["peerP50"]) > 0.0);
+        }
+        for metric in ["bfd_machine.heard", "bfd_machine.heard_and_sent"] {
+            assert!(seconds(&row(&result, metric)["p50"]) > 0.0);
+        }
+        let rows = result["rows"].as_array().unwrap();
+        let is_flaps = |row: &Value| row["metric"] == "bfd_256.flaps";
+        assert!(!rows.iter().any(is_flaps), "it was not asked for");
+        nothing_is_left(&result);
     });
 }

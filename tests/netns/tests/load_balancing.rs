@@ -15,10 +15,9 @@
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{SocketAddr, UdpSocket},
 };
 
-use kedge_net::link::{Links, sysctl};
 use kedge_tests_netns::{
     agent::Agent,
     answers::{Answers, ask},
@@ -28,13 +27,12 @@ use kedge_tests_netns::{
     gateway::Gateway,
     lan::{Host, Lan},
     manager::Manager,
-    millis, ready, secs, throughout,
+    millis, ready, secs, tenant, throughout,
 };
 use serde_json::json;
 
 const KEDGE: &str = env!("CARGO_BIN_EXE_kedge-under-test");
 const TCP: &str = "TCPLoadBalancer";
-const MANAGER: &str = "manager: {url: 'https://203.0.113.9:9443', token_file: /etc/kedge/token}\n";
 
 const SITE: &str = "\
 apiVersion: kedge.dev/v1alpha1
@@ -77,35 +75,14 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let lan = Lan::new();
-        let router = lan.host("router", "203.0.113.1/24");
-        router.add_address("10.1.0.1/24");
-        router.run(|| {
-            sysctl("ipv4/ip_forward", "1").unwrap();
-            // Everything is on one wire, which nobody is to know.
-            for scope in ["all", "eth0"] {
-                sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0").unwrap();
-            }
-        });
-        router.nft(
-            "table ip way { chain out { type nat hook postrouting priority 100; \
-             ip saddr 10.1.0.0/24 ip daddr 203.0.113.0/24 masquerade; }; }",
-        );
+        let router = tenant::router(&lan);
         let edges = [
-            lan.host("edge-a", "10.1.0.2/24"),
-            lan.host("edge-b", "10.1.0.3/24"),
+            tenant::edge(&lan, "edge-a", 2),
+            tenant::edge(&lan, "edge-b", 3),
         ];
-        for edge in &edges {
-            edge.run(|| {
-                let (to, via) = (
-                    "203.0.113.0/24".parse().unwrap(),
-                    Ipv4Addr::new(10, 1, 0, 1),
-                );
-                Links::open().unwrap().add_route(to, via.into()).unwrap();
-            });
-        }
         Self {
             gateway: lan.host("gateway", "203.0.113.7/24"),
-            manager: lan.host("manager", "203.0.113.9/24"),
+            manager: lan.host("manager", tenant::MANAGER),
             client: lan.host("client", "203.0.113.50/24"),
             _router: router,
             edges,
@@ -116,18 +93,10 @@ impl Site {
     /// A manager, a gateway with that proxy, and both hosts, all enrolled.
     fn start(&self, proxy: &str) -> (Manager<'_>, Gateway<'_>, [Agent<'_>; 2]) {
         let manager = Manager::start(&self.manager, KEDGE, &[("site.yaml", SITE)]);
-        let yaml = format!("name: gw-0\n{MANAGER}{proxy}");
-        let mut gateway = Gateway::new(&self.gateway, KEDGE, &yaml);
-        manager.token(gateway.root(), "--gateway gw");
-        gateway.start();
-        let agents = [0, 1].map(|index| {
-            let edge = &self.edges[index];
-            let yaml = format!("node: {{name: {}}}\n{MANAGER}", edge.name);
-            let mut agent = Agent::new(edge, KEDGE, &yaml);
-            manager.token(agent.root(), "--tenant shop");
-            agent.start();
-            agent
-        });
+        let yaml = format!("name: gw-0\n{proxy}");
+        let gateway = tenant::gateway(&manager, &self.gateway, KEDGE, &yaml);
+        let edges = [&self.edges[0], &self.edges[1]];
+        let agents = edges.map(|edge| tenant::agent(&manager, edge, KEDGE, ""));
         eventually("the tunnels of both hosts are up", secs(30), || {
             let status = gateway.kedge("status -o json").json();
             let tunnels = status["tunnels"].as_array().cloned().unwrap_or_default();
@@ -170,6 +139,11 @@ fn bytes_flow(proxy: &str) {
     eventually("both hosts are counted", secs(10), || {
         manager.status(TCP, "shop/web")["activeEndpoints"] == 2
     });
+    let shown = manager.kedge("lb list -o json").json();
+    assert_eq!(shown["items"][0]["ports"][0]["listenerPort"], 80, "{shown}");
+    let said = manager.kedge("lb explain web");
+    let served = "shop/web  is served at 203.0.113.7 80/TCP by 2 of 2 hosts";
+    assert!(said.out.contains(served), "{said:?}");
     let status = manager.status(TCP, "shop/web");
     let ports = json!([{"port": 80, "protocol": "TCP"}]);
     assert_eq!(
@@ -193,6 +167,9 @@ fn bytes_flow(proxy: &str) {
     for _ in 0..50 {
         assert_eq!(site.name().as_deref(), Some("edge-a"));
     }
+    let said = manager.kedge("lb show shop/web");
+    let down = |line: &str| line.contains("edge-b") && line.contains("DOWN");
+    assert!(said.out.lines().any(down), "{said:?}");
     assert_eq!(manager.condition(TCP, "shop/web", "Ready"), "True Ready");
     site.lan.plug(&site.edges[1]);
     site.both_answer("it is back");
@@ -207,6 +184,12 @@ fn bytes_flow(proxy: &str) {
         "True Accepted"
     );
     throughout("the first one serves", secs(1), || site.name().is_some());
+    let said = manager.kedge("lb explain other");
+    assert!(
+        said.out.contains("is not served") && said.out.contains("PortInUse"),
+        "{said:?}"
+    );
+    assert_eq!(manager.kedge("lb show nobody").code, 1);
 
     // It has the port as soon as the first one is gone.
     manager.remove("web.yaml");

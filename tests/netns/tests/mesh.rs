@@ -67,13 +67,7 @@ impl Site {
         let routers = [1, 2].map(|number| {
             let router = lan.host(&format!("r{number}"), &format!("203.0.113.{number}/24"));
             router.add_address(&format!("10.{number}.0.1/24"));
-            router.run(|| {
-                sysctl("ipv4/ip_forward", "1").unwrap();
-                // Everything is on one wire, which nobody is to know.
-                for scope in ["all", "eth0"] {
-                    sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0").unwrap();
-                }
-            });
+            router.forwards();
             let random = match nat {
                 Nat::Cone => "",
                 Nat::Symmetric => "fully-random",

@@ -306,8 +306,9 @@ fn both_ends_find_it_out_and_tcp_that_is_passed_on_keeps_to_it() {
     eventually("the clamp is back", secs(5), || {
         said(&edge, "nft list tables").contains("inet kedge_mss_kedge0")
     });
-    let list = agent.kedge("tunnel list -o json").json();
-    assert_eq!(list["dataPlane"]["repairs"], 1, "{list}");
+    eventually("that is counted", secs(5), || {
+        agent.kedge("tunnel list -o json").json()["dataPlane"]["repairs"] == 1
+    });
 
     // A number is fixed, at once: nothing is asked any more.
     agent.configure(&fixed);

@@ -9,7 +9,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use kedge_net::{tun::Tun, udp::Group, wait::Doorbell};
+use kedge_net::{tun::Tun, wait::Doorbell};
 use kedge_tunnel_proto::{
     directory::{Change, owner},
     drops::Drops,
@@ -21,11 +21,10 @@ use kedge_tunnel_proto::{
 use tokio::sync::watch;
 
 use crate::{
-    device::COMMANDS,
     error::ApplyError,
     lanes::Lanes,
-    network::Other,
     offload::Standing,
+    ports::Ports,
     post::Post,
     shelf::Shelf,
     worker::{self, Command},
@@ -47,14 +46,16 @@ pub(crate) struct Shared {
 /// What they begin with.
 pub(crate) struct Hired {
     pub(crate) tun: Tun,
-    pub(crate) group: Group,
+    pub(crate) ports: Ports,
     /// Those of the other port.
-    pub(crate) other: Option<Group>,
+    pub(crate) other: Option<Ports>,
     pub(crate) received: Vec<Receiver<Command>>,
     pub(crate) memories: Vec<Memory>,
     pub(crate) private_key: PrivateKey,
     pub(crate) mtu: u16,
     pub(crate) noise_core: CoreName,
+    /// Whether the device is meant to end with its interface.
+    pub(crate) ends_with_interface: bool,
 }
 
 #[derive(Debug)]
@@ -99,36 +100,28 @@ impl Crew {
     ) -> io::Result<Vec<JoinHandle<()>>> {
         let Hired {
             tun,
-            group,
+            ports,
             other,
             received,
             memories,
             private_key,
             mtu,
             noise_core,
+            ends_with_interface,
         } = hired;
         let members = self.members();
         let bells: Vec<_> = members.map(|member| Arc::clone(&member.bell)).collect();
-        let mut door = group.door.map(Arc::new);
-        let (mut other_door, others) = match other {
-            Some(group) => (group.door.map(Arc::new), group.workers),
-            None => (None, Vec::new()),
-        };
-        let mut others = others.into_iter().map(Arc::new);
-        let parts = (0_u8..).zip(group.workers).zip(received).zip(memories);
+        let mut others = other.iter().flat_map(Ports::each);
+        let parts = (0_u8..).zip(ports.each()).zip(received).zip(memories);
         let parts = parts.zip(Post::offices(&bells)).zip(&bells);
         let mut workers = Vec::new();
-        for (((((number, sockets), commands), memory), post), bell) in parts {
+        for (((((number, port), commands), memory), post), bell) in parts {
             let engine = |tun| worker::Engine {
                 number,
                 workers: self.count(),
                 tun,
-                sockets: Arc::new(sockets),
-                door: door.take(),
-                other: others.next().map(|sockets| Other {
-                    sockets,
-                    door: other_door.take(),
-                }),
+                port,
+                other: others.next(),
                 lanes: Arc::clone(&shared.lanes),
                 post,
                 bell: Arc::clone(bell),
@@ -138,7 +131,7 @@ impl Crew {
                 noise_core,
                 drops: Arc::clone(&shared.drops),
                 guard: Arc::clone(&shared.guard),
-                ends_with_interface: false,
+                ends_with_interface,
                 offload: Arc::clone(&shared.offload),
                 memory,
                 shelf: Arc::clone(&shared.shelf),
@@ -227,3 +220,6 @@ impl Member {
         Ok(())
     }
 }
+
+/// Commands that wait for the worker. Each is taken within a turn of its loop.
+const COMMANDS: usize = 64;

@@ -111,13 +111,14 @@ impl Device {
         };
         let hired = Hired {
             tun,
-            group,
-            other,
+            ports: group.into(),
+            other: other.map(Into::into),
             received,
             memories,
             private_key: config.private_key,
             mtu: config.mtu,
             noise_core: config.noise_core,
+            ends_with_interface: false,
         };
         let workers = crew.start(hired, &shared, &ended);
         let workers = workers.map_err(OpenError::Worker)?;
@@ -495,6 +496,3 @@ impl fmt::Debug for Inner {
             .finish_non_exhaustive()
     }
 }
-
-/// Commands that wait for the worker. Each is taken within a turn of its loop.
-pub(crate) const COMMANDS: usize = 64;

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ipnet::IpNet;
 use kedge_core::{Coded as _, Instant, Problem};
-use kedge_net::{
-    clamp::{self, Clamp},
-    clock, tun,
-};
+use kedge_net::{clamp, clock, tun};
 use kedge_tunnel_proto::{
     keys::{Overlap, PrivateKey, PublicKey, Using, overlap},
     memory::Memory,
@@ -18,6 +15,7 @@ use tracing::{info, warn};
 use crate::{
     ApplyError, Device, DeviceConfig, Handle, PeerSpec, PeerStats,
     backend::{Backend, Desired, Event, Kind, Paths},
+    clamper::Clamper,
     kernel::{self, Kernel, KernelConfig},
     offload::Allowed,
     workers::Workers,
@@ -66,11 +64,7 @@ pub struct Keeper {
     /// What the ways to peers carry, and whether the device has it.
     paths: Paths,
     led: bool,
-    /// Its MSS clamp, and why there is none.
-    clamp: Option<Clamp>,
-    clamp_problem: Option<Problem>,
-    /// When it is tried again.
-    clamp_at: Instant,
+    clamper: Clamper,
     /// Somebody else changed it since.
     strayed: bool,
     repairs: u64,
@@ -107,9 +101,7 @@ impl Keeper {
                 peers: BTreeMap::new(),
             },
             led: true,
-            clamp: None,
-            clamp_problem: None,
-            clamp_at: Instant::ZERO,
+            clamper: Clamper::new(),
             strayed: false,
             repairs: 0,
             lost: None,
@@ -207,7 +199,14 @@ impl Keeper {
             Some(_) if clock::now() < self.retry_at => {}
             Some(wish) => self.satisfy(wish),
         }
-        self.tend_clamp();
+        // Without a clamp the tunnel works on.
+        if let Some(applied) = self.applied.as_ref().filter(|_| self.device.is_some())
+            && self.clamper.tend(&applied.ifname)
+        {
+            self.repairs += 1;
+            let because = "somebody else removed it";
+            warn!(because, "MSS clamp of the tunnel put up again");
+        }
     }
 
     /// How often a device was opened: whoever holds sockets or handles of one starts anew when it
@@ -238,7 +237,7 @@ impl Keeper {
     /// What is wrong beside the device itself.
     #[must_use]
     pub const fn clamp_problem(&self) -> Option<&Problem> {
-        self.clamp_problem.as_ref()
+        self.clamper.problem()
     }
 
     /// What must outlive the process, if there is more of it than the last time.
@@ -252,7 +251,7 @@ impl Keeper {
     pub fn leave(&mut self) {
         if self.kind == Kind::Kernel {
             self.device = None;
-            self.clamp = None;
+            self.clamper.leave();
         }
         self.close();
     }
@@ -262,11 +261,7 @@ impl Keeper {
         self.applied = None;
         self.strayed = false;
         self.problem = None;
-        self.clamp_problem = None;
-        if let Some(Err(err)) = self.clamp.take().map(Clamp::remove) {
-            let error = &err as &dyn std::error::Error;
-            warn!(error, "the tunnel's MSS clamp stays behind");
-        }
+        self.clamper.remove();
         if let Some(device) = self.device.take() {
             let handle = device.handle();
             if let Err(err) = device.close() {
@@ -380,28 +375,6 @@ impl Keeper {
                 warn!(error, "the MTU of a tunnel route is tried again");
             }
         }
-    }
-
-    /// Has a clamp as long as there is a device. Without one the tunnel works on.
-    fn tend_clamp(&mut self) {
-        let Some(applied) = self.applied.as_ref().filter(|_| self.device.is_some()) else {
-            return;
-        };
-        let done = match &self.clamp {
-            Some(clamp) => clamp.restore().map(|was_down| {
-                if was_down {
-                    self.repairs += 1;
-                    let because = "somebody else removed it";
-                    warn!(because, "MSS clamp of the tunnel put up again");
-                }
-            }),
-            None if clock::now() < self.clamp_at => return,
-            None => Clamp::install(&applied.ifname).map(|clamp| self.clamp = Some(clamp)),
-        };
-        self.clamp_problem = done.err().map(|error| {
-            self.clamp_at = clock::now() + LONGEST_PAUSE;
-            error.problem()
-        });
     }
 
     fn open(&self, wish: &Wish) -> Result<Box<dyn Backend>, Problem> {

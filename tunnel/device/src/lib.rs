@@ -13,6 +13,7 @@
 
 pub mod backend;
 pub mod bench;
+mod clamper;
 mod config;
 mod crew;
 mod device;
@@ -31,6 +32,7 @@ mod noise;
 pub mod offload;
 mod outbox;
 pub mod paths;
+mod ports;
 mod post;
 mod seed;
 mod shelf;

@@ -30,16 +30,16 @@ pub(crate) struct Network {
     sockets: Arc<Sockets>,
     /// Where initiations come, if that is not where the rest does.
     door: Option<Arc<Sockets>>,
-    other: Option<Other>,
+    other: Option<Port>,
     lanes: Arc<Lanes>,
     /// Whether datagrams are sent in runs, as it was told last.
     gso: Part,
     refusals: Vec<Refusal>,
 }
 
-/// The sockets of the other port.
+/// The sockets of a port that one worker looks after.
 #[derive(Clone, Debug)]
-pub(crate) struct Other {
+pub(crate) struct Port {
     pub(crate) sockets: Arc<Sockets>,
     /// Where initiations come, if that is not where the rest does.
     pub(crate) door: Option<Arc<Sockets>>,
@@ -93,7 +93,7 @@ impl Network {
     }
 
     /// Has another port, too.
-    pub(crate) fn with_other(self, other: Option<Other>) -> Self {
+    pub(crate) fn with_other(self, other: Option<Port>) -> Self {
         Self { other, ..self }
     }
 
@@ -101,8 +101,15 @@ impl Network {
         &self.lanes
     }
 
-    pub(crate) fn sockets(&self) -> &Sockets {
-        &self.sockets
+    /// The sockets there, if there are any.
+    pub(crate) fn heard_at(&self, at: At) -> Option<&Sockets> {
+        let sockets = match at {
+            At::Own => Some(&self.sockets),
+            At::Door => self.door.as_ref(),
+            At::Other => self.other.as_ref().map(|other| &other.sockets),
+            At::OtherDoor => self.other.as_ref().and_then(|other| other.door.as_ref()),
+        };
+        sockets.map(|sockets| &**sockets)
     }
 
     /// Whether datagrams are sent in runs, if that changed since the last call.
@@ -120,13 +127,7 @@ impl Network {
 
     /// Takes what waits into `inbox`; nothing is none.
     pub(crate) fn receive(&self, at: At, family: Family, inbox: &mut Inbox) {
-        let sockets = match at {
-            At::Own => Some(&self.sockets),
-            At::Door => self.door.as_ref(),
-            At::Other => self.other.as_ref().map(|other| &other.sockets),
-            At::OtherDoor => self.other.as_ref().and_then(|other| other.door.as_ref()),
-        };
-        let Some(sockets) = sockets else {
+        let Some(sockets) = self.heard_at(at) else {
             inbox.clear();
             return;
         };

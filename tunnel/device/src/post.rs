@@ -114,16 +114,6 @@ impl Mail {
 }
 
 impl Post {
-    /// A place for a worker that has no others.
-    pub(crate) fn alone(bell: Arc<Doorbell>) -> Self {
-        let mail = Mutex::default();
-        Self {
-            boxes: Arc::from([Pigeonhole { mail, bell }]),
-            number: 0,
-            drafts: Vec::new(),
-        }
-    }
-
     /// A place for each of the workers with these bells.
     pub(crate) fn offices(bells: &[Arc<Doorbell>]) -> Vec<Self> {
         let room = || match bells {

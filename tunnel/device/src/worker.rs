@@ -26,7 +26,7 @@ use kedge_core::Instant;
 use kedge_net::{
     clock,
     tun::Tun,
-    udp::{Family, Inbox, Sockets},
+    udp::{Family, Inbox},
     wait::{Alarm, Doorbell, Waiter},
 };
 use kedge_tunnel_proto::{
@@ -45,7 +45,7 @@ pub(crate) use self::live::{Identities, Reconfiguration};
 use crate::{
     from_host::FromHost,
     lanes::{Inbound, Lanes},
-    network::{At, Network, Other},
+    network::{At, Network, Port},
     noise::{noise, unix},
     offload::Standing,
     outbox::Outbox,
@@ -84,11 +84,9 @@ pub(crate) struct Engine {
     pub(crate) number: u8,
     pub(crate) workers: u8,
     pub(crate) tun: Tun,
-    pub(crate) sockets: Arc<Sockets>,
-    /// Where initiations come, if that is not where the rest does.
-    pub(crate) door: Option<Arc<Sockets>>,
+    pub(crate) port: Port,
     /// The other port, if there is one.
-    pub(crate) other: Option<Other>,
+    pub(crate) other: Option<Port>,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) post: Post,
     pub(crate) bell: Arc<Doorbell>,
@@ -184,8 +182,7 @@ impl Worker {
             number,
             workers,
             tun,
-            sockets,
-            door,
+            port: Port { sockets, door },
             other,
             lanes,
             post,

@@ -37,6 +37,18 @@ impl Workers {
         }
     }
 
+    /// As many as a command line says; none says one for each processor.
+    #[must_use]
+    pub fn of_plain(asked: Option<u8>) -> Self {
+        match asked {
+            Some(count) => Self {
+                because: "--workers says so",
+                ..Self::configured(count)
+            },
+            None => Self::of_gateway(None),
+        }
+    }
+
     /// As many as somebody said.
     #[must_use]
     pub fn configured(count: u8) -> Self {

@@ -5,6 +5,7 @@
 //! * [`auth`]: signed adverts.
 //! * [`bfd`]: whether the path to a peer works, one [`bfd::Session`] per peer.
 //! * [`bgp`]: who is told of routes, one [`bgp::Session`] per neighbour.
+//! * [`routers`]: who is at the other end of a link, by what routers say of themselves.
 //! * [`claim`]: how a claim to an address is announced, watched, defended and first tested.
 //!
 //! Nothing here reads a clock, opens a socket or draws a random number: the same inputs at the
@@ -16,6 +17,7 @@ pub mod bfd;
 pub mod bgp;
 pub mod claim;
 mod dice;
+pub mod routers;
 #[cfg(test)]
 mod table;
 pub mod vrrp;

@@ -9,6 +9,7 @@
 //! It knows no VIP. Whoever acts on a session follows [`Bfd::levels`].
 
 mod demux;
+mod due;
 mod instance;
 mod pace;
 mod problems;

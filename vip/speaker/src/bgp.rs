@@ -12,12 +12,13 @@
 mod connection;
 mod doors;
 mod neighbour;
+mod on_link;
 mod problems;
 mod shell;
 mod snapshot;
 mod spec;
 
-use std::{collections::BTreeMap, io, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{collections::BTreeMap, io, net::IpAddr, sync::Arc, thread::JoinHandle, time::Duration};
 
 use arc_swap::ArcSwap;
 use kedge_core::{Name, Problem, bfd::Liveness};
@@ -25,7 +26,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 pub use self::{
     snapshot::{BgpEvent, BgpSnapshot, HeardRoute},
-    spec::{BgpSpec, Password},
+    spec::{AoAlgorithm, BgpSpec, Password, TcpAo},
 };
 pub use kedge_vip_proto::{
     bgp::{Config, Offer, Offers, Policy, View, What},
@@ -52,6 +53,8 @@ pub struct Bgp {
 struct Shown {
     neighbours: ArcSwap<Vec<BgpSnapshot>>,
     problems: ArcSwap<Vec<Problem>>,
+    /// The addresses of neighbours that none was configured for.
+    found: watch::Sender<BTreeMap<Name, IpAddr>>,
 }
 
 /// All that is wanted, as a whole.
@@ -69,6 +72,21 @@ struct Leave {
     text: Text,
     timeout: Duration,
     done: Arc<std::sync::Mutex<Option<oneshot::Sender<()>>>>,
+}
+
+impl Leave {
+    /// Says so to whoever asked.
+    fn is_done(&self) {
+        let done = self
+            .done
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .take();
+        if let Some(done) = done {
+            // Whoever asked may be gone.
+            let _ = done.send(());
+        }
+    }
 }
 
 impl Bgp {
@@ -144,6 +162,13 @@ impl Bgp {
     #[must_use]
     pub fn snapshot(&self) -> Arc<Vec<BgpSnapshot>> {
         self.shown.neighbours.load_full()
+    }
+
+    /// The addresses of those neighbours that are whichever router there is on a link, and each change of
+    /// that.
+    #[must_use]
+    pub fn found(&self) -> watch::Receiver<BTreeMap<Name, IpAddr>> {
+        self.shown.found.subscribe()
     }
 
     /// What is wrong that is no neighbour's.

@@ -3,6 +3,7 @@
 mod absence;
 mod beat;
 mod desired;
+mod ear;
 mod estate;
 mod execute;
 mod fence;
@@ -25,11 +26,12 @@ mod virtual_mac;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
+    ops::ControlFlow,
     sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
 
-use kedge_core::{Instant, Machine, Name, Problem};
+use kedge_core::{Instant, Machine, Name, Problem, vip::RouterState};
 use kedge_net::{
     address::{Lifetime, Owned, Report as AddressReport},
     clock,
@@ -44,7 +46,7 @@ use kedge_vip_proto::{
 use tokio::sync::oneshot;
 
 pub(crate) use self::interface::{Interface, Malformed};
-use self::{beat::Lull, estate::Heirs, fence::Postponed, instance::Instance};
+use self::{beat::Lull, ear::Ear, estate::Heirs, fence::Postponed, instance::Instance};
 use crate::{
     Settings, StartError, Tracks, VipSpec,
     fences::Fences,
@@ -104,6 +106,9 @@ pub(crate) struct Shell {
     /// What is being sent. One buffer for all: one that is made for each advert is cleared for each.
     message: Box<[u8; MAX_LEN]>,
     lull: Lull,
+    ear: Ear,
+    /// Whether somebody's patience is over, and this host may be deaf.
+    is_deaf: bool,
     monitor: Monitor,
     owned: Owned,
     /// Who puts up fences; nobody does for one that only hands over.
@@ -168,6 +173,17 @@ struct Early {
     health: Option<(Verdict, String)>,
 }
 
+/// Why a thread ends.
+#[derive(Debug)]
+enum End {
+    /// Another agent took over from this guardian.
+    Overtaken,
+    /// Another agent goes on.
+    StandsAside,
+    /// Everything is given back.
+    Left,
+}
+
 #[derive(Debug)]
 struct Leaving {
     deadline: Instant,
@@ -189,6 +205,7 @@ impl Shell {
     ) -> Result<Self, StartError> {
         let part = Part::Agent(guardian);
         let mut shell = Self::build(settings, shared, commands, outbox, part)?;
+        shell.ear = Ear::open(clock::now());
         shell.fences = Some(fences);
         if estate.is_some() {
             shell.estate = estate;
@@ -220,6 +237,8 @@ impl Shell {
             waiter,
             message: Box::new([0; MAX_LEN]),
             lull: Lull::default(),
+            ear: Ear::default(),
+            is_deaf: false,
             monitor,
             owned,
             fences: None,
@@ -253,41 +272,74 @@ impl Shell {
         }
         let mut deadline = self.next_deadline();
         loop {
-            let [bell, monitor, sockets] = match self.waiter.wait_until(deadline) {
+            let ready = match self.waiter.wait_until(deadline) {
                 Ok(ready) => [BELL, MONITOR, SOCKETS].map(|key| ready.contains(&key)),
                 Err(error) => return self.give_up(&error),
             };
-            if self.is_overtaken() {
-                return;
+            match self.turn(ready) {
+                ControlFlow::Continue(next) => deadline = next,
+                ControlFlow::Break(End::Overtaken) => return,
+                ControlFlow::Break(End::StandsAside) => return self.vanish(),
+                ControlFlow::Break(End::Left) => return self.finish(),
             }
-            // What waited in the sockets counts before any deadline does: after a stall the
-            // adverts are there, and only the clock says that they are late.
-            let now = clock::now();
-            if !(bell || monitor || sockets) && self.beat(now) {
-                deadline = self.next_beat();
-                continue;
-            }
-            if sockets {
-                self.take_packets(now);
-                self.settle(now);
-            }
-            if monitor {
-                self.observe(now);
-            }
-            if bell {
-                self.shared.bell.silence();
-                self.obey(now);
-            }
-            if self.stands_aside {
-                return self.vanish();
-            }
-            self.timeouts(clock::now());
-            self.tell(clock::now(), bell);
-            if self.is_over(clock::now()) {
-                return self.finish();
-            }
-            deadline = self.next_deadline();
         }
+    }
+
+    /// Does what there is to do; says when there is more, unless something comes in before.
+    fn turn(&mut self, [bell, monitor, sockets]: [bool; 3]) -> ControlFlow<End, Option<Instant>> {
+        if self.is_overtaken() {
+            return ControlFlow::Break(End::Overtaken);
+        }
+        // What waited in the sockets counts before any deadline does: after a stall the
+        // adverts are there, and only the clock says that they are late.
+        let now = clock::now();
+        if !(bell || monitor || sockets) && self.beat(now) {
+            return ControlFlow::Continue(self.next_beat());
+        }
+        if sockets {
+            self.take_packets(now);
+            self.settle(now);
+        }
+        if monitor {
+            self.observe(now);
+        }
+        if bell {
+            self.shared.bell.silence();
+            self.obey(now);
+        }
+        if self.stands_aside {
+            return ControlFlow::Break(End::StandsAside);
+        }
+        let now = clock::now();
+        let was_deaf = std::mem::take(&mut self.is_deaf);
+        if self.waiting(now).next().is_some() {
+            self.is_deaf = !self.ear.hears(now);
+            if self.is_deaf && !was_deaf {
+                self.waiting(now).for_each(|it| it.counters.count("deaf"));
+            }
+            // The same of what came meanwhile: a page of the program may have come from a slow disk.
+            self.take_packets(now);
+            self.settle(now);
+        }
+        self.timeouts(now);
+        self.tell(clock::now(), bell);
+        if self.is_over(clock::now()) {
+            return ControlFlow::Break(End::Left);
+        }
+        let next = self.next_deadline();
+        ControlFlow::Continue(match next {
+            // Whoever hands packets over has to get the processor for it.
+            Some(next) if self.is_deaf => Some(next.max(now + ear::PAUSE)),
+            next => next,
+        })
+    }
+
+    /// Those who stand by and whose patience is over.
+    fn waiting(&mut self, now: Instant) -> impl Iterator<Item = &mut Instance> {
+        self.instances.iter_mut().filter(move |it| {
+            let is_due = it.router.poll_timeout().is_some_and(|due| due <= now);
+            is_due && it.router.state() != RouterState::Active
+        })
     }
 
     fn schedule(&mut self) {
@@ -337,7 +389,9 @@ impl Shell {
             let Some(instance) = self.instances.get_mut(index) else {
                 break;
             };
-            if instance.router.poll_timeout().is_some_and(|due| due <= now) {
+            let is_due = instance.router.poll_timeout().is_some_and(|due| due <= now);
+            let waits = self.is_deaf && instance.router.state() != RouterState::Active;
+            if is_due && !waits {
                 instance.stamps.fires(now, &instance.router);
                 instance.router.handle_timeout(now);
                 instance.stamps.fired(&instance.router);
@@ -431,3 +485,6 @@ const SOCKETS: u64 = 2;
 
 /// When sockets that could not be opened are tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -17,11 +17,7 @@ pub(super) fn run(app: &App, command: &BgpCommand) -> Result<Exit, Failure> {
         BgpCommand::Summary => get::<BgpNeighborList>(app, Role::Agent, NEIGHBORS),
         BgpCommand::Neighbors { name: None } => {
             let answer: Answer<BgpNeighborList> = app.client(Role::Agent).get(NEIGHBORS)?;
-            let answer = Answer {
-                raw: answer.raw,
-                body: Details(answer.body),
-            };
-            show(app, &answer, Exit::Ok)
+            show(app, &answer.shown_as(Details), Exit::Ok)
         }
         BgpCommand::Neighbors { name: Some(name) } => {
             get::<BgpNeighbor>(app, Role::Agent, &format!("{NEIGHBORS}/{}", segment(name)?))

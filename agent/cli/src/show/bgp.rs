@@ -1,5 +1,7 @@
 //! BGP neighbours, routes, and why they are told.
 
+use std::net::IpAddr;
+
 use kedge_control::{
     Kind,
     local::{
@@ -29,8 +31,8 @@ impl Show for BgpNeighborList {
         for it in &self.items {
             let mut cells = vec![
                 it.name.clone(),
-                it.address.to_string(),
-                it.asn.to_string(),
+                place(it),
+                system(it),
                 it.state.to_string(),
                 long(it.state_seconds),
                 it.advertised.to_string(),
@@ -109,9 +111,15 @@ impl Show for BgpRouteList {
             return format!("no route\n{}", view.next(&["kedge bgp summary".to_owned()]));
         }
         let mut titles = vec![
-            "PREFIX", "NEIGHBOR", "WHAT", "NEXT-HOP", "PATH", "MED", "PREF",
+            "PREFIX",
+            "NEIGHBOR",
+            "WHAT",
+            "NEXT-HOP",
+            "PATH",
+            "MED",
+            "PREF",
+            "COMMUNITIES",
         ];
-        titles.push("COMMUNITIES");
         if view.wide {
             titles.extend(["VIP", "ORIGIN", "AGE"]);
         }
@@ -198,11 +206,29 @@ pub(super) fn mark(it: &BgpNeighbor) -> Mark {
     }
 }
 
+/// Where it is: an address of a link comes with the interface, which stands alone until somebody is found
+/// there.
+fn place(it: &BgpNeighbor) -> String {
+    match (it.address, &it.interface) {
+        (Some(IpAddr::V6(v6)), Some(interface)) if v6.is_unicast_link_local() => {
+            format!("{v6}%{}", clean(interface))
+        }
+        (Some(address), _) => address.to_string(),
+        (None, interface) => clean(interface.as_deref().unwrap_or_default()).into_owned(),
+    }
+}
+
+/// Its autonomous system, or `any` while it has not said which.
+fn system(it: &BgpNeighbor) -> String {
+    it.asn
+        .map_or_else(|| "any".to_owned(), |asn| asn.to_string())
+}
+
 /// A neighbour in the parts of a line.
 pub(super) fn parts(it: &BgpNeighbor) -> Vec<String> {
     let is_up = it.state == SessionState::Established;
     vec![
-        format!("{}  {} AS {}", it.name, it.address, it.asn),
+        format!("{}  {} AS {}", it.name, place(it), system(it)),
         format!(
             "{} for {}",
             it.state.to_string().to_uppercase(),
@@ -264,7 +290,7 @@ fn head(list: &BgpNeighborList) -> String {
 }
 
 fn details(it: &BgpNeighbor, view: &View) -> String {
-    let kind = if it.asn == it.local_asn {
+    let kind = if it.asn == Some(it.local_asn) {
         "internal"
     } else {
         "external"
@@ -284,8 +310,8 @@ fn details(it: &BgpNeighbor, view: &View) -> String {
     let mut text = format!(
         "{}  {} AS {} ({kind}), {} for {}\n",
         clean(&it.name),
-        it.address,
-        it.asn,
+        place(it),
+        system(it),
         it.state,
         long(it.state_seconds)
     );

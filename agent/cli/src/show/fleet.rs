@@ -140,4 +140,4 @@ impl Show for FleetHostList {
     }
 }
 
-const PENDING: &str = "<pending>";
+pub(super) const PENDING: &str = "<pending>";

@@ -2,6 +2,7 @@
 
 mod bfd;
 mod bgp;
+mod lb;
 mod operate;
 mod paths;
 
@@ -21,6 +22,7 @@ use kedge_core::{Code, Fix, Problem, vip::RouterState};
 
 pub(super) use self::bfd::sessions;
 pub(super) use self::bgp::{neighbors, routes, told};
+pub(super) use self::lb::load_balancers;
 pub(super) use self::operate::{drained, history, release, restarted, scan, timeline, upgraded};
 pub(super) use self::paths::paths;
 

@@ -271,6 +271,19 @@ fn the_fleet_says_why_an_endpoint_is_blank() {
 }
 
 #[test]
+fn a_load_balancer_says_who_serves_it_and_why_not() {
+    let list = samples::load_balancers();
+    insta::assert_snapshot!("lb_list", list.text(&view()));
+    insta::assert_snapshot!("lb_list_wide", list.text(&wide()));
+    assert_eq!(list.names(), ["tenant-shop/other", "tenant-shop/web"]);
+    let shown: Vec<String> = list.items.iter().map(|it| it.text(&view())).collect();
+    insta::assert_snapshot!("lb_show", shown.join("\n"));
+    let items = list.items.into_iter();
+    let explained: Vec<String> = items.map(|it| Explained(it).text(&view())).collect();
+    insta::assert_snapshot!("lb_explain", explained.join("\n"));
+}
+
+#[test]
 fn an_empty_list_says_what_to_do() {
     insta::assert_snapshot!(VipList::default().text(&view()), @r"
     NAME  ADDRESS  INTERFACE  STATE  SINCE  PRIORITY  VRID  ACTIVE

@@ -2,7 +2,7 @@
 //! its route is told, and goes after it was taken back.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::IpAddr,
     time::{Duration, SystemTime},
 };
@@ -27,6 +27,7 @@ use crate::{
     anycast::{Anycasts, Moved},
     bgp::{self, Neighbors},
     config::BgpMode,
+    ownership::Ownership,
     secrets::Secrets,
 };
 
@@ -35,7 +36,7 @@ pub(crate) struct Announcing {
     pub neighbors: Neighbors,
     pub anycast: Anycasts,
     /// What VRRP's routers are, by the last that was heard of each.
-    pub states: BTreeMap<Name, RouterState>,
+    pub ownership: Ownership,
     /// What neighbours are told of, or what stands in the table.
     pub offered: Offers,
     /// The addresses of VIPs that every healthy host has.
@@ -49,7 +50,7 @@ impl Announcing {
         Self {
             neighbors: Neighbors::new(),
             anycast: Anycasts::default(),
-            states: BTreeMap::new(),
+            ownership: Ownership::default(),
             offered: Offers::new(),
             addresses: Standing::new(),
             table: InTable::default(),
@@ -67,12 +68,11 @@ impl Announcing {
 
 impl Agent {
     /// Wants neighbours and VIPs as they are configured and planned.
-    pub(super) fn want_bgp(&mut self) {
-        let secrets = Secrets::read(self.live.config(), self.live.root());
+    pub(super) fn want_bgp(&mut self, secrets: &Secrets) {
         let config = self.live.config().bgp.clone();
         let mut refused = Vec::new();
         let neighbors = config.as_ref().map_or_else(Vec::new, |config| {
-            announce::neighbors(config, &self.desired, &secrets, &mut refused)
+            announce::neighbors(config, &self.desired, secrets, &mut refused)
         });
         let now = clock::now();
         let graceful = self.graceful();
@@ -84,6 +84,7 @@ impl Agent {
         self.announcing
             .neighbors
             .want(config.as_ref(), neighbors, refused);
+        self.want_sessions();
         self.follow_paths();
     }
 
@@ -117,9 +118,11 @@ impl Agent {
         true
     }
 
-    /// Waits until a VIP that every healthy host has goes on.
-    pub(crate) fn anycast_is_due(&self) -> impl Future<Output = ()> + use<> {
-        let due = self.announcing.anycast.deadline();
+    /// Waits until time alone changes what routers are told.
+    pub(crate) fn routes_are_due(&self) -> impl Future<Output = ()> + use<> {
+        let telling = &self.announcing;
+        let goes = telling.ownership.deadline(clock::now());
+        let due = telling.anycast.deadline().into_iter().chain(goes).min();
         async move {
             match due {
                 Some(due) => sleep(due.since(clock::now())).await,
@@ -170,8 +173,8 @@ impl Agent {
         self.announce();
     }
 
-    /// Goes on with them.
-    pub(crate) fn settle_anycast(&mut self) {
+    /// Goes on with what is due.
+    pub(crate) fn settle_routes(&mut self) {
         let moved = self.announcing.anycast.settle(clock::now());
         self.record(&moved);
         self.announce();
@@ -179,7 +182,13 @@ impl Agent {
 
     /// Takes what became of a VRRP router.
     pub(super) fn moved(&mut self, vip: &Name, to: RouterState) {
-        self.announcing.states.insert(vip.clone(), to);
+        let interval = self
+            .desired
+            .vip(vip)
+            .map(|vip| vip.spec.interval.duration());
+        let spans = [self.graceful(), interval.unwrap_or_default()];
+        let ownership = &mut self.announcing.ownership;
+        ownership.moved(clock::now(), vip, to, spans);
         self.announce();
     }
 
@@ -189,11 +198,11 @@ impl Agent {
         let telling = &mut self.announcing;
         let (names, now) = (&self.desired.vips, clock::now());
         telling
-            .states
-            .retain(|name, _| names.iter().any(|vip| vip.spec.name == *name));
+            .ownership
+            .retain(|name| names.iter().any(|vip| vip.spec.name == *name));
         let standing: BTreeSet<IpAddr> = telling.anycast.addresses().collect();
         let mut refused = telling.addresses.raise(now, &standing);
-        let mut routes = announce::owned(&self.desired, &telling.states);
+        let mut routes = announce::owned(&self.desired, now, &telling.ownership);
         routes.extend(telling.anycast.routes());
         let mut offers = match mode {
             Some(_) => announce::offers(&routes),

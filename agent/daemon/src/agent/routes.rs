@@ -91,7 +91,7 @@ impl Agent {
         let Some(vip) = self.snapshot(name.as_str()) else {
             return format!("{name} is about to take part");
         };
-        let state = self.announcing.states.get(name).copied();
+        let state = self.announcing.ownership.state(name);
         let state = state.unwrap_or(RouterState::Initialize);
         format!("{name} is {state} here: {}", vip.because)
     }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use kedge_control::agent::HostConfig;
 use kedge_core::vip::RouterState;
 
@@ -25,10 +27,15 @@ fn planned(vips: &str) -> (AgentConfig, Desired) {
     (config, desired)
 }
 
-fn states(all: &[(&str, RouterState)]) -> BTreeMap<Name, RouterState> {
-    let all = all.iter();
-    all.map(|(name, state)| (name.parse().unwrap(), *state))
-        .collect()
+fn ownership(names: &[&str], states: &[RouterState]) -> Ownership {
+    let mut ownership = Ownership::default();
+    let spans = [Duration::from_secs(1); 2];
+    for name in names {
+        for state in states {
+            ownership.moved(Instant::ZERO, &name.parse().unwrap(), *state, spans);
+        }
+    }
+    ownership
 }
 
 #[test]
@@ -40,8 +47,8 @@ fn a_vip_is_told_of_exactly_while_it_is_owned() {
          lan: {addresses: [192.0.2.20]}",
     );
     for state in [Initialize, Backup, Active, Releasing, Fault] {
-        let states = states(&[("api", state), ("lan", state)]);
-        let offers = offers(&owned(&desired, &states));
+        let ownership = ownership(&["api", "lan"], &[state]);
+        let offers = offers(&owned(&desired, Instant::ZERO, &ownership));
         if state == Active {
             let told: Vec<String> = offers.keys().map(ToString::to_string).collect();
             assert_eq!(told, ["192.0.2.10/32", "2001:db8::10/128"]);
@@ -54,7 +61,13 @@ fn a_vip_is_told_of_exactly_while_it_is_owned() {
             assert!(offers.is_empty(), "{state}");
         }
     }
-    assert!(owned(&desired, &BTreeMap::new()).is_empty());
+    let nobody = Ownership::default();
+    assert!(owned(&desired, Instant::ZERO, &nobody).is_empty());
+    // One that is being given away is said to go.
+    let goes = ownership(&["api"], &[Active, Releasing]);
+    let told = offers(&owned(&desired, Instant::ZERO, &goes));
+    assert_eq!(told.len(), 2);
+    assert!(told.values().all(|offer| offer.leaving));
 }
 
 #[test]

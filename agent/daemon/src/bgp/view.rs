@@ -72,14 +72,17 @@ impl Neighbors {
         let hold = up.map_or(config.hold_time, |peer| peer.agreed.hold_time);
         BgpNeighbor {
             name: spec.name.to_string(),
-            address: spec.peer,
+            address: it.peer,
             port: spec.port,
             interface: spec.interface.clone(),
-            asn: config.peer_as,
+            asn: match peer {
+                Some(peer) => Some(peer.asn),
+                None => config.peer_as.number(config.local_as),
+            },
             local_asn: config.local_as,
             multihop: spec.multihop,
             ttl_security: spec.ttl_security,
-            password: spec.password.is_some(),
+            password: spec.password.is_some() || spec.tcp_ao.is_some(),
             passive: config.passive,
             state: view.state,
             because: view.because.to_string(),
@@ -128,10 +131,42 @@ fn advertised(it: &BgpSnapshot, vips: &BTreeMap<Prefix, Name>) -> Vec<BgpRoute> 
 }
 
 fn received(it: &BgpSnapshot, heard: &HeardRoute) -> BgpRoute {
-    let age = clock::now().since(heard.at).as_secs_f64();
-    let bare = |what: &str| BgpRoute {
+    let mut told = match &heard.what {
+        What::Announced(next_hop, attributes) => route(it, &heard.prefix, next_hop, attributes),
+        What::Withdrawn => bare(it, &heard.prefix, "withdrawn"),
+        What::Refused(fault) => BgpRoute {
+            flaw: Some(fault.to_string()),
+            ..bare(it, &heard.prefix, "refused")
+        },
+    };
+    told.age_seconds = Some(clock::now().since(heard.at).as_secs_f64());
+    told
+}
+
+fn route(
+    it: &BgpSnapshot,
+    prefix: &Prefix,
+    next_hop: &NextHop,
+    attributes: &Attributes,
+) -> BgpRoute {
+    BgpRoute {
+        next_hop: Some(next_hop.to_string()),
+        as_path: attributes.as_path.to_string(),
+        origin: attributes.origin.to_string(),
+        med: attributes.med,
+        local_pref: attributes.local_pref,
+        communities: attributes.communities.clone(),
+        extended_communities: attributes.extended.clone(),
+        large_communities: attributes.large.clone(),
+        ..bare(it, prefix, "announced")
+    }
+}
+
+/// A destination without a path.
+fn bare(it: &BgpSnapshot, prefix: &Prefix, what: &str) -> BgpRoute {
+    BgpRoute {
         neighbor: it.spec.name.to_string(),
-        prefix: heard.prefix.to_string(),
+        prefix: prefix.to_string(),
         vip: None,
         what: what.to_owned(),
         next_hop: None,
@@ -142,41 +177,6 @@ fn received(it: &BgpSnapshot, heard: &HeardRoute) -> BgpRoute {
         communities: Vec::new(),
         extended_communities: Vec::new(),
         large_communities: Vec::new(),
-        age_seconds: Some(age),
-        flaw: None,
-    };
-    match &heard.what {
-        What::Announced(next_hop, attributes) => BgpRoute {
-            age_seconds: Some(age),
-            ..route(it, &heard.prefix, next_hop, attributes)
-        },
-        What::Withdrawn => bare("withdrawn"),
-        What::Refused(fault) => BgpRoute {
-            flaw: Some(fault.to_string()),
-            ..bare("refused")
-        },
-    }
-}
-
-fn route(
-    it: &BgpSnapshot,
-    prefix: &Prefix,
-    next_hop: &NextHop,
-    attributes: &Attributes,
-) -> BgpRoute {
-    BgpRoute {
-        neighbor: it.spec.name.to_string(),
-        prefix: prefix.to_string(),
-        vip: None,
-        what: "announced".to_owned(),
-        next_hop: Some(next_hop.to_string()),
-        as_path: attributes.as_path.to_string(),
-        origin: attributes.origin.to_string(),
-        med: attributes.med,
-        local_pref: attributes.local_pref,
-        communities: attributes.communities.clone(),
-        extended_communities: attributes.extended.clone(),
-        large_communities: attributes.large.clone(),
         age_seconds: None,
         flaw: None,
     }

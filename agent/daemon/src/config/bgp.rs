@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use kedge_core::Name;
-use kedge_vip_speaker::bgp::{BgpSpec, Offer};
+use kedge_vip_speaker::bgp::{AoAlgorithm, BgpSpec, Offer};
 
 /// BGP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,21 @@ pub struct NeighborConfig {
     pub spec: BgpSpec,
     /// The file with its password.
     pub password_file: Option<PathBuf>,
+    /// What its key of TCP-AO is, but for the key.
+    pub tcp_ao: Option<AoConfig>,
     /// The BFD session that it follows.
     pub bfd: Option<Name>,
+}
+
+/// A key of TCP-AO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AoConfig {
+    /// The file with it.
+    pub file: PathBuf,
+    /// Its numbers: that of segments that are sent, that of those that come.
+    pub ids: [u8; 2],
+    /// How segments are signed.
+    pub algorithm: AoAlgorithm,
 }
 
 /// How the network learns where a VIP is.

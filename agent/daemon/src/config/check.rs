@@ -28,6 +28,7 @@ use super::{
     AgentConfig, AgentFile, HttpsUrl, ManagerConfig, ManagerFile, PeerLinkConfig, PeerLinkFile,
     ProbeConfig, ProbeFile, ReportConfig, Trust, Via, VipConfig,
 };
+pub(crate) use bgp::own_session;
 pub use vip::check_vip;
 
 /// The prefixes overlay addresses come from (`EdgeGateway.spec.tunnel.cidrs`).

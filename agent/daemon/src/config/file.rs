@@ -32,8 +32,8 @@ mod peer;
 
 pub use self::{
     bgp::{
-        BgpDefaultsFile, BgpFile, BgpModeFile, BgpNeighborFile, FamilyFile, NextHopFile, ViaFile,
-        VipBgpFile,
+        BgpDefaultsFile, BgpFile, BgpModeFile, BgpNeighborFile, FamilyFile, NextHopFile,
+        TcpAoAlgorithmFile, TcpAoFile, ViaFile, VipBgpFile,
     },
     peer::PeerFile,
 };

@@ -81,4 +81,6 @@ fn a_part_of_another_bench_is_refused() {
     assert_eq!(problem.code, Code::SysUsage);
     assert!(problem.what.contains("soak"), "{}", problem.what);
     assert!(args("manager --part cost").check().is_err());
+    assert!(args("bgp --part cut,announce").check().is_ok());
+    assert!(args("bgp --part cost").check().is_err());
 }

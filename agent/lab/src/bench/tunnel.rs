@@ -12,8 +12,10 @@ mod gateways;
 mod limit;
 mod load;
 mod moves;
+mod restart;
 mod rows;
 mod site;
+mod standing;
 mod storm;
 
 use std::{path::Path, time::Duration};
@@ -53,6 +55,11 @@ pub(super) fn run(args: &BenchArgs, stage: &Stage) -> Result<BenchResult, LabErr
     }
     if bench.args.wants(Part::Gateways) {
         bench.gateways(&kedge)?;
+    }
+    if bench.args.wants(Part::Restart) {
+        for _ in 0..bench.args.runs() {
+            bench.restart(&kedge)?;
+        }
     }
     if bench.args.wants(Part::Outage) {
         let left = faults::outage(&engines, &mut bench.measured, stage)?;
@@ -190,7 +197,7 @@ impl Bench<'_> {
             return Ok(());
         };
         let (mut site, key) = Site::gateway(engine, self.stage)?;
-        let crowd = Crowd::gather(&site, &key, many)?;
+        let crowd = Crowd::gather(site.lab(), &key, many)?;
         let empty = site.gateway_memory_at_rest()?;
         let keys = crowd.keys();
         site.admit(keys.iter().map(String::as_str))?;
@@ -256,6 +263,30 @@ impl Bench<'_> {
         result
     }
 
+    /// A gateway with thousands of hosts is stopped and started, and killed and started.
+    fn restart(&mut self, kedge: &Path) -> Result<(), LabError> {
+        let (Some(measured), many) = (self.measured.first_mut(), RESTART) else {
+            return Ok(());
+        };
+        let (restarts, left) = restart::restart(kedge, many, self.stage)?;
+        self.left.extend(left);
+        let [stopped, killed] = &restarts;
+        measured.restart.push(stopped.back.p99());
+        measured.killed.push(killed.back.p99());
+        for (restart, how) in restarts.iter().zip(["stopped", "killed"]) {
+            measured.restart_initiations.push(restart.initiations);
+            self.stage.tell(&format!(
+                "a gateway of {many} hosts {how} and started: half of them were answered again after \
+                 {:.2} s, 99 of 100 after {:.2} s, all after {:.2} s, {:.2} initiations each",
+                restart.back.p50(),
+                restart.back.p99(),
+                restart.back.max(),
+                restart.initiations
+            ));
+        }
+        Ok(())
+    }
+
     fn result(self) -> BenchResult {
         let mut measured = self.engines.iter().zip(self.measured);
         let ours: Vec<_> = measured
@@ -293,6 +324,8 @@ impl Bench<'_> {
 const FLOOD: u32 = 10_000;
 const STORM: u32 = 2_000;
 const LARGE_STORM: u32 = 10_000;
+/// The hosts of a gateway that restarts.
+const RESTART: u32 = 2_000;
 /// How long a gateway is left alone with peers that say nothing.
 const IDLE: Duration = Duration::from_secs(60);
 

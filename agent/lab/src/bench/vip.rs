@@ -8,7 +8,6 @@ mod fault;
 mod lan;
 mod rows;
 mod soak;
-mod stillness;
 
 use std::{path::Path, time::Duration};
 

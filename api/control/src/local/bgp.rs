@@ -53,15 +53,17 @@ pub enum BgpMode {
 pub struct BgpNeighbor {
     /// Its name.
     pub name: String,
-    /// Its address.
-    pub address: IpAddr,
+    /// Its address; absent until a router is found on `interface`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
     /// The port it is called at.
     pub port: u16,
     /// The interface it is on, where that is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Its autonomous system.
-    pub asn: Asn,
+    /// Its autonomous system; absent where any other one is taken and it has not said which it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asn: Option<Asn>,
     /// The autonomous system of this host.
     pub local_asn: Asn,
     /// How many routers may be in between; absent on a link of this host.

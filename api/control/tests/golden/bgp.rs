@@ -15,10 +15,10 @@ pub(crate) fn neighbor() -> BgpNeighbor {
     let asn = |number| Asn::new(number).unwrap();
     BgpNeighbor {
         name: text("tor"),
-        address: "10.20.14.1".parse().unwrap(),
+        address: Some("10.20.14.1".parse().unwrap()),
         port: 179,
         interface: Some(text("eth0")),
-        asn: asn(65_000),
+        asn: Some(asn(65_000)),
         local_asn: asn(65_001),
         multihop: Some(2),
         ttl_security: true,

@@ -3,7 +3,8 @@
 use kedge_control::{
     Document,
     local::{
-        FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList, ManagerStatus,
+        FleetBackend, FleetCondition, FleetEndpoint, FleetEndpointList, FleetHost, FleetHostList,
+        FleetLoadBalancer, FleetLoadBalancerList, FleetPort, ManagerStatus,
     },
 };
 
@@ -53,7 +54,33 @@ fn the_fleet() {
                 applied_generation: 7,
                 generation: 7,
                 version: text("0.1.0"),
-                conditions: vec![condition],
+                conditions: vec![condition.clone()],
+            }],
+        }),
+    );
+    golden(
+        "fleet-load-balancer-list",
+        &Document::new(FleetLoadBalancerList {
+            items: vec![FleetLoadBalancer {
+                namespace: text("tenant-shop"),
+                name: text("web"),
+                tenant: text("shop"),
+                source: text("Service shop/web"),
+                gateway: text("kedge-system/gw"),
+                addresses: vec![text("203.0.113.7")],
+                ports: vec![FleetPort {
+                    name: text("http"),
+                    protocol: text("TCP"),
+                    port: Some(80),
+                    listener_port: Some(30_080),
+                }],
+                hosts: vec![FleetBackend {
+                    host: text("edge-a"),
+                    address: text("198.18.0.2"),
+                    up: true,
+                }],
+                since: Some(text("2026-01-01T00:00:00Z")),
+                conditions: vec![condition.clone()],
             }],
         }),
     );

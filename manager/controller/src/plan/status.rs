@@ -2,7 +2,7 @@
 
 mod backends;
 mod balancer;
-mod fleet;
+pub mod fleet;
 mod pool;
 mod unwritten;
 

@@ -16,10 +16,12 @@ mod offer;
 mod read;
 mod refusal;
 mod resting;
+mod shown;
 mod status;
 
 use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
+use kedge_control::local::FleetLoadBalancer;
 use kedge_crd::{TcpLoadBalancerSpec, TcpLoadBalancerStatus, traffic::Transport};
 
 use super::{desired::Desired, share::Share, status::put, wake::Wake};
@@ -103,18 +105,21 @@ pub fn share(all: &[Tcp], share: &mut Share) {
     }
 }
 
-/// Wants what was chosen to be kept, and every status.
+/// Wants what was chosen to be kept, and every status; says what people are shown.
 pub fn write(
     snapshot: &Snapshot,
     found: &[Found],
     all: &[Tcp],
     wake: &mut Wake,
     wanted: &mut Desired,
-) {
+) -> Vec<FleetLoadBalancer> {
+    let mut people = Vec::new();
     for tcp in all {
         layer::write(snapshot, tcp, wake, wanted);
         let status = status::status(snapshot, tcp);
         put::<TcpLoadBalancerSpec>(snapshot, wanted, &tcp.name, &status);
+        people.push(shown::shown(snapshot, tcp, &status));
     }
     layer::write_leaving(snapshot, found, wake, wanted);
+    people
 }

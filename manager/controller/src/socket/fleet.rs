@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode};
-use kedge_control::local::{FleetCondition, FleetHost, FleetHostList};
+use kedge_control::local::{FleetHost, FleetHostList};
 use kedge_crd::{EdgeHost, Status, condition::find};
 
 use super::{Answer, Context};
 use crate::{
+    plan::shown_condition,
     snapshot::{Live, Snapshot},
     store::Name,
 };
@@ -74,15 +75,6 @@ fn item(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> FleetHost {
         applied_generation: status.agent.config_generation,
         generation: host.spec.config.as_ref().map_or(0, |mark| mark.generation),
         version: status.agent.version.clone(),
-        conditions: status
-            .conditions
-            .iter()
-            .map(|condition| FleetCondition {
-                kind: condition.kind.clone(),
-                status: condition.status.as_str().to_owned(),
-                reason: condition.reason.clone(),
-                message: condition.message.clone(),
-            })
-            .collect(),
+        conditions: status.conditions.iter().map(shown_condition).collect(),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use kedge_control::{
     agent::{GatewayConfig, HostConfig},
-    local::FleetEndpoint,
+    local::{FleetEndpoint, FleetLoadBalancer},
 };
 use kedge_core::Problem;
 use kedge_crd::{EdgeGatewaySpec, EdgeHostSpec, Status, balancer::TargetState, condition};
@@ -25,6 +25,7 @@ pub struct Part {
     hosts: BTreeMap<Box<str>, Handed>,
     gateways: BTreeMap<(Name, String), GatewayConfig>,
     endpoints: Vec<FleetEndpoint>,
+    load_balancers: Vec<FleetLoadBalancer>,
     problems: Vec<Problem>,
     kubeconfigs: BTreeMap<Name, String>,
     names: BTreeSet<String>,
@@ -99,6 +100,7 @@ impl Part {
         self.alive = plan.host_conditions.values().filter(is_alive).count();
         self.targets = plan.targets;
         self.endpoints = plan.endpoints;
+        self.load_balancers = plan.load_balancers;
         self.problems = plan.problems;
         self.kubeconfigs = plan.kubeconfigs;
         self.names = plan.names;
@@ -146,7 +148,13 @@ impl Part {
         &self.endpoints
     }
 
-    /// The one of them in the place of another: of the same cluster and LoadBalancer.
+    /// Every TCPLoadBalancer, for people.
+    #[must_use]
+    pub fn load_balancers(&self) -> &[FleetLoadBalancer] {
+        &self.load_balancers
+    }
+
+    /// The endpoint in the place of another: of the same cluster and LoadBalancer.
     pub(super) fn endpoint(&self, like: &FleetEndpoint) -> Option<&FleetEndpoint> {
         self.endpoints.iter().find(|item| {
             item.cluster == like.cluster

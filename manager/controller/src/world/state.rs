@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use kedge_control::{
     agent::{GatewayConfig, HostConfig},
-    local::FleetEndpoint,
+    local::{FleetEndpoint, FleetLoadBalancer},
 };
 use kedge_core::Problem;
 use tokio::sync::watch;
@@ -105,6 +105,11 @@ impl State {
     /// Every cluster's endpoint, for people.
     pub fn endpoints(&self) -> impl Iterator<Item = &FleetEndpoint> {
         self.parts.values().flat_map(Part::endpoints)
+    }
+
+    /// Every TCPLoadBalancer, for people.
+    pub fn load_balancers(&self) -> impl Iterator<Item = &FleetLoadBalancer> {
+        self.parts.values().flat_map(Part::load_balancers)
     }
 
     /// Where the kubeconfig Secrets of clusters shall lead.

@@ -129,6 +129,8 @@ pub const ROOMS: &[Room] = &[
             "kedge-net",
             // The hosts of a storm (docs/adr/0034).
             "kedge-tunnel-proto",
+            // A neighbour that only listens, and the machine of BFD alone (docs/adr/0073).
+            "kedge-vip-proto",
         ],
     ),
     room(

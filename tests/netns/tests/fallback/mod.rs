@@ -14,7 +14,7 @@ use std::{
 
 use kedge_control::agent::{GatewayConfig, HostConfig, PeerConfig, TunnelConfig};
 use kedge_host::{Role, Root, state::Store};
-use kedge_net::link::{Links, sysctl};
+use kedge_net::link::Links;
 use kedge_tests_netns::{
     agent::Agent,
     asked::Asked,
@@ -196,12 +196,7 @@ impl Site {
 pub fn router(lan: &Lan, name: &str, [outside, inside]: [&str; 2]) -> Host {
     let router = lan.host(name, outside);
     router.add_address(inside);
-    router.run(|| {
-        sysctl("ipv4/ip_forward", "1").unwrap();
-        for scope in ["all", "eth0"] {
-            sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0").unwrap();
-        }
-    });
+    router.forwards();
     router.nft(
         "table ip way { chain out { type nat hook postrouting priority 100; \
          ip saddr 10.1.0.0/24 ip daddr 203.0.113.0/24 masquerade; }; }",

@@ -6,6 +6,7 @@
 //! ```
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod crew;
 pub mod wireguard_go;
 
 use std::{
@@ -29,7 +30,7 @@ use kedge_net::{
 use kedge_tunnel_device::{Device, DeviceConfig, PeerSpec, PeerStats, Workers, offload::Allowed};
 use kedge_tunnel_proto::{keys::PrivateKey, memory::Memory, noise::CoreName};
 use tracing_subscriber::{
-    EnvFilter, Layer, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Layer, filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
 pub const HOST: &str = "fd6b:6564:6765::a";
@@ -57,7 +58,7 @@ pub fn ready() -> bool {
             std::env::var("KEDGE_TEST_LOG").unwrap_or_else(|_| "info,boringtun=off".into());
         let lines = tracing_subscriber::fmt::layer().with_test_writer();
         tracing_subscriber::registry()
-            .with(EnvFilter::new(filter))
+            .with(filter.parse::<Targets>().unwrap())
             .with(lines)
             .with(ErrorCount)
             .init();

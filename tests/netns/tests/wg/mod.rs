@@ -23,6 +23,8 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     Kedge,
+    /// The same with two workers.
+    KedgeCrew,
     WireGuardGo,
     /// boringtun-cli, where it is installed.
     Boringtun,
@@ -34,7 +36,7 @@ impl Maker {
     /// The program, as the path knows it.
     pub fn program(self) -> &'static str {
         match self {
-            Self::Kedge => "kedge-wg",
+            Self::Kedge | Self::KedgeCrew => "kedge-wg",
             Self::WireGuardGo => "wireguard-go",
             Self::Boringtun => "boringtun-cli",
             Self::Gotatun => "gotatun",
@@ -61,6 +63,9 @@ impl<'a> Wg<'a> {
         match maker {
             Maker::Kedge => {
                 device.run("kedge-wg", &[&device.name]);
+            }
+            Maker::KedgeCrew => {
+                device.run("kedge-wg", &["--workers", "2", &device.name]);
             }
             Maker::WireGuardGo => {
                 device.run("wireguard-go", &[&device.name]);
@@ -186,6 +191,7 @@ impl<'a> Wg<'a> {
             std::env::var("PATH").unwrap()
         );
         let core = std::env::var("KEDGE_TEST_NOISE_CORE").unwrap_or("boringtun".into());
+        let workers = std::env::var("KEDGE_TEST_WORKERS").unwrap_or("1".into());
         // As a shell finds it: in the path of the child.
         let link = self.folder.path().join(program);
         let program = if link.exists() {
@@ -198,6 +204,7 @@ impl<'a> Wg<'a> {
             .args(arguments)
             .env("PATH", path)
             .env("KEDGE_SET_TUNNEL__NOISE_CORE", core)
+            .env("KEDGE_SET_TUNNEL__WORKERS", workers)
             .env("WG_QUICK_USERSPACE_IMPLEMENTATION", "kedge-wg")
             .env("WG_I_PREFER_BUGGY_USERSPACE_TO_POLISHED_KMOD", "1")
             .env_remove("LOG_LEVEL");

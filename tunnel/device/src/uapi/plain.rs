@@ -2,25 +2,20 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{SyncSender, sync_channel},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
 };
 
 use aws_lc_rs::rand;
 use kedge_net::{
     tun::{Interface, Tun},
-    udp::{BindError, Sockets},
-    wait::Doorbell,
+    udp::{BindError, Group},
 };
 use kedge_tunnel_proto::{
-    directory::Directory,
-    drops::Drops,
+    directory::{Change, Directory},
     keys::PrivateKey,
     memory::Memory,
-    noise::CoreName,
+    noise::{CoreName, Noise},
     uapi::{
         Configuration, Errno, Set,
         answer::{self, Secrets},
@@ -32,14 +27,17 @@ use zeroize::Zeroizing;
 
 use super::{Tool, traffic};
 use crate::{
-    device::COMMANDS,
+    crew::{Crew, Hired, Shared},
     error::OpenError,
     handshakes::Handshakes,
     lanes::Lanes,
+    network::Port,
     noise::noise,
     offload::{Allowed, Standing},
-    post::Post,
-    worker::{self, Command, Reconfiguration},
+    ports::Ports,
+    shelf::Shelf,
+    worker::{Command, Reconfiguration},
+    workers::Workers,
 };
 
 /// What a plain device is opened with; tools tell it the rest.
@@ -51,16 +49,17 @@ pub struct PlainConfig {
     pub tun: Option<OwnedFd>,
     /// Whose handshakes and sessions its peers have.
     pub noise_core: CoreName,
+    /// How many threads move its packets.
+    pub workers: Workers,
 }
 
 /// A device whose tools own it. It ends with its interface, and its interface with it.
 #[derive(Debug)]
 pub struct Plain {
     control: Mutex<Control>,
-    commands: SyncSender<Command>,
-    bell: Arc<Doorbell>,
+    crew: Crew,
     running: watch::Receiver<bool>,
-    worker: Option<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
     ifname: String,
     index: u32,
     noise_core: CoreName,
@@ -71,14 +70,24 @@ struct Control {
     configuration: Configuration,
     directory: Directory,
     handshakes: Handshakes,
-    /// None as long as the link is down.
-    sockets: Arc<Sockets>,
+    /// Closed as long as the link is down.
+    ports: Ports,
     link_up: bool,
     mtu: u16,
 }
 
+/// What the workers are told; the rest stays.
+#[derive(Default)]
+struct Order {
+    /// Another private key, with randomness for each worker.
+    private_key: Option<(PrivateKey, Vec<Noise>)>,
+    ports: Option<Ports>,
+    mtu: Option<u16>,
+    change: Change,
+}
+
 impl Plain {
-    /// Makes the interface, down and without addresses, and starts the worker.
+    /// Makes the interface, down and without addresses, and starts the workers.
     ///
     /// # Errors
     ///
@@ -91,49 +100,46 @@ impl Plain {
         let ifname = tun.name().to_owned();
         let mut interface = Interface::prepare(&tun, MTU)?;
         let index = interface.index();
-        let bell = Arc::new(Doorbell::new().map_err(OpenError::Worker)?);
-        let sockets = Arc::new(Sockets::closed());
-        let (commands, received) = sync_channel(COMMANDS);
-        let offload = Arc::new(Standing::settle(&tun, [&*sockets], Allowed::ALL));
+        let Workers { count, because } = config.workers;
+        let (crew, received) = Crew::new(count).map_err(OpenError::Worker)?;
+        let ports = Ports::closed(crew.count());
+        let offload = Arc::new(Standing::settle(&tun, ports.all(), Allowed::ALL));
         offload.fit(&mut interface);
-        let engine = worker::Engine {
-            number: 0,
-            workers: 1,
+        let shared = Shared {
+            lanes: Arc::new(Lanes::new(crew.first_bell())),
+            drops: Arc::default(),
+            guard: Arc::default(),
+            offload,
+            shelf: Arc::new(Shelf::default()),
+        };
+        let hired = Hired {
             tun,
-            sockets: Arc::clone(&sockets),
-            door: None,
+            ports: ports.clone(),
             other: None,
-            post: Post::alone(Arc::clone(&bell)),
-            lanes: Arc::new(Lanes::new(Arc::clone(&bell))),
-            bell: Arc::clone(&bell),
-            commands: received,
+            received,
+            memories: Memory::default().share(crew.count()),
             private_key: nobodys_key().map_err(OpenError::Worker)?,
             mtu: MTU,
             noise_core: config.noise_core,
-            drops: Arc::new(Drops::default()),
-            guard: Arc::default(),
             ends_with_interface: true,
-            offload,
-            memory: Memory::default(),
-            shelf: Arc::default(),
         };
         let (ended, running) = watch::channel(true);
-        let worker = worker::spawn(engine, ended).map_err(OpenError::Worker)?;
-        info!(ifname, because = "asked for", "WireGuard device open");
+        let workers = crew.start(hired, &shared, &ended);
+        let workers = workers.map_err(OpenError::Worker)?;
+        info!(ifname, workers = count, because, "WireGuard device open");
         let control = Control {
             configuration: Configuration::default(),
             directory: Directory::unruled(),
             handshakes: Handshakes::default(),
-            sockets,
+            ports,
             link_up: false,
             mtu: MTU,
         };
         Ok(Self {
             control: Mutex::new(control),
-            commands,
-            bell,
+            crew,
             running,
-            worker: Some(worker),
+            workers,
             ifname,
             index,
             noise_core: config.noise_core,
@@ -163,19 +169,19 @@ impl Plain {
     /// its MTU.
     pub fn follow(&self, up: bool, mtu: u32) {
         let mut control = self.control();
-        let mut change = Reconfiguration::default();
+        let mut order = Order::default();
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         if mtu != control.mtu {
             control.mtu = mtu;
-            change.mtu = Some(mtu);
+            order.mtu = Some(mtu);
         }
         control.link_up = up;
-        if up != control.sockets.are_open() {
-            match control.sockets_for(up, control.configuration.listen_port()) {
-                Ok(sockets) => {
-                    let port = sockets.port();
+        if up != control.ports.are_open() {
+            match self.ports_for(&control, up, control.configuration.listen_port()) {
+                Ok(ports) => {
+                    let port = ports.port();
                     info!(ifname = self.ifname, up, port, because = "link", "sockets");
-                    change.sockets = Some(sockets);
+                    order.ports = Some(ports);
                 }
                 Err(err) => {
                     let error = &err as &dyn std::error::Error;
@@ -186,7 +192,7 @@ impl Plain {
                 }
             }
         }
-        let _ = self.order(&mut control, change);
+        let _ = self.order(&mut control, order);
     }
 
     /// The link is in a namespace that is not seen from here, up or not.
@@ -195,22 +201,52 @@ impl Plain {
         self.follow(true, mtu.into());
     }
 
-    /// Hands changes to the worker, which makes them between two packets.
-    fn order(&self, control: &mut Control, change: Reconfiguration) -> Result<(), Errno> {
-        if let Some(sockets) = &change.sockets {
-            control.sockets = Arc::clone(sockets);
-        }
-        let empty = change.private_key.is_none()
-            && change.sockets.is_none()
-            && change.mtu.is_none()
-            && change.change.is_empty();
+    /// Hands changes to the workers, each of which makes its part of them between two packets.
+    fn order(&self, control: &mut Control, order: Order) -> Result<(), Errno> {
+        let Order {
+            private_key,
+            ports,
+            mtu,
+            change,
+        } = order;
+        let empty = private_key.is_none() && ports.is_none() && mtu.is_none() && change.is_empty();
         if empty {
             return Ok(());
         }
-        let command = Command::Reconfigure(Box::new(change));
-        self.commands.send(command).map_err(|_| Errno::Io)?;
-        self.bell.ring();
-        Ok(())
+        let (key, noises) = private_key.unzip();
+        let mut noises = noises.unwrap_or_default().into_iter();
+        let places: Vec<Port> = ports.iter().flat_map(Ports::each).collect();
+        let mut places = places.into_iter();
+        let shares = change.share(self.crew.count()).into_iter();
+        let commands = shares.map(|change| {
+            Command::Reconfigure(Box::new(Reconfiguration {
+                private_key: key.clone().zip(noises.next()),
+                port: places.next(),
+                mtu,
+                change,
+                ..Reconfiguration::default()
+            }))
+        });
+        let told = self.crew.tell_each(commands.collect());
+        if let Some(ports) = ports {
+            control.ports = ports;
+        }
+        told.map_err(|_| Errno::Io)
+    }
+
+    fn ports_for(&self, control: &Control, up: bool, port: u16) -> Result<Ports, BindError> {
+        let workers = self.crew.count();
+        if !up {
+            return Ok(Ports::closed(workers));
+        }
+        let ports = Ports::from(Group::bind(port, workers)?);
+        match control.configuration.fwmark() {
+            0 => {}
+            mark => ports
+                .set_mark(mark)
+                .map_err(|source| BindError::Refused { port, source })?,
+        }
+        Ok(ports)
     }
 
     fn control(&self) -> MutexGuard<'_, Control> {
@@ -225,7 +261,7 @@ impl Tool for Plain {
             configuration,
             directory,
             handshakes,
-            sockets,
+            ports,
             ..
         } = &mut *control;
         for entry in directory.entries() {
@@ -233,7 +269,7 @@ impl Tool for Plain {
             configuration.note_endpoint(&entry.spec.public_key, endpoint);
         }
         handshakes.forget_others(directory.entries().map(|entry| entry.spec.public_key));
-        let port = match sockets.port() {
+        let port = match ports.port() {
             0 => configuration.listen_port(),
             port => port,
         };
@@ -253,48 +289,49 @@ impl Tool for Plain {
         wanted.apply(set);
 
         // First what can fail. Nothing has changed until all of it has been done.
-        let mut change = Reconfiguration::default();
+        let mut order = Order::default();
         if wanted.public_key() != control.configuration.public_key()
             && let Some(key) = wanted.private_key()
         {
-            let noise = noise(self.noise_core).map_err(|err| self.refuse(&err, Errno::Io))?;
-            change.private_key = Some((key.clone(), noise));
+            // Each worker has randomness of its own.
+            let noises = (0..self.crew.count()).map(|_| noise(self.noise_core));
+            let noises = noises.collect::<Result<_, _>>();
+            let noises = noises.map_err(|err| self.refuse(&err, Errno::Io))?;
+            order.private_key = Some((key.clone(), noises));
         }
         if port_named && control.link_up && !control.has_port(wanted.listen_port()) {
-            let sockets =
-                control
-                    .sockets_for(true, wanted.listen_port())
-                    .map_err(|err| match err {
-                        BindError::PortInUse { .. } => self.refuse(&err, Errno::AddressInUse),
-                        BindError::Refused { .. } => self.refuse(&err, Errno::Io),
-                    })?;
-            change.sockets = Some(sockets);
+            let ports = self.ports_for(&control, true, wanted.listen_port());
+            let ports = ports.map_err(|err| match err {
+                BindError::PortInUse { .. } => self.refuse(&err, Errno::AddressInUse),
+                BindError::Refused { .. } => self.refuse(&err, Errno::Io),
+            })?;
+            order.ports = Some(ports);
         }
-        let sockets = change.sockets.as_ref().unwrap_or(&control.sockets);
-        if change.sockets.is_some() || wanted.fwmark() != control.configuration.fwmark() {
-            sockets
+        let ports = order.ports.as_ref().unwrap_or(&control.ports);
+        if order.ports.is_some() || wanted.fwmark() != control.configuration.fwmark() {
+            ports
                 .set_mark(wanted.fwmark())
                 .map_err(|err| self.refuse(&err, Errno::Io))?;
         }
 
         control.directory.settle_endpoints();
-        change.change = control
+        order.change = control
             .directory
             .plan(wanted.specs())
             .map_err(|err| self.refuse(&err, Errno::Invalid))?;
-        control.directory.commit(&change.change);
+        control.directory.commit(&order.change);
         control.configuration = wanted;
         debug!(
             ifname = self.ifname,
-            added = change.change.add.len(),
-            updated = change.change.update.len(),
-            removed = change.change.remove.len(),
-            key = change.private_key.is_some(),
-            port = control.sockets.port(),
+            added = order.change.add.len(),
+            updated = order.change.update.len(),
+            removed = order.change.remove.len(),
+            key = order.private_key.is_some(),
+            port = control.ports.port(),
             because = "a tool",
             "WireGuard device changes"
         );
-        self.order(&mut control, change)
+        self.order(&mut control, order)
     }
 }
 
@@ -311,34 +348,19 @@ impl Control {
     /// Whether the sockets are already what `port` asks for: any will do for whoever names none, as
     /// long as the kernel had chosen it.
     fn has_port(&self, port: u16) -> bool {
-        if !self.sockets.are_open() {
+        if !self.ports.are_open() {
             return false;
         }
         let chosen = self.configuration.listen_port() == 0;
-        port == self.sockets.port() || port == 0 && chosen
-    }
-
-    fn sockets_for(&self, up: bool, port: u16) -> Result<Arc<Sockets>, BindError> {
-        if !up {
-            return Ok(Arc::new(Sockets::closed()));
-        }
-        let sockets = Sockets::bind(port)?;
-        match self.configuration.fwmark() {
-            0 => {}
-            mark => sockets
-                .set_mark(mark)
-                .map_err(|source| BindError::Refused { port, source })?,
-        }
-        Ok(Arc::new(sockets))
+        port == self.ports.port() || port == 0 && chosen
     }
 }
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        if let Some(worker) = self.worker.take() {
-            // It may have ended with the interface; then nobody listens and that is fine.
-            let _ = self.commands.send(Command::Stop);
-            self.bell.ring();
+        // They may have ended with the interface; then nobody listens and that is fine.
+        self.crew.dismiss();
+        for worker in self.workers.drain(..) {
             let _ = worker.join();
         }
     }

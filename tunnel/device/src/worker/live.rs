@@ -2,10 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use kedge_net::{
-    clock,
-    udp::{Family, Sockets},
-};
+use kedge_net::{clock, udp::Family};
 use kedge_tunnel_proto::{
     directory::{Change, PeerId},
     keys::{PrivateKey, PublicKey},
@@ -14,8 +11,8 @@ use kedge_tunnel_proto::{
 };
 use tracing::warn;
 
-use super::{UDP_V4, UDP_V6, Worker};
-use crate::network::{At, Network};
+use super::{DOOR_V4, DOOR_V6, UDP_V4, UDP_V6, Worker};
+use crate::network::{At, Network, Port};
 
 /// What changes; the rest stays.
 #[derive(Debug, Default)]
@@ -25,7 +22,7 @@ pub(crate) struct Reconfiguration {
     /// Keys that come and go while sessions go on.
     pub(crate) identities: Identities,
     /// Other sockets, which may be none.
-    pub(crate) sockets: Option<Arc<Sockets>>,
+    pub(crate) port: Option<Port>,
     /// Another MTU.
     pub(crate) mtu: Option<u16>,
     /// Other peers.
@@ -60,12 +57,12 @@ impl Worker {
         let Reconfiguration {
             private_key,
             identities,
-            sockets,
+            port,
             mtu,
             change,
         } = reconfiguration;
-        if let Some(sockets) = sockets {
-            self.move_to(sockets);
+        if let Some(port) = port {
+            self.move_to(port);
         }
         if let Some(mtu) = mtu {
             self.shard.set_mtu(mtu);
@@ -84,15 +81,20 @@ impl Worker {
     }
 
     /// Goes on with other sockets. What waits in the old ones is not lost.
-    fn move_to(&mut self, sockets: Arc<Sockets>) {
-        for family in [Family::V4, Family::V6] {
-            self.drain_network(At::Own, family);
-            if let Some(fd) = self.network.sockets().fd(family) {
+    fn move_to(&mut self, Port { sockets, door }: Port) {
+        for (at, family) in [At::Own, At::Door].into_iter().flat_map(both) {
+            self.drain_network(at, family);
+            if let Some(fd) = self.network.heard_at(at).and_then(|it| it.fd(family)) {
                 self.waiter.remove(&fd);
             }
         }
-        for (family, key) in [(Family::V4, UDP_V4), (Family::V6, UDP_V6)] {
-            if let Some(fd) = sockets.fd(family)
+        for (sockets, family, key) in [
+            (Some(&sockets), Family::V4, UDP_V4),
+            (Some(&sockets), Family::V6, UDP_V6),
+            (door.as_ref(), Family::V4, DOOR_V4),
+            (door.as_ref(), Family::V6, DOOR_V6),
+        ] {
+            if let Some(fd) = sockets.and_then(|sockets| sockets.fd(family))
                 && let Err(err) = self.waiter.add(&fd, key)
             {
                 let error = &err as &dyn std::error::Error;
@@ -102,13 +104,19 @@ impl Worker {
                 );
             }
         }
-        self.offload.meet(&sockets);
+        for sockets in door.iter().chain([&sockets]) {
+            self.offload.meet(sockets);
+        }
         if sockets.are_open() {
             self.shard.wake(clock::now());
         } else {
             self.shard.rest();
         }
         let lanes = Arc::clone(self.network.lanes());
-        self.network = Network::new(sockets, lanes, self.offload.read().gso);
+        self.network = Network::new(sockets, lanes, self.offload.read().gso).with_door(door);
     }
+}
+
+fn both(at: At) -> [(At, Family); 2] {
+    [(at, Family::V4), (at, Family::V6)]
 }

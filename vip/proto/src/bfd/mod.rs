@@ -38,7 +38,7 @@ pub use config::{Config, MinTtl};
 pub use event::{Because, Event};
 pub use input::{Command, Input, Output, Received, Reject};
 pub use session::Session;
-pub use timing::{detection_time, jittered};
+pub use timing::{Window, detection_time};
 pub use view::{Remote, Stats, View};
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use kedge_core::{
 use super::{
     Because, Command, Config, Event, Input, Output, Reject, Remote, Stats, View,
     poll::{Poll, Timers},
+    timing::Span,
 };
 use crate::{
     dice::Dice,
@@ -32,7 +33,8 @@ pub struct Session {
     pub(super) poll: Poll,
     /// When a packet went last, other than an answer to a poll.
     pub(super) sent_at: Option<Instant>,
-    pub(super) tx_at: Option<Instant>,
+    /// When the next packet goes.
+    pub(super) tx: Option<Span>,
     pub(super) detect_at: Option<Instant>,
     /// Until when it leaves.
     pub(super) leaves_at: Option<Instant>,
@@ -74,7 +76,7 @@ impl Session {
             used: timers,
             poll: Poll::Idle,
             sent_at: None,
-            tx_at: None,
+            tx: None,
             detect_at: None,
             leaves_at: None,
             ended: false,
@@ -237,7 +239,7 @@ impl Session {
         }
         // Nobody waits for the end of a long interval to learn what is new.
         let news = before.shutdown != config.shutdown || said != (self.said, config.multiplier);
-        if news && self.tx_at.is_some() {
+        if news && self.tx.is_some() {
             self.send(now);
         }
     }
@@ -257,7 +259,7 @@ impl Session {
 
     pub(super) fn end(&mut self) {
         self.ended = true;
-        (self.tx_at, self.detect_at, self.leaves_at) = (None, None, None);
+        (self.tx, self.detect_at, self.leaves_at) = (None, None, None);
         self.outputs.push_back(Output::Ended);
     }
 
@@ -315,7 +317,7 @@ impl Machine for Session {
         if due(self.detect_at) {
             self.expire(now);
         }
-        if due(self.tx_at) {
+        if due(self.tx.map(|tx| tx.opens)) {
             self.send(now);
         }
     }
@@ -325,7 +327,8 @@ impl Machine for Session {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let all = [self.tx_at, self.detect_at, self.leaves_at];
+        let closes = self.tx.map(|tx| tx.closes);
+        let all = [closes, self.detect_at, self.leaves_at];
         all.into_iter().flatten().min()
     }
 }

@@ -54,7 +54,7 @@ impl Session {
     /// Begins, unless it is kept down.
     pub(super) fn start(&mut self, now: Instant) {
         self.hang_up();
-        if self.config.shutdown.is_some() {
+        if self.config.shutdown.is_some() || self.is_held() {
             self.caller = Caller::Idle(None);
         } else if self.config.passive {
             self.caller = Caller::Waiting(None);
@@ -82,6 +82,10 @@ impl Session {
             return;
         }
         self.hang_up();
+        if self.is_held() {
+            self.caller = Caller::Idle(None);
+            return;
+        }
         let rest = match damp {
             Damp::No => None,
             Damp::Yes => Some(Duration::ZERO),
@@ -105,6 +109,16 @@ impl Session {
                 Caller::Waiting(Some(now + self.spread(pause)))
             }
         };
+    }
+
+    /// Its address is known from here on: there is no point in waiting any longer.
+    pub(super) fn find(&mut self, now: Instant) {
+        if matches!(self.caller, Caller::Dialing(_) | Caller::Waiting(Some(_))) {
+            self.attempts = 0;
+            self.hang_up();
+            self.dial(now);
+            self.go(now, Because::Found);
+        }
     }
 
     /// What is due of it.

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use kedge_core::bgp::{Asn, RouterId};
+use kedge_core::bgp::{Asn, PeerAs, RouterId};
 
 use super::Policy;
 use crate::wire::bgp::{Family, HoldTime, Text};
@@ -14,7 +14,7 @@ pub struct Config {
     /// Our autonomous system.
     pub local_as: Asn,
     /// The neighbour's.
-    pub peer_as: Asn,
+    pub peer_as: PeerAs,
     /// Our name, unique within our autonomous system.
     pub router_id: RouterId,
     /// After how much silence the neighbour is gone; the shorter one of both sides counts.
@@ -35,6 +35,9 @@ pub struct Config {
     pub policy: Policy,
     /// Where packets to routes of IPv4 and IPv6 go, where that is not the session's own address.
     pub next_hops: [Option<IpAddr>; 2],
+    /// Whether no session comes about before BFD sees the neighbour; one that it lost is waited for in any
+    /// case.
+    pub strict_bfd: bool,
     /// Whether the session is kept down, and what the neighbour is told of it.
     pub shutdown: Option<Text>,
 }
@@ -45,7 +48,7 @@ impl Config {
     pub const fn new(local_as: Asn, peer_as: Asn, router_id: RouterId) -> Self {
         Self {
             local_as,
-            peer_as,
+            peer_as: PeerAs::Number(peer_as),
             router_id,
             hold_time: HoldTime::DEFAULT,
             connect_retry: Self::CONNECT_RETRY,
@@ -56,6 +59,7 @@ impl Config {
             graceful: Duration::ZERO,
             policy: Policy::NONE,
             next_hops: [None, None],
+            strict_bfd: false,
             shutdown: None,
         }
     }
@@ -66,7 +70,7 @@ impl Config {
     /// Whether the neighbour is of our autonomous system.
     #[must_use]
     pub fn is_internal(&self) -> bool {
-        self.local_as == self.peer_as
+        self.peer_as.is_internal(self.local_as)
     }
 
     /// Whether routes of a family are exchanged.

@@ -29,6 +29,10 @@ pub enum DialError {
     TimedOut,
     /// Our own address or interface is not there.
     NoSource,
+    /// Its address is not known: no router was heard on its link.
+    NoNeighbour,
+    /// Segments cannot be signed as they should be.
+    Unsigned,
     /// Something else.
     Other,
 }
@@ -44,6 +48,8 @@ pub enum Because {
     DialFailed(DialError),
     /// It is time to call again.
     Retry,
+    /// A router was heard on its link.
+    Found,
     /// The neighbour said who it is.
     Opened,
     /// Both agree.
@@ -66,6 +72,10 @@ pub enum Because {
     },
     /// BFD lost the neighbour.
     BfdDown,
+    /// BFD does not see the neighbour yet, and is waited for.
+    BfdAwaited,
+    /// BFD sees the neighbour, or says nothing of it any more.
+    BfdUp,
     /// Of two connections the other one is kept.
     Collision,
     /// The configuration keeps it down.
@@ -85,6 +95,7 @@ impl Because {
             Self::Connected(_) => "connected",
             Self::DialFailed(_) => "dial_failed",
             Self::Retry => "retry",
+            Self::Found => "found",
             Self::Opened => "opened",
             Self::Agreed => "agreed",
             Self::Told(_) => "told",
@@ -93,6 +104,8 @@ impl Because {
             Self::Silent { .. } => "silent",
             Self::Stuck { .. } => "stuck",
             Self::BfdDown => "bfd_down",
+            Self::BfdAwaited => "bfd_awaited",
+            Self::BfdUp => "bfd_up",
             Self::Collision => "collision",
             Self::Shutdown => "shutdown",
             Self::Enabled => "enabled",
@@ -108,6 +121,8 @@ impl fmt::Display for DialError {
             Self::Unreachable => "there is no way to it",
             Self::TimedOut => "it does not answer",
             Self::NoSource => "the address or interface to call from is not there",
+            Self::NoNeighbour => "no router advertises itself on its interface",
+            Self::Unsigned => "segments to it cannot be signed with TCP-AO here",
             Self::Other => "the connection failed",
         })
     }
@@ -120,6 +135,7 @@ impl fmt::Display for Because {
             Self::Connected(Side::Ours) => f.write_str("the neighbour took our call"),
             Self::Connected(Side::Theirs) => f.write_str("the neighbour called"),
             Self::DialFailed(error) => error.fmt(f),
+            Self::Found => f.write_str("a router advertises itself on its interface"),
             Self::Retry => f.write_str("it is time to call again"),
             Self::Opened => f.write_str("the neighbour said who it is"),
             Self::Agreed => f.write_str("both sides agree"),
@@ -133,6 +149,8 @@ impl fmt::Display for Because {
                 write!(f, "the neighbour took nothing for {} s", limit.as_secs())
             }
             Self::BfdDown => f.write_str("BFD lost the neighbour"),
+            Self::BfdAwaited => f.write_str("BFD does not see the neighbour yet"),
+            Self::BfdUp => f.write_str("BFD does not stand against it any more"),
             Self::Collision => f.write_str("of two connections the other one is kept"),
             Self::Shutdown => f.write_str("the configuration keeps it down"),
             Self::Enabled => f.write_str("the configuration no longer keeps it down"),

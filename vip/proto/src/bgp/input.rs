@@ -51,6 +51,8 @@ pub enum Input {
     Heard(Side, Result<Message, Refusal>),
     /// The neighbour took something of what was sent; `true`: all of it.
     Written(Side, bool),
+    /// Its address is known from here on, or is another one: a call may come about now.
+    Found,
     /// What BFD says of the path.
     Bfd(Liveness),
 }

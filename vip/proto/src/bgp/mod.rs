@@ -34,6 +34,7 @@ mod event;
 mod input;
 mod leave;
 mod link;
+mod liveness;
 mod negotiate;
 mod policy;
 mod receive;

@@ -67,7 +67,7 @@ pub fn capabilities(config: &Config) -> Vec<Capability> {
 ///
 /// On nothing: it is to be told so.
 pub fn negotiate(config: &Config, open: &Open) -> Result<Agreed, Notification> {
-    if open.asn != config.peer_as {
+    if !config.peer_as.holds(open.asn, config.local_as) {
         return Err(refused(codes::PEER_AS, Vec::new()));
     }
     let is_internal = config.is_internal();

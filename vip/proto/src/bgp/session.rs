@@ -36,12 +36,12 @@ pub struct Session {
     pub(super) counts: Counts,
     pub(super) notification: Option<(Side, Notification)>,
     pub(super) outputs: VecDeque<Output>,
-    bfd: Liveness,
+    pub(super) bfd: Liveness,
     /// What was heard in the last session that was established.
     heard: Received,
     state: SessionState,
     since: Instant,
-    because: Because,
+    pub(super) because: Because,
 }
 
 impl Session {
@@ -71,6 +71,8 @@ impl Session {
         session.start(now);
         if session.config.shutdown.is_some() {
             session.because = Because::Shutdown;
+        } else if session.is_held() {
+            session.because = Because::BfdAwaited;
         }
         session.go(now, Because::Started);
         session
@@ -148,6 +150,7 @@ impl Session {
         let furthest = links.max_by_key(|(_, link)| link.state());
         let peered = furthest.and_then(|(side, link)| Some((side, link, link.peered()?)));
         let peer = peered.map(|(side, _, peered)| Peer {
+            asn: peered.open.asn,
             router_id: peered.open.router_id,
             hold_time: peered.open.hold_time,
             capabilities: peered.open.capabilities.clone(),
@@ -335,15 +338,8 @@ impl Session {
                     self.go(now, Because::Started);
                 }
                 self.tell(now);
+                self.heed_path(now);
             }
-        }
-    }
-
-    fn follow(&mut self, now: Instant, liveness: Liveness) {
-        let before = std::mem::replace(&mut self.bfd, liveness);
-        if liveness == Liveness::Lost && before != Liveness::Lost {
-            let notification = Notification::cease(cease::BFD_DOWN);
-            self.end_all(now, &notification, &Because::BfdDown);
         }
     }
 
@@ -444,6 +440,7 @@ impl Machine for Session {
                 self.link(side).ok_or(Reject::NoConnection)?;
                 self.written(now, side, is_all);
             }
+            Input::Found => self.find(now),
             Input::Bfd(liveness) => self.follow(now, liveness),
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kedge_core::{
     Instant,
-    bgp::{RouterId, SessionState},
+    bgp::{Asn, RouterId, SessionState},
 };
 
 use super::{Agreed, Because, Path, Side};
@@ -38,6 +38,8 @@ pub struct View {
 /// What a neighbour said it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
+    /// Its autonomous system.
+    pub asn: Asn,
     /// Its name.
     pub router_id: RouterId,
     /// Its hold time.

@@ -1,5 +1,7 @@
 //! Neighbor Discovery for IPv6 (RFC 4861): announcements, probes, and what others claim.
 
+pub mod router;
+
 use std::net::Ipv6Addr;
 
 use super::{Mac, ParseError, checksum::Sum, ip};

@@ -80,8 +80,14 @@ impl Instance {
         self.session.local()
     }
 
+    /// When it has something due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.session.poll_timeout()
+    }
+
+    /// When it has something to do already, if anybody is awake.
+    pub(super) fn ready_at(&self) -> Option<Instant> {
+        self.session.ready_at()
     }
 
     /// When it has not come up for so long that it is worth a word.
@@ -170,7 +176,7 @@ impl Instance {
     }
 
     pub(super) fn timeout(&mut self, now: Instant) -> Outcome {
-        if self.deadline().is_none_or(|due| due > now) {
+        if self.ready_at().is_none_or(|ready| ready > now) {
             return Outcome::default();
         }
         self.session.handle_timeout(now);

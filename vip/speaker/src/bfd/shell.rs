@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     BfdEvent, BfdSpec, Leave, Levels, Shared,
     demux::Doors,
+    due::Due,
     instance::{Instance, Outcome, Snapshots},
     pace::Pace,
 };
@@ -28,6 +29,7 @@ pub(super) struct Shell {
     waiter: Waiter,
     doors: Doors,
     sessions: Vec<Instance>,
+    due: Due,
     /// Those that tell their peers that they leave.
     leaving: Vec<Instance>,
     pace: Pace,
@@ -54,6 +56,7 @@ impl Shell {
             waiter,
             doors: Doors::new(),
             sessions: Vec::new(),
+            due: Due::default(),
             leaving: Vec::new(),
             pace: Pace::new(real_time),
             retry_at: None,
@@ -123,11 +126,21 @@ impl Shell {
                 return;
             }
         };
-        let mut both = self.sessions.iter_mut().chain(&mut self.leaving);
-        let found = match packet.control.your {
+        let place = match packet.control.your {
             // A number is not enough: whoever guesses it is somebody else still.
-            Some(your) => both.find(|it| it.local() == your && all(it)),
-            None => both.find(|it| all(it)),
+            Some(your) => self.due.place(your).filter(|at| {
+                let session = self.sessions.get(*at);
+                session.is_some_and(|it| it.local() == your && all(it))
+            }),
+            None => self.sessions.iter().position(all),
+        };
+        let is_left = |it: &Instance| {
+            let your = packet.control.your;
+            your.is_none_or(|your| it.local() == your) && all(it)
+        };
+        let found = match place {
+            Some(at) => self.sessions.get_mut(at),
+            None => self.leaving.iter_mut().find(|it| is_left(it)),
         };
         match found {
             Some(session) => {
@@ -138,6 +151,9 @@ impl Shell {
                 } else {
                     // No event tells it where the session was not up.
                     self.news = Some(true);
+                }
+                if let Some(at) = place {
+                    self.due.note(at, session);
                 }
                 self.settle(now, outcome);
             }
@@ -211,6 +227,7 @@ impl Shell {
         };
         let config = self.pace.paced(&self.shared, session.spec.config);
         let outcome = session.configure(now, config);
+        self.due.note(index, session);
         self.settle(now, outcome);
     }
 
@@ -237,6 +254,7 @@ impl Shell {
         }
         let missing = self.sessions.iter().any(|it| !it.has_socket());
         self.retry_at = missing.then(|| now + RETRY);
+        self.due.learn(&self.sessions);
     }
 
     fn timeouts(&mut self, now: Instant) {
@@ -244,14 +262,14 @@ impl Shell {
             self.open(now);
             self.news = Some(true);
         }
-        for index in 0..self.sessions.len() {
+        let mut from = 0;
+        while let Some(index) = self.due.next_ready(from, now) {
+            from = index + 1;
             let Some(session) = self.sessions.get_mut(index) else {
                 break;
             };
-            if session.deadline().is_none_or(|due| due > now) {
-                continue;
-            }
             let outcome = session.timeout(now);
+            self.due.note(index, session);
             self.news.get_or_insert(false);
             self.settle(now, outcome);
         }
@@ -283,8 +301,8 @@ impl Shell {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let all = self.sessions.iter().filter(|it| it.has_socket());
-        let deadlines = all.chain(&self.leaving).filter_map(Instance::deadline);
+        let leaving = self.leaving.iter().filter_map(Instance::deadline);
+        let deadlines = leaving.chain(self.due.wakes());
         let ends = self.ends.as_ref().map(|(deadline, _)| *deadline);
         let others = [self.retry_at, ends, self.next_notice()];
         deadlines.chain(others.into_iter().flatten()).min()
@@ -292,8 +310,7 @@ impl Shell {
 
     /// When something becomes worth telling that nothing else tells.
     fn next_notice(&self) -> Option<Instant> {
-        let all = self.sessions.iter().filter_map(Instance::notice_at);
-        all.filter(|at| *at > self.published_at).min()
+        self.due.notice(self.published_at)
     }
 
     /// Shows readers what is new; what happens all the time now and then.

@@ -2,22 +2,26 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::SystemTime,
 };
 
-use kedge_core::{Instant, Machine as _, bfd::Liveness};
+use kedge_core::{Instant, Machine as _, Problem, bfd::Liveness};
 use kedge_net::{bgp, clock};
 use kedge_vip_proto::{
-    bgp::{Command, DialError, Farewell, Input, Offers, Output, Place, Session, Side},
-    wire::bgp::{Frame, Prefix},
+    bgp::{Command, DialError, Farewell, Input, Offers, Output, Place, Session, Side, View},
+    wire::{
+        bgp::{Frame, Prefix},
+        nd::router::Message,
+    },
 };
 use tokio::{net::TcpStream, sync::mpsc, task::AbortHandle};
 
 use super::{
     BgpEvent, BgpSnapshot, BgpSpec,
-    connection::{Connection, Report, dial},
+    connection::{Connection, Present, Report, dial},
+    on_link::OnLink,
     problems,
 };
 
@@ -28,6 +32,8 @@ pub(super) struct Neighbour {
     ours: Option<Connection>,
     theirs: Option<Connection>,
     dialing: Option<(u64, AbortHandle)>,
+    /// Where its address is learned, if none is configured.
+    link: Option<OnLink>,
     refused: BTreeMap<&'static str, u64>,
     liveness: Liveness,
     changed: SystemTime,
@@ -37,6 +43,7 @@ pub(super) struct Neighbour {
 /// What a neighbour needs of the shell.
 pub(super) struct Means<'a> {
     pub reports: &'a mpsc::Sender<Report>,
+    pub present: &'a Present,
     pub numbers: &'a mut u64,
     pub events: &'a mut Vec<BgpEvent>,
 }
@@ -45,6 +52,10 @@ impl Means<'_> {
     const fn number(&mut self) -> u64 {
         *self.numbers = self.numbers.saturating_add(1);
         *self.numbers
+    }
+
+    fn carry(&self, number: u64, stream: TcpStream) -> Connection {
+        Connection::carry(number, stream, self.reports.clone(), self.present.clone())
     }
 }
 
@@ -57,12 +68,14 @@ impl Neighbour {
         means: &mut Means<'_>,
     ) -> Self {
         let session = Session::new(now, spec.config.clone(), offers, seed);
+        let interface = spec.interface.clone().filter(|_| spec.peer.is_none());
         let mut neighbour = Self {
             spec,
             session,
             ours: None,
             theirs: None,
             dialing: None,
+            link: interface.map(|name| OnLink::new(now, name, seed)),
             refused: BTreeMap::new(),
             liveness: Liveness::Unknown,
             changed: SystemTime::now(),
@@ -78,10 +91,16 @@ impl Neighbour {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.session.poll_timeout()
+        let link = self.link.as_ref().and_then(OnLink::deadline);
+        link.into_iter().chain(self.session.poll_timeout()).min()
     }
 
     pub(super) fn timeout(&mut self, now: Instant, means: &mut Means<'_>) {
+        if let Some(link) = &mut self.link
+            && link.deadline().is_some_and(|due| due <= now)
+        {
+            link.timeout(now, means.number(), means.reports);
+        }
         self.session.handle_timeout(now);
         self.drain(now, means);
     }
@@ -109,6 +128,34 @@ impl Neighbour {
         self.give(now, Input::Command(Command::Leave(farewell)), means);
     }
 
+    /// Its address, once it is known.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        let found = self.link.as_ref().and_then(OnLink::found);
+        self.spec.peer.or(found.map(IpAddr::V6))
+    }
+
+    /// Whether what was reported under that number was heard on its link.
+    pub(super) fn hears(&self, number: u64) -> bool {
+        self.link.as_ref().is_some_and(|link| link.hears(number))
+    }
+
+    /// Somebody on its link said something; whether it has another address from here on.
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        from: Ipv6Addr,
+        message: Message,
+        means: &mut Means<'_>,
+    ) -> bool {
+        let in_use = !self.is_unsettled();
+        let link = self.link.as_mut();
+        let is_found = link.is_some_and(|link| link.hear(now, from, message, in_use));
+        if is_found {
+            self.give(now, Input::Found, means);
+        }
+        is_found
+    }
+
     /// Whether a call from there is one of its.
     pub(super) fn is_from(&self, from: &SocketAddr) -> bool {
         let on_link = match (from, &self.spec.interface) {
@@ -117,7 +164,7 @@ impl Neighbour {
             }
             _ => true,
         };
-        from.ip().to_canonical() == self.spec.peer && on_link
+        Some(from.ip().to_canonical()) == self.peer() && on_link
     }
 
     /// It called.
@@ -125,15 +172,15 @@ impl Neighbour {
         if self.session.yields() && self.theirs.take().is_some() {
             self.give(now, Input::Closed(Side::Theirs), means);
         }
-        if bgp::admit(&stream, self.spec.peer, &self.spec.guard()).is_err() {
+        let Some(peer) = self.peer() else { return };
+        if bgp::admit(&stream, peer, &self.spec.guard()).is_err() {
             return;
         }
         let place = self.place(&stream);
         match self.session.handle_input(now, Input::Accepted(place)) {
             Ok(()) => {
                 let number = means.number();
-                let connection = Connection::carry(number, stream, means.reports.clone());
-                self.theirs = Some(connection);
+                self.theirs = Some(means.carry(number, stream));
                 self.drain(now, means);
             }
             Err(reject) => self.count(reject.label()),
@@ -155,7 +202,7 @@ impl Neighbour {
         match outcome {
             Ok(stream) => {
                 let place = self.place(&stream);
-                self.ours = Some(Connection::carry(number, stream, means.reports.clone()));
+                self.ours = Some(means.carry(number, stream));
                 self.give(now, Input::Connected(place), means);
             }
             Err(error) => self.give(now, Input::DialFailed(error), means),
@@ -236,13 +283,17 @@ impl Neighbour {
 
     fn drain(&mut self, now: Instant, means: &mut Means<'_>) {
         let mut broken = Vec::new();
+        let mut nobody = false;
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Dial => {
-                    let number = means.number();
-                    let handle = dial(number, &self.spec, means.reports.clone());
-                    self.dialing = Some((number, handle));
-                }
+                Output::Dial => match self.peer() {
+                    Some(peer) => {
+                        let number = means.number();
+                        let handle = dial(number, &self.spec, peer, means.reports.clone());
+                        self.dialing = Some((number, handle));
+                    }
+                    None => nobody = true,
+                },
                 Output::HangUp => {
                     if let Some((_, handle)) = self.dialing.take() {
                         handle.abort();
@@ -268,6 +319,9 @@ impl Neighbour {
                 Output::Ended => self.ended = true,
             }
         }
+        if nobody {
+            self.give(now, Input::DialFailed(DialError::NoNeighbour), means);
+        }
         for side in broken {
             if self.slot(side).take().is_some() {
                 self.give(now, Input::Closed(side), means);
@@ -290,11 +344,11 @@ impl Neighbour {
     /// Our end of a connection, and what the interface has beside it: but for what is offered, as
     /// packets to a VIP that came by that VIP would go round.
     fn place(&self, stream: &TcpStream) -> Place {
-        let Ok(local) = stream.local_addr() else {
+        let Ok(end) = stream.local_addr() else {
             return Place::default();
         };
-        let local = local.ip().to_canonical();
-        let all = bgp::beside(local).unwrap_or_default();
+        let local = end.ip().to_canonical();
+        let all = bgp::beside(&end).unwrap_or_default();
         let is_offered =
             |address: &IpAddr| self.session.offers().contains_key(&Prefix::host(*address));
         let others = || all.iter().filter(|address| !is_offered(address));
@@ -324,7 +378,25 @@ impl Neighbour {
             }
             IpAddr::V6(v6) => place.v6 = Some(v6),
         }
+        if self.link.is_some() {
+            // The other end may have no address of IPv4 there at all, and no way to one.
+            place.v4 = None;
+        }
         place
+    }
+
+    fn problems(&self, now: Instant, view: &View) -> Vec<Problem> {
+        let peer = self.peer();
+        let mut problems = problems::of(&self.spec, peer, view, now.since(view.since));
+        if let Some(link) = &self.link {
+            problems.extend(
+                link.problem()
+                    .map(|it| it.object(problems::object(&self.spec))),
+            );
+            let other = link.other(now).zip(link.found());
+            problems.extend(other.map(|both| problems::two_routers(&self.spec, both)));
+        }
+        problems
     }
 
     pub(super) fn snapshot(&self, now: Instant) -> BgpSnapshot {
@@ -334,9 +406,10 @@ impl Neighbour {
             Some(Side::Theirs) => &self.theirs,
             Some(Side::Ours) | None => &self.ours,
         };
-        let problems = problems::of(&self.spec, &view, now.since(view.since));
+        let problems = self.problems(now, &view);
         BgpSnapshot {
             spec: self.spec.clone(),
+            peer: self.peer(),
             view,
             since: self.changed,
             ends: connection.as_ref().and_then(|it| it.ends),

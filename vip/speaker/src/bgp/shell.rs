@@ -1,6 +1,7 @@
 //! The one thread: what is wanted, what connections report, and deadlines.
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::Duration,
@@ -11,12 +12,12 @@ use kedge_vip_proto::bgp::Farewell;
 use tokio::{
     net::TcpStream,
     sync::{mpsc, watch},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::{
-    BgpEvent, BgpSpec, Leave, Shown, Wanted,
-    connection::Report,
+    BgpEvent, Leave, Shown, Wanted,
+    connection::{GOODBYE, Parting, Present, Report},
     doors::Doors,
     neighbour::{Means, Neighbour, now},
 };
@@ -27,6 +28,8 @@ pub(super) struct Shell {
     tell: mpsc::Sender<BgpEvent>,
     report: mpsc::Sender<Report>,
     reports: mpsc::Receiver<Report>,
+    present: Present,
+    parting: Parting,
     doors: Doors,
     neighbours: Vec<Neighbour>,
     /// Those that are left: nobody sees them any more.
@@ -46,12 +49,15 @@ impl Shell {
         tell: mpsc::Sender<BgpEvent>,
     ) -> Self {
         let (report, reports) = mpsc::channel(REPORTS);
+        let (present, parting) = Present::new();
         Self {
             wanted,
             shown,
             tell,
             report,
             reports,
+            present,
+            parting,
             doors: Doors::new(port),
             neighbours: Vec::new(),
             leaving: Vec::new(),
@@ -79,11 +85,38 @@ impl Shell {
             }
             self.timeouts(now());
             self.publish(now());
-            if self.is_over(now()) {
-                // What was sent last leaves with its tasks.
-                sleep(LAST).await;
-                return;
+            if let Some((deadline, leave)) = self.is_over(now()) {
+                return self.part(deadline, &leave).await;
             }
+        }
+    }
+
+    /// The last word: whoever asked is told as soon as the kernel has all that was said, and every connection
+    /// stays until the other side has closed it as well. Both are bounded.
+    async fn part(self, deadline: Instant, leave: &Leave) {
+        let Self {
+            mut reports,
+            mut parting,
+            neighbours,
+            leaving,
+            present,
+            doors,
+            report,
+            ..
+        } = self;
+        drop((neighbours, leaving, doors, present, report));
+        // A task that reports something meanwhile is not to wait for it to be taken.
+        let unheard = async { while reports.recv().await.is_some() {} };
+        let part = async {
+            // Who takes nothing is not waited for, by those who have other things to hand over.
+            let _ = timeout(deadline.since(now()), parting.is_said()).await;
+            leave.is_done();
+            let _ = timeout(GOODBYE, parting.is_closed()).await;
+        };
+        tokio::select! {
+            () = part => {}
+            // Nobody is there any more to report anything.
+            () = unheard => leave.is_done(),
         }
     }
 
@@ -108,14 +141,13 @@ impl Shell {
         let gone = self.neighbours.extract_if(.., |it| !stays(it));
         let gone: Vec<Neighbour> = gone.collect();
         self.leave(now, gone, &Farewell::Deconfigured);
-        let specs: Vec<&BgpSpec> = wanted.neighbours.iter().collect();
-        self.doors.fit(now, &specs, &self.report);
         for spec in wanted.neighbours.iter() {
             let liveness = wanted.liveness.get(&spec.name).copied();
             let liveness = liveness.unwrap_or(Liveness::Unknown);
             let mut events = Vec::new();
             let mut means = Means {
                 reports: &self.report,
+                present: &self.present,
                 numbers: &mut self.numbers,
                 events: &mut events,
             };
@@ -127,7 +159,8 @@ impl Shell {
                 Some(known) => known.adjust(now, spec, &wanted.offers, liveness, &mut means),
                 None => {
                     let offers = Arc::clone(&wanted.offers);
-                    let one = Neighbour::new(now, spec.clone(), offers, seed(), &mut means);
+                    let mut one = Neighbour::new(now, spec.clone(), offers, seed(), &mut means);
+                    one.adjust(now, spec, &wanted.offers, liveness, &mut means);
                     self.neighbours.push(one);
                 }
             }
@@ -135,6 +168,14 @@ impl Shell {
         }
         self.neighbours
             .sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
+        self.fit_doors(now);
+    }
+
+    /// Has doors be as neighbours and what is known of them need it.
+    fn fit_doors(&mut self, now: Instant) {
+        let all = self.neighbours.iter();
+        let specs: Vec<_> = all.map(|it| (&it.spec, it.peer())).collect();
+        self.doors.fit(now, &specs, &self.report);
     }
 
     fn leave(&mut self, now: Instant, gone: Vec<Neighbour>, farewell: &Farewell) {
@@ -151,6 +192,7 @@ impl Shell {
         let mut events = Vec::new();
         act(&mut Means {
             reports: &self.report,
+            present: &self.present,
             numbers: &mut self.numbers,
             events: &mut events,
         });
@@ -166,6 +208,7 @@ impl Shell {
         let mut events = Vec::new();
         let mut means = Means {
             reports: &self.report,
+            present: &self.present,
             numbers: &mut self.numbers,
             events: &mut events,
         };
@@ -183,7 +226,10 @@ impl Shell {
             Report::Called(stream, from) => {
                 let mut stream: Option<TcpStream> = Some(stream);
                 // A stranger's is closed as it is dropped, and nothing of it is read.
-                let meant = |it: &Neighbour| it.is_from(&from);
+                let open = self.neighbours.iter().chain(&self.leaving).any(|it| {
+                    it.is_from(&from) && self.doors.guard(&it.spec, from.ip().to_canonical())
+                });
+                let meant = |it: &Neighbour| open && it.is_from(&from);
                 self.each(meant, |neighbour, means| {
                     if let Some(stream) = stream.take() {
                         neighbour.called(now, stream, means);
@@ -207,6 +253,17 @@ impl Shell {
             Report::Written(number, is_all) => self.of(number, |neighbour, side, means| {
                 neighbour.written(now, side, is_all, means);
             }),
+            Report::Router(number, from, message) => {
+                let mut is_found = false;
+                self.each(
+                    |it| it.hears(number),
+                    |neighbour, means| is_found |= neighbour.hear(now, from, message, means),
+                );
+                if is_found {
+                    self.news = Some(true);
+                    self.fit_doors(now);
+                }
+            }
             Report::Gone(number) => {
                 self.of(number, |neighbour, side, means| {
                     neighbour.gone(now, side, means)
@@ -237,8 +294,7 @@ impl Shell {
             |neighbour, means| neighbour.timeout(now, means),
         );
         if self.doors.retry_at.is_some_and(|due| due <= now) {
-            let specs: Vec<&BgpSpec> = self.neighbours.iter().map(|it| &it.spec).collect();
-            self.doors.fit(now, &specs, &self.report);
+            self.fit_doors(now);
             self.news = Some(true);
         }
     }
@@ -272,26 +328,22 @@ impl Shell {
         self.published_at = now;
         let all = self.neighbours.iter().map(|it| it.snapshot(now));
         self.shown.neighbours.store(Arc::new(all.collect()));
+        let found = self.neighbours.iter().filter(|it| it.spec.peer.is_none());
+        let found = found.filter_map(|it| Some((it.spec.name.clone(), it.peer()?)));
+        let found: BTreeMap<_, _> = found.collect();
+        self.shown.found.send_if_modified(|before| {
+            let is_new = *before != found;
+            *before = found;
+            is_new
+        });
         self.shown.problems.store(Arc::new(self.doors.problems()));
     }
 
-    fn is_over(&mut self, now: Instant) -> bool {
-        let Some((deadline, leave)) = &self.ends else {
-            return false;
-        };
-        if !self.leaving.is_empty() && *deadline > now {
-            return false;
-        }
-        let done = leave
-            .done
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .take();
-        if let Some(done) = done {
-            // Whoever asked may be gone.
-            let _ = done.send(());
-        }
-        true
+    /// Whether nothing is left to be done but to part, and until when.
+    fn is_over(&mut self, now: Instant) -> Option<(Instant, Leave)> {
+        let (deadline, _) = self.ends.as_ref()?;
+        let is_over = self.leaving.is_empty() || *deadline <= now;
+        self.ends.take_if(|_| is_over)
     }
 }
 
@@ -305,6 +357,4 @@ fn seed() -> u64 {
 const REPORTS: usize = 256;
 /// How old counters may be while messages come.
 const REFRESH: Duration = Duration::from_millis(900);
-/// How long to leave tasks for what was sent last.
-const LAST: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(3_600);

@@ -1,6 +1,10 @@
 //! What readers see of a neighbour.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::SystemTime,
+};
 
 use kedge_core::{Name, Problem, bgp::SessionState};
 use kedge_vip_proto::bgp::{Heard, View};
@@ -12,6 +16,8 @@ use super::BgpSpec;
 pub struct BgpSnapshot {
     /// What was asked for.
     pub spec: BgpSpec,
+    /// Its address, once it is known.
+    pub peer: Option<IpAddr>,
     /// The session.
     pub view: View,
     /// Since when it is in its state, by the wall clock.

@@ -3,7 +3,11 @@
 use std::{fmt, net::IpAddr};
 
 use kedge_core::Name;
-use kedge_net::bgp::{Guard, Way};
+pub use kedge_net::tcp_ao::AoAlgorithm;
+use kedge_net::{
+    bgp::{Guard, Way},
+    tcp_ao::AoKey,
+};
 use kedge_vip_proto::bgp::Config;
 use zeroize::Zeroizing;
 
@@ -12,8 +16,9 @@ use zeroize::Zeroizing;
 pub struct BgpSpec {
     /// Its name.
     pub name: Name,
-    /// Its address.
-    pub peer: IpAddr,
+    /// Its address; `None`: whichever router there is on `interface`, by the address of the link that it
+    /// advertises (RFC 4861).
+    pub peer: Option<IpAddr>,
     /// The port it takes calls at.
     pub port: u16,
     /// The interface it is on; needed for link-local neighbours.
@@ -27,11 +32,26 @@ pub struct BgpSpec {
     pub ttl_security: bool,
     /// The key that segments are signed with (RFC 2385).
     pub password: Option<Password>,
+    /// The key of TCP-AO (RFC 5925), in place of a password.
+    pub tcp_ao: Option<TcpAo>,
     /// The session.
     pub config: Config,
 }
 
-/// A key of TCP-MD5: 1 to 80 bytes.
+/// A key of TCP-AO, and the numbers by which segments name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpAo {
+    /// The key.
+    pub key: Password,
+    /// The number in segments that are sent.
+    pub send_id: u8,
+    /// The number in those of the neighbour.
+    pub receive_id: u8,
+    /// How they are signed.
+    pub algorithm: AoAlgorithm,
+}
+
+/// A key of TCP-MD5 or TCP-AO: 1 to 80 bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Zeroizing<Vec<u8>>);
 
@@ -55,7 +75,23 @@ impl fmt::Debug for Password {
     }
 }
 
+impl TcpAo {
+    fn key(&self) -> AoKey<'_> {
+        AoKey {
+            key: self.key.bytes(),
+            send_id: self.send_id,
+            receive_id: self.receive_id,
+            algorithm: self.algorithm,
+        }
+    }
+}
+
 impl BgpSpec {
+    /// Whether calls need a key.
+    pub(super) const fn is_locked(&self) -> bool {
+        self.password.is_some() || self.tcp_ao.is_some()
+    }
+
     /// Whether another one is reached the same way, perhaps with another session.
     pub(super) fn is_same_way(&self, other: &Self) -> bool {
         let Self {
@@ -67,6 +103,7 @@ impl BgpSpec {
             multihop,
             ttl_security,
             password,
+            tcp_ao,
             config: _,
         } = self;
         name == &other.name
@@ -77,6 +114,7 @@ impl BgpSpec {
             && *multihop == other.multihop
             && *ttl_security == other.ttl_security
             && password == &other.password
+            && tcp_ao == &other.tcp_ao
     }
 
     /// What keeps others out.
@@ -91,13 +129,14 @@ impl BgpSpec {
                 1
             },
             md5: self.password.as_ref().map(Password::bytes),
+            ao: self.tcp_ao.as_ref().map(TcpAo::key),
         }
     }
 
-    /// How it is called.
-    pub(super) fn way(&self) -> Way<'_> {
+    /// How it is called, at that address.
+    pub(super) fn way(&self, peer: IpAddr) -> Way<'_> {
         Way {
-            peer: self.peer,
+            peer,
             port: self.port,
             interface: self.interface.as_deref(),
             source: self.source,

@@ -481,7 +481,7 @@ fn vrid_because(spec: &VipSpec) -> String {
 }
 
 /// Counters that are no refused inputs.
-const OWN_COUNTERS: [&str; 7] = [
+const OWN_COUNTERS: [&str; 8] = [
     "questions_sent",
     "announcements_sent",
     "probes_sent",
@@ -489,6 +489,7 @@ const OWN_COUNTERS: [&str; 7] = [
     "arp_send_errors",
     "address_readded",
     "duplicates_not_kept",
+    "deaf",
 ];
 /// Changes of state that are kept.
 const HISTORY: usize = 64;

@@ -16,10 +16,10 @@ pub(crate) fn neighbors() -> BgpNeighborList {
     };
     let up = BgpNeighbor {
         name: "tor-a".into(),
-        address: "10.20.14.1".parse().unwrap(),
+        address: Some("10.20.14.1".parse().unwrap()),
         port: 179,
         interface: None,
-        asn: asn(65_000),
+        asn: Some(asn(65_000)),
         local_asn: asn(65_001),
         multihop: None,
         ttl_security: true,
@@ -52,7 +52,7 @@ pub(crate) fn neighbors() -> BgpNeighborList {
     };
     let down = BgpNeighbor {
         name: "tor-b".into(),
-        address: "10.20.14.2".parse().unwrap(),
+        address: Some("10.20.14.2".parse().unwrap()),
         state: SessionState::Connect,
         because: "it refuses connections".into(),
         state_seconds: 12.0,

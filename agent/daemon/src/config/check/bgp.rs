@@ -1,5 +1,7 @@
 //! BGP neighbours of the configuration, and the VIPs that they are told of.
 
+mod path;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -9,18 +11,20 @@ use std::{
 use ipnet::IpNet;
 use kedge_core::{
     Fix, Name, Problem,
-    bgp::{Asn, Community, ExtendedCommunity, LargeCommunity, RouterId},
+    bgp::{Asn, Community, ExtendedCommunity, LargeCommunity, PeerAs, RouterId},
 };
-use kedge_host::layers::{Auto, closest};
+use kedge_host::layers::closest;
 use kedge_vip_speaker::{
-    bfd::{self, BfdSpec},
-    bgp::{BgpSpec, Config, HoldTime, Offer, PORT, Policy, Prefix, Text},
+    bfd::BfdSpec,
+    bgp::{AoAlgorithm, BgpSpec, Config, HoldTime, Offer, PORT, Policy, Prefix, Text},
 };
 
+pub(crate) use self::path::own_session;
 use super::{range, rule, vip::is_host};
 use crate::config::{
-    BgpConfig, BgpDefaultsFile, BgpFile, BgpMode, BgpModeFile, BgpNeighborFile, FamilyFile,
-    GracefulSpan, NeighborConfig, Prepend, RetrySpan, RouteTable, SilenceSpan, VipConfig,
+    AoConfig, BgpConfig, BgpDefaultsFile, BgpFile, BgpMode, BgpModeFile, BgpNeighborFile,
+    FamilyFile, GracefulSpan, NeighborConfig, Prepend, RetrySpan, RouteTable, SilenceSpan,
+    TcpAoAlgorithmFile, VipConfig,
 };
 
 /// Checks the neighbours; the BFD sessions that are theirs alone are added to `sessions`.
@@ -72,11 +76,15 @@ pub(super) fn check(
                     == (checked.spec.peer, &checked.spec.interface)
             };
             if let Some(other) = neighbors.iter().find(same) {
+                let part = match checked.spec.peer {
+                    Some(_) => "address",
+                    None => "interface",
+                };
                 let what = format!("{} and {name} are the same neighbour", other.spec.name);
                 let fix = Fix::text("keep one of the two");
-                problems.push(rule(&format!("{key}.address"), what).fix(fix));
+                problems.push(rule(&format!("{key}.{part}"), what).fix(fix));
             }
-            checked.bfd = path(&key, neighbor, &checked.spec, sessions, problems);
+            checked.bfd = path::path(&key, neighbor, &checked.spec, sessions, problems);
             neighbors.push(checked);
         }
     }
@@ -138,65 +146,6 @@ fn names(file: &BgpFile, problems: &mut Vec<Problem>) -> Option<(Asn, RouterId)>
     file.asn.zip(file.router_id)
 }
 
-/// The BFD session that a neighbour follows.
-fn path(
-    key: &str,
-    file: &BgpNeighborFile,
-    spec: &BgpSpec,
-    sessions: &mut Vec<BfdSpec>,
-    problems: &mut Vec<Problem>,
-) -> Option<Name> {
-    let key = format!("{key}.bfd");
-    let name = match file.bfd.clone()? {
-        Auto::Value(name) => name,
-        Auto::Auto => {
-            if sessions.iter().any(|it| it.name == spec.name) {
-                let what = format!("there is a BFD session {} already", spec.name);
-                let fix = Fix::text("name it").command(format!("bfd: {}", spec.name));
-                problems.push(rule(&key, what).fix(fix));
-                return None;
-            }
-            sessions.push(own_session(spec));
-            return Some(spec.name.clone());
-        }
-    };
-    let Some(session) = sessions.iter().find(|it| it.name == name) else {
-        let known = sessions.iter().map(|it| it.name.as_str());
-        let fix = match closest(name.as_str(), known) {
-            Some(meant) => Fix::text(format!("did you mean `{meant}`?")),
-            None => Fix::text("take `auto`, or one of `bfd.sessions`").command("bfd: auto"),
-        };
-        problems.push(rule(&key, format!("there is no BFD session {name}")).fix(fix));
-        return None;
-    };
-    if session.peer != spec.peer {
-        let what = format!(
-            "the BFD session {name} watches {}, not {}",
-            session.peer, spec.peer
-        );
-        problems.push(rule(&key, what).fix(Fix::text("take the one of this neighbour, or `auto`")));
-        return None;
-    }
-    Some(name)
-}
-
-fn own_session(spec: &BgpSpec) -> BfdSpec {
-    let min_ttl = spec.multihop.map_or(bfd::MinTtl::NEIGHBOR, |crossed| {
-        bfd::MinTtl::multihop(u8::MAX.saturating_sub(crossed).max(1))
-    });
-    BfdSpec {
-        name: spec.name.clone(),
-        peer: spec.peer,
-        interface: spec.interface.clone(),
-        source: spec.source,
-        multihop: spec.multihop.is_some(),
-        config: bfd::Config {
-            min_ttl,
-            ..bfd::Config::DEFAULT
-        },
-    }
-}
-
 /// One neighbour, and what it falls back to.
 struct Neighbor<'a> {
     key: &'a str,
@@ -209,24 +158,34 @@ struct Neighbor<'a> {
 impl Neighbor<'_> {
     fn check(&self, problems: &mut Vec<Problem>) -> Option<NeighborConfig> {
         let Self { key, file, .. } = self;
-        let (Some(peer), Some(peer_as)) = (file.address, file.asn) else {
-            let (part, what, command) = match file.address {
-                None => (
+        let is_found = file.address.is_some() || file.interface.is_some();
+        let Some(peer_as) = file.asn.filter(|_| is_found) else {
+            let (part, what, command) = match is_found {
+                false => (
                     "address",
-                    "a neighbour needs its address",
+                    "a neighbour needs its address, or the interface that its router is on",
                     "address: 10.20.14.1",
                 ),
-                Some(_) => ("asn", "a neighbour needs its asn", "asn: 65000"),
+                true => ("asn", "a neighbour needs its asn", "asn: 65000"),
             };
             let fix = Fix::text("say who it is").command(command);
             problems.push(rule(&format!("{key}.{part}"), what).fix(fix));
             return None;
         };
         let before = problems.len();
-        self.check_place(peer, problems);
+        match file.address {
+            Some(peer) => self.check_place(peer, problems),
+            None => self.check_link(problems),
+        }
+        if file.bfd_strict == Some(true) && file.bfd.is_none() {
+            let what = "nothing tells whether the neighbour is seen";
+            let fix = Fix::text("say which BFD session it is").command("bfd: auto");
+            problems.push(rule(&format!("{key}.bfd_strict"), what).fix(fix));
+        }
+        let tcp_ao = self.check_key(problems);
         let said = Said::of_neighbor(file);
         check_said(key, &said, problems);
-        if self.ours.0 != peer_as && file.local_pref.is_some() {
+        if !peer_as.is_internal(self.ours.0) && file.local_pref.is_some() {
             let what = "LOCAL_PREF is not told to another autonomous system";
             let fix = Fix::text("leave it out, or take `med` or `prepend`");
             problems.push(rule(&format!("{key}.local_pref"), what).fix(fix));
@@ -234,7 +193,7 @@ impl Neighbor<'_> {
         (problems.len() == before).then(|| NeighborConfig {
             spec: BgpSpec {
                 name: self.name.clone(),
-                peer,
+                peer: file.address,
                 port: file.port.map_or(PORT, |port| port.get()),
                 interface: file.interface.as_ref().map(ToString::to_string),
                 source: file.source,
@@ -244,11 +203,62 @@ impl Neighbor<'_> {
                     .or(self.defaults.ttl_security)
                     .unwrap_or(false),
                 password: None,
+                tcp_ao: None,
                 config: self.session(peer_as, &said),
             },
             password_file: file.password_file.clone(),
+            tcp_ao,
             bfd: None,
         })
+    }
+
+    /// The key of TCP-AO.
+    fn check_key(&self, problems: &mut Vec<Problem>) -> Option<AoConfig> {
+        let Self { key, file, .. } = self;
+        let ao = file.tcp_ao.as_ref()?;
+        let key = format!("{key}.tcp_ao");
+        if file.password_file.is_some() {
+            let what = "segments are signed with TCP-MD5 or with TCP-AO, not with both";
+            let fix = Fix::text("keep `tcp_ao` if the neighbour has it, or `password_file`");
+            problems.push(rule(&key, what).fix(fix));
+        }
+        let (Some(path), Some(send), Some(receive)) = (&ao.key_file, ao.send_id, ao.receive_id)
+        else {
+            let what = "TCP-AO needs a key and the numbers by which both sides name it";
+            let fix = Fix::text("say them as the neighbour has them, the other way round");
+            let command = "tcp_ao: {key_file: /etc/kedge/tor.key, send_id: 1, receive_id: 1}";
+            problems.push(rule(&key, what).fix(fix.command(command)));
+            return None;
+        };
+        Some(AoConfig {
+            file: path.clone(),
+            ids: [send, receive],
+            algorithm: match ao.algorithm.unwrap_or_default() {
+                TcpAoAlgorithmFile::HmacSha1 => AoAlgorithm::HmacSha1,
+                TcpAoAlgorithmFile::AesCmac => AoAlgorithm::AesCmac,
+            },
+        })
+    }
+
+    /// One that is whichever router there is on an interface.
+    fn check_link(&self, problems: &mut Vec<Problem>) {
+        let Self { key, file, .. } = self;
+        let mut wrong = |part: &str, what: &str, fix: &str| {
+            problems.push(rule(&format!("{key}.{part}"), what).fix(Fix::text(fix)));
+        };
+        if file.multihop.is_some() {
+            let what = "the router on an interface is on its link, with none in between";
+            wrong(
+                "multihop",
+                what,
+                "leave `multihop` out, or say its `address`",
+            );
+        }
+        let on_link = |it: IpAddr| matches!(it, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if file.source.is_some_and(|source| !on_link(source)) {
+            let what = "the router on an interface is called from an address of the link";
+            wrong("source", what, "leave `source` out");
+        }
     }
 
     fn check_place(&self, peer: IpAddr, problems: &mut Vec<Problem>) {
@@ -285,7 +295,7 @@ impl Neighbor<'_> {
         }
     }
 
-    fn session(&self, peer_as: Asn, said: &Said<'_>) -> Config {
+    fn session(&self, peer_as: PeerAs, said: &Said<'_>) -> Config {
         let Self {
             file,
             defaults,
@@ -310,10 +320,10 @@ impl Neighbor<'_> {
             connect_retry: retry.map_or(Config::CONNECT_RETRY, RetrySpan::duration),
             passive: file.passive.unwrap_or(false),
             families: [speaks(FamilyFile::Ipv4), speaks(FamilyFile::Ipv6)],
-            extended_next_hop: file
-                .extended_next_hop
-                .or(defaults.extended_next_hop)
-                .unwrap_or(false),
+            // Over a link there is no other way for routes of IPv4.
+            extended_next_hop: file.extended_next_hop.unwrap_or_else(|| {
+                file.address.is_none() || defaults.extended_next_hop.unwrap_or(false)
+            }),
             max_prefixes: max_prefixes.map(|most| most.get()),
             graceful: graceful.map_or(Duration::ZERO, GracefulSpan::duration),
             policy: Policy {
@@ -328,8 +338,10 @@ impl Neighbor<'_> {
                 hops.and_then(|it| it.ipv4).map(IpAddr::V4),
                 hops.and_then(|it| it.ipv6).map(IpAddr::V6),
             ],
+            strict_bfd: file.bfd_strict == Some(true),
             shutdown: (file.shutdown == Some(true)).then(|| Text::new("kept down here")),
-            ..Config::new(*local_as, peer_as, *router_id)
+            peer_as,
+            ..Config::new(*local_as, *local_as, *router_id)
         }
     }
 }

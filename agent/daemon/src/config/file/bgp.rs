@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 use kedge_core::{
     Name,
-    bgp::{Asn, Community, ExtendedCommunity, LargeCommunity, RouterId},
+    bgp::{Asn, Community, ExtendedCommunity, LargeCommunity, PeerAs, RouterId},
 };
 use kedge_host::{layers::Auto, section};
 use schemars::JsonSchema;
@@ -83,13 +83,16 @@ section! {
 section! {
     /// A BGP neighbour. What is left out is as `bgp.defaults` has it.
     BgpNeighborFile {
-        /// Its address.
+        /// Its address; left out it is whichever router there is on `interface`, by the address of the link
+        /// that it advertises (RFC 4861): an unnumbered neighbour.
         address: IpAddr,
-        /// The number of its autonomous system; the same as `bgp.asn` is internal BGP.
-        asn: Asn,
+        /// Its autonomous system: the number, where the same as `bgp.asn` is internal BGP; `external`, any other
+        /// one; or `internal`, the same.
+        asn: PeerAs,
         /// The TCP port it takes calls at.
         port: NonZeroU16,
-        /// The interface it is on; link-local neighbours need it.
+        /// The interface it is on; link-local and unnumbered neighbours need it. Of an unnumbered one this host
+        /// sends router advertisements there, with a lifetime of zero: it is nobody's default router.
         interface: InterfaceName,
         /// The address to call from, one of this host; left out the kernel chooses it.
         source: IpAddr,
@@ -100,6 +103,9 @@ section! {
         ttl_security: bool,
         /// The file with the key that segments are signed with (TCP-MD5, RFC 2385): 1 to 80 bytes.
         password_file: PathBuf,
+        /// The key that segments are signed with by TCP-AO (RFC 5925), in place of `password_file`, where the
+        /// kernel has it.
+        tcp_ao: TcpAoFile,
         /// Whether to wait for its call.
         passive: bool,
         /// Whether the session is kept down, and the neighbour told so.
@@ -107,6 +113,9 @@ section! {
         /// The BFD session that ends this one as soon as it loses the neighbour: `auto`, one of its own with
         /// the usual times, or the name of one of `bfd.sessions`.
         bfd: Auto<Name>,
+        /// Whether the session waits for BFD to see the neighbour. Without it a neighbour that never spoke BFD
+        /// has its session all the same; one that BFD lost is waited for in any case.
+        bfd_strict: bool,
         /// Where packets to routes go, where that is not this end of the session.
         next_hop: NextHopFile,
         /// After how much silence the session is lost: 3s to 65535s, or 0s for never.
@@ -115,7 +124,8 @@ section! {
         connect_retry: RetrySpan,
         /// The kinds of routes: `ipv4`, `ipv6`.
         families: Vec<FamilyFile>,
-        /// Whether routes of IPv4 may go over IPv6 where it agrees (RFC 8950).
+        /// Whether routes of IPv4 may go over IPv6 where it agrees (RFC 8950); to an unnumbered neighbour they
+        /// do unless this says no.
         extended_next_hop: bool,
         /// How many destinations it may announce before the session ends.
         max_prefixes: MaxPrefixes,
@@ -136,6 +146,21 @@ section! {
         /// Where routes may lead to: these prefixes and what is within them.
         #[schemars(with = "Option<Vec<String>>")]
         export: Vec<IpNet>,
+    }
+}
+
+section! {
+    /// A key of TCP-AO, as both sides have it.
+    TcpAoFile {
+        /// The file with the key: 1 to 80 bytes.
+        key_file: PathBuf,
+        /// The number by which segments that are sent name the key: 0 to 255, the neighbour's `receive_id`.
+        send_id: u8,
+        /// The number by which those of the neighbour name it: 0 to 255.
+        receive_id: u8,
+        /// How segments are signed (RFC 5926): `hmac_sha1`, which is HMAC-SHA-1-96, where it is left out; or
+        /// `aes_cmac`, AES-128-CMAC-96.
+        algorithm: TcpAoAlgorithmFile,
     }
 }
 
@@ -178,6 +203,17 @@ pub enum BgpModeFile {
     Own,
     /// Another daemon, which takes the routes from a table of the kernel.
     RouteTableOnly,
+}
+
+/// How segments are signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TcpAoAlgorithmFile {
+    /// HMAC-SHA-1-96.
+    #[default]
+    HmacSha1,
+    /// AES-128-CMAC-96.
+    AesCmac,
 }
 
 /// A kind of routes.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kedge_core::bgp::Asn;
+use kedge_core::bgp::{Asn, PeerAs};
 use kedge_vip_speaker::{
     bfd::MinTtl,
-    bgp::{Config, HoldTime, PORT, Prefix},
+    bgp::{AoAlgorithm, Config, HoldTime, PORT, Prefix},
 };
 
 use super::*;
@@ -33,7 +33,7 @@ fn vip(body: &str) -> Result<VipConfig, Vec<Problem>> {
 fn an_address_and_a_number_are_a_neighbour() {
     let tor = neighbor("address: 10.20.14.1, asn: 65000").unwrap();
     let spec = &tor.spec;
-    assert_eq!(spec.peer, "10.20.14.1".parse::<IpAddr>().unwrap());
+    assert_eq!(spec.peer, Some("10.20.14.1".parse::<IpAddr>().unwrap()));
     let (asn, id) = (
         |it| Asn::new(it).unwrap(),
         "10.20.14.11".parse::<std::net::Ipv4Addr>(),
@@ -63,8 +63,10 @@ fn each_key_of_a_neighbour_is_understood() {
     let NeighborConfig {
         spec,
         password_file,
+        tcp_ao,
         bfd,
     } = tor;
+    assert!(tcp_ao.is_none());
     assert_eq!(password_file, Some(PathBuf::from("/etc/kedge/tor")));
     assert_eq!(bfd.unwrap().as_str(), "tor");
     assert_eq!(
@@ -151,6 +153,53 @@ fn a_neighbour_follows_a_session_of_its_own_or_one_that_is_there() {
 }
 
 #[test]
+fn an_interface_alone_is_whichever_router_is_there() {
+    let tor = neighbor("interface: eth0, asn: external, bfd: auto, bfd_strict: true").unwrap();
+    let spec = &tor.spec;
+    assert_eq!((spec.peer, spec.interface.as_deref()), (None, Some("eth0")));
+    assert_eq!(spec.config.peer_as, PeerAs::External);
+    assert!(spec.config.extended_next_hop && spec.config.strict_bfd);
+    // Its session of BFD is there once somebody was found.
+    assert_eq!(tor.bfd.as_ref().unwrap().as_str(), "tor");
+    let config = load(&format!(
+        "{OURS}  neighbors: {{tor: {{interface: eth0, asn: internal, bfd: auto}}}}\n"
+    ))
+    .unwrap();
+    assert!(config.bfd.is_empty());
+    let path = own_session(spec, "fe80::1".parse().unwrap());
+    assert_eq!(path.interface.as_deref(), Some("eth0"));
+    assert_eq!(path.config.min_ttl, MinTtl::NEIGHBOR);
+    let off = neighbor("interface: eth0, asn: 1, extended_next_hop: false").unwrap();
+    assert!(!off.spec.config.extended_next_hop);
+    let addressed = neighbor("address: fe80::1, interface: eth0, asn: internal").unwrap();
+    assert!(!addressed.spec.config.extended_next_hop);
+    assert!(addressed.spec.config.is_internal());
+    // Two on one interface are one; one with an address is another.
+    let two = |other: &str| {
+        bgp(&format!(
+            "  neighbors:\n    a: {{interface: eth0, asn: external}}\n    b: {{{other}}}\n"
+        ))
+    };
+    let same = two("interface: eth0, asn: 1").unwrap_err();
+    assert!(same[0].what.contains("the same neighbour"), "{same:?}");
+    assert!(two("interface: eth1, asn: external").is_ok());
+    assert!(two("interface: eth0, address: fe80::1, asn: 1").is_ok());
+}
+
+#[test]
+fn a_key_of_tcp_ao_has_two_numbers() {
+    let ao = neighbor(
+        "address: 10.20.14.1, asn: 1, tcp_ao: {key_file: /etc/kedge/tor, send_id: 3, receive_id: 4, \
+         algorithm: aes_cmac}",
+    )
+    .unwrap();
+    let ao = ao.tcp_ao.unwrap();
+    assert_eq!(ao.ids, [3, 4]);
+    assert_eq!(ao.algorithm, AoAlgorithm::AesCmac);
+    assert_eq!(ao.file.to_str(), Some("/etc/kedge/tor"));
+}
+
+#[test]
 fn a_vip_says_how_it_is_found() {
     assert_eq!(vip("").unwrap().via, Via::Vrrp);
     assert_eq!(vip("via: [bgp]").unwrap().via, Via::Bgp);
@@ -212,6 +261,42 @@ fn every_mistake_in_a_neighbour_is_located_and_coded() {
             Rule,
             "no router leads",
             "multihop",
+        ),
+        (
+            "address: 10.0.0.1, asn: extern".to_owned(),
+            Range,
+            "`external` or `internal`",
+            "asn",
+        ),
+        (
+            "interface: eth0, asn: 1, multihop: 2".to_owned(),
+            Rule,
+            "with none in between",
+            "multihop",
+        ),
+        (
+            "interface: eth0, asn: 1, source: 10.0.0.1".to_owned(),
+            Rule,
+            "an address of the link",
+            "source",
+        ),
+        (
+            format!("{OK}, bfd_strict: true"),
+            Rule,
+            "nothing tells whether",
+            "bfd_strict",
+        ),
+        (
+            format!("{OK}, tcp_ao: {{key_file: /k, send_id: 1}}"),
+            Rule,
+            "needs a key and the numbers",
+            "tcp_ao",
+        ),
+        (
+            format!("{OK}, password_file: /p, tcp_ao: {{key_file: /k, send_id: 1, receive_id: 1}}"),
+            Rule,
+            "not with both",
+            "tcp_ao",
         ),
         (
             format!("{OK}, source: fd00::1"),

@@ -7,10 +7,11 @@ use std::{
 };
 
 use super::{
+    super::said::said,
     engine::Engine,
     load::{counting, sockets},
     rows::Measured,
-    site::{Keys, Site, inner, said},
+    site::{Keys, Site, inner},
 };
 use crate::{error::LabError, stage::Stage, topology::ENDS};
 

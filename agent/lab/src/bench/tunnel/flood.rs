@@ -34,7 +34,7 @@ pub(super) struct Kept {
 /// How many times longer a round trip takes, at the 99th percentile, while the second host is asked for
 /// 20 000 sessions a second by nobody it knows.
 pub(super) fn slowed(site: &Site) -> Result<f64, LabError> {
-    let attackers = Crowd::gather(site, &site.second_key(), STRANGERS)?.initiations();
+    let attackers = Crowd::gather(site.lab(), &site.second_key(), STRANGERS)?.initiations();
     let quiet = exchange(site.lab(), [inner(0), inner(1)], ROUND_TRIPS)?.p99();
     let over = Arc::new(AtomicBool::new(false));
     let attack = {
@@ -51,8 +51,8 @@ pub(super) fn slowed(site: &Site) -> Result<f64, LabError> {
 /// The second host of a site is flooded by `sources`, while the first sends to it and others call it.
 pub(super) fn flood(site: &Site, sources: u32) -> Result<Kept, LabError> {
     let gateway = site.second_key();
-    let attackers = Crowd::gather(site, &gateway, sources)?.initiations();
-    let newcomers = Crowd::gather(site, &gateway, NEWCOMERS)?;
+    let attackers = Crowd::gather(site.lab(), &gateway, sources)?.initiations();
+    let newcomers = Crowd::gather(site.lab(), &gateway, NEWCOMERS)?;
     let keys = newcomers.keys();
     site.admit(keys.iter().map(String::as_str))?;
     let [from, to] = sockets(site.lab(), [inner(0), inner(1)])?;

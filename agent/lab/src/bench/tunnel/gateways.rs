@@ -5,20 +5,21 @@
 //!                      └── .22  b  10.9.0.2 ──┘
 //! ```
 
-use std::{
-    fs, net::SocketAddr, os::unix::fs::PermissionsExt as _, path::Path, thread, time::Duration,
-};
+use std::{net::SocketAddr, path::Path, thread, time::Duration};
 
 use kedge_control::{
     agent::{GatewayConfig, PeerConfig, TunnelConfig},
     local::{BfdSessionList, TunnelList},
 };
 use kedge_core::bfd::SessionState;
-use kedge_host::{Role, Root, identity::TunnelKey, state::Store};
+use kedge_host::{Role, Root};
 use kedge_net::netns::Signal;
-use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
+use kedge_tunnel_proto::keys::PublicKey;
 
-use super::site::said;
+use super::{
+    super::said::said,
+    standing::{configure, key, remember, root},
+};
 use crate::{
     client,
     error::LabError,
@@ -44,16 +45,17 @@ impl<'a> Gateways<'a> {
         };
         let echo = ["echo", "--name", "server"];
         site.lab.start_role("server", "echo", echo)?;
-        let edge = site.key("edge", Role::Agent)?;
+        let edge = key(&site.lab, "edge", Role::Agent)?;
         let mut peers = Vec::new();
         for (name, number) in [("a", 1), ("b", 2)] {
             peers.push(format!(
                 "{name}: {{public_key: '{}', endpoint: '10.20.14.{}:51820', allowed_ips: \
                  [198.18.0.{number}/32]}}",
-                site.key(name, Role::Gateway)?,
+                key(&site.lab, name, Role::Gateway)?,
                 20 + number
             ));
-            site.configure(name, Role::Gateway, "tunnel: {listen_port: 51820}\n")?;
+            let text = "tunnel: {listen_port: 51820}\n";
+            configure(&site.lab, name, Role::Gateway, text)?;
             site.remember(name, number, edge)?;
             site.lab.start_kedge(name, GATEWAY, ["gateway"])?;
         }
@@ -62,7 +64,7 @@ impl<'a> Gateways<'a> {
              [10.9.0.0/24], gateways: [a, b], profile: fast, return_after: 2s}}}}\n",
             peers.join(", ")
         );
-        site.configure("edge", Role::Agent, &text)?;
+        configure(&site.lab, "edge", Role::Agent, &text)?;
         site.lab.start_kedge("edge", "agent", ["agent"])?;
         site.until_both_are_up()?;
         Ok(site)
@@ -156,15 +158,6 @@ impl<'a> Gateways<'a> {
             .run(move || said(command, "").map(drop))?
     }
 
-    fn configure(&self, node: &str, role: Role, text: &str) -> Result<(), LabError> {
-        let file = self.root(node).config_file(role);
-        let folder = file.parent().unwrap_or(&file);
-        fs::create_dir_all(folder).map_err(LabError::file(folder))?;
-        fs::write(&file, text).map_err(LabError::file(&file))?;
-        let private = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(&file, private).map_err(LabError::file(&file))
-    }
-
     /// Leaves with a gateway what its manager would have told it.
     fn remember(&self, node: &str, number: u8, edge: PublicKey) -> Result<(), LabError> {
         let network = |address: String| {
@@ -191,29 +184,11 @@ impl<'a> Gateways<'a> {
             }),
             ..GatewayConfig::default()
         };
-        let store = Store::new(self.root(node).state_dir(Role::Gateway));
-        store
-            .save("desired", &wished)
-            .map_err(|error| LabError::Unexpected {
-                who: "the state of a gateway".to_owned(),
-                said: error.to_string(),
-            })
-    }
-
-    fn key(&self, node: &str, role: Role) -> Result<PublicKey, LabError> {
-        let unexpected = |said: String| LabError::Unexpected {
-            who: "the key of a tunnel".to_owned(),
-            said,
-        };
-        let key = TunnelKey::load_or_create(&self.root(node), role)
-            .map_err(|error| unexpected(error.to_string()))?;
-        let key =
-            PrivateKey::from_bytes(*key.expose()).map_err(|error| unexpected(error.to_string()))?;
-        Ok(key.public())
+        remember(&self.lab, node, &wished)
     }
 
     fn root(&self, node: &str) -> Root {
-        Root::new(self.lab.root(node))
+        root(&self.lab, node)
     }
 }
 

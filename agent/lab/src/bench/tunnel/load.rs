@@ -12,8 +12,8 @@ use std::{
 };
 
 use super::{
-    super::{Samples, cost},
-    site::{DAEMON, Site, inner, said},
+    super::{Samples, cost, said::said},
+    site::{DAEMON, Site, inner},
 };
 use crate::{error::LabError, lab::Lab, topology::ENDS};
 

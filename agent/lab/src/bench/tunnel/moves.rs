@@ -12,10 +12,11 @@ use std::{
 };
 
 use super::{
+    super::said::said,
     engine::Engine,
     load::{counting, sockets},
     rows::Measured,
-    site::{Site, inner, said},
+    site::{Site, inner},
 };
 use crate::{error::LabError, prober::Prober, stage::Stage, topology::ENDS};
 

@@ -42,6 +42,11 @@ pub(super) struct Measured {
     pub(super) failover: Samples,
     /// Of a train of packets while the active gateway is drained.
     pub(super) drain: Samples,
+    /// Until 99 of 100 hosts were answered again after their gateway was stopped, and killed.
+    pub(super) restart: Samples,
+    pub(super) killed: Samples,
+    /// How often each asked for a session meanwhile.
+    pub(super) restart_initiations: Samples,
     /// From the end of a long outage to the first packet that came through.
     pub(super) outage: Samples,
     /// Of what a gateway takes for a handshake, the share that no loop can do without.
@@ -326,7 +331,7 @@ const fn at_least(
     }
 }
 
-const METRICS: [Metric; 28] = [
+const METRICS: [Metric; 31] = [
     rate(times(
         "tcp.",
         "Gbit/s",
@@ -437,6 +442,24 @@ const METRICS: [Metric; 28] = [
         "packets",
         |measured| &measured.drain,
         (0.0, 0.0),
+    ),
+    at_most(
+        "gateway_restart_2000.p99",
+        "s",
+        |measured| &measured.restart,
+        (5.0, 2.0),
+    ),
+    at_most(
+        "gateway_killed_2000.p99",
+        "s",
+        |measured| &measured.killed,
+        (5.0, 2.0),
+    ),
+    at_most(
+        "gateway_restart_2000.initiations",
+        "per host",
+        |measured| &measured.restart_initiations,
+        (f64::INFINITY, 2.0),
     ),
     at_most("outage_200s", "s", |measured| &measured.outage, (30.0, 6.0)),
     at_least(

@@ -1,18 +1,11 @@
 //! Two hosts with a tunnel between them.
 
-use std::{
-    fs,
-    io::Write,
-    net::Ipv4Addr,
-    path::Path,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, net::Ipv4Addr, path::Path, process::Command, time::Duration};
 
 use ipnet::{IpNet, Ipv4Net};
 use kedge_net::link::Links;
 
-use super::{engine::Engine, load::exchange};
+use super::{super::said::said, engine::Engine, load::exchange};
 use crate::{
     error::LabError,
     lab::Lab,
@@ -280,34 +273,6 @@ impl Keys {
         let public = said(wg("pubkey"), &private)?;
         Ok(Self { private, public })
     }
-}
-
-/// What a program answers to `input`, without the end of the line.
-pub(super) fn said(mut command: Command, input: &str) -> Result<String, LabError> {
-    let who = command.get_program().to_string_lossy().into_owned();
-    let failed = |said: String| LabError::Unexpected {
-        who: who.clone(),
-        said,
-    };
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // Whoever does not read it has an error to tell.
-        _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child
-        .wait_with_output()
-        .map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .trim_end()
-        .to_owned())
 }
 
 /// The address of a host inside the tunnel.

@@ -5,16 +5,17 @@
 use std::{
     hash::{BuildHasher as _, RandomState},
     io,
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     sync::Arc,
     time::{self, Duration},
 };
 
 use futures_util::future::join_all;
+use ipnet::Ipv4Net;
 use kedge_core::Instant;
 use kedge_tunnel_proto::{
     counters::State,
-    directory::{Directory, PeerSpec},
+    directory::{Directory, PeerId, PeerSpec},
     drops::Drops,
     keys::{PrivateKey, PublicKey},
     noise::{Noise, Seed, Wall},
@@ -24,22 +25,25 @@ use tokio::time::timeout;
 
 use super::{
     super::Samples,
-    site::{MTU, PORT, Site},
+    site::{MTU, PORT},
 };
 use crate::{
     error::LabError,
+    lab::Lab,
     topology::{ENDS, end_address},
 };
 
 /// Hosts that have not called yet.
 pub(super) struct Crowd {
-    hosts: Vec<Host>,
+    pub(super) hosts: Vec<Host>,
 }
 
-struct Host {
-    key: PublicKey,
-    shard: Shard,
-    socket: UdpSocket,
+pub(super) struct Host {
+    pub(super) key: PublicKey,
+    /// Its one peer, the gateway.
+    pub(super) peer: PeerId,
+    pub(super) shard: Shard,
+    pub(super) socket: UdpSocket,
 }
 
 /// How they came.
@@ -51,8 +55,8 @@ pub(super) struct Arrival {
 }
 
 impl Crowd {
-    /// Hosts on the first host of a site, which know the gateway on the second.
-    pub(super) fn gather(site: &Site, gateway: &str, many: u32) -> Result<Self, LabError> {
+    /// Hosts on the first host of a lab, which know the gateway on the second.
+    pub(super) fn gather(lab: &Lab, gateway: &str, many: u32) -> Result<Self, LabError> {
         kedge_net::limits::raise_descriptors()
             .map_err(LabError::file("the limit of descriptors"))?;
         let unexpected = |said: String| LabError::Unexpected {
@@ -63,7 +67,7 @@ impl Crowd {
             .parse()
             .map_err(|error| unexpected(format!("{error}")))?;
         let [one, _] = ENDS;
-        let sockets = site.lab().worker(one)?.run(move || {
+        let sockets = lab.worker(one)?.run(move || {
             let socket = |_| {
                 let socket = UdpSocket::bind(SocketAddr::from((end_address(0), 0)))?;
                 socket.connect(at_gateway())?;
@@ -74,8 +78,14 @@ impl Crowd {
         })?;
         let sockets = sockets.map_err(LabError::file("a socket"))?;
         let host = |socket| {
-            let (key, shard) = caller(gateway).map_err(|error| unexpected(error.to_string()))?;
-            Ok(Host { key, shard, socket })
+            let (key, peer, shard) =
+                caller(gateway).map_err(|error| unexpected(error.to_string()))?;
+            Ok(Host {
+                key,
+                peer,
+                shard,
+                socket,
+            })
         };
         let hosts = sockets.into_iter().map(host);
         let hosts = hosts.collect::<Result<_, LabError>>()?;
@@ -165,8 +175,8 @@ impl Host {
     }
 }
 
-/// A shard whose one peer is the gateway, to be called for as long as it takes; and its key.
-fn caller(gateway: PublicKey) -> Result<(PublicKey, Shard), Box<dyn std::error::Error>> {
+/// A shard whose one peer is the gateway, to be called for as long as it takes; and their names for each other.
+fn caller(gateway: PublicKey) -> Result<(PublicKey, PeerId, Shard), Box<dyn std::error::Error>> {
     // Nobody's secrets: these keys live as long as the bench.
     let random = || {
         let mut bytes = [0; 32];
@@ -189,24 +199,27 @@ fn caller(gateway: PublicKey) -> Result<(PublicKey, Shard), Box<dyn std::error::
         public_key: gateway,
         preshared_key: None,
         endpoint: Some(at_gateway()),
-        allowed_ips: Vec::new(),
+        allowed_ips: vec![Ipv4Net::from(GATEWAY).into()],
         accepts: Vec::new(),
         relays: false,
         next_key: None,
         keepalive: None,
         always_up: true,
     }])?;
+    let peer = change.add.first().map(|entry| entry.id);
     shard.apply(Instant::ZERO, change);
-    Ok((key.public(), shard))
+    Ok((key.public(), peer.ok_or("it is nobody's peer")?, shard))
 }
 
-fn at_gateway() -> SocketAddr {
+pub(super) fn at_gateway() -> SocketAddr {
     SocketAddr::from((end_address(1), PORT))
 }
 
 /// The largest message of a handshake has 148 bytes.
-const ROOM: usize = 256;
+pub(super) const ROOM: usize = 256;
 /// The first byte of an initiation.
-const INITIATION: u8 = 1;
+pub(super) const INITIATION: u8 = 1;
+/// The address of the gateway in the tunnel.
+pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// Whoever has no session by then is said to have waited that long.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,20 +5,15 @@
 //! one of luck. So all daemons of both LANs are kept on one processor together, which changes from
 //! one slice of time to the next, and every third slice they are where they like.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use rustix::{
-    process::Pid,
-    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
-};
+use rustix::thread::sched_getaffinity;
 
 use super::{
     super::{
         Samples,
         cost::{processor_seconds, pss},
+        place::{keep, processors},
     },
     lan::{DAEMON, ECHO, Lan},
 };
@@ -124,49 +119,5 @@ impl Lan {
     }
 }
 
-/// Two processors, where there are two, each alone.
-fn processors(anywhere: &CpuSet) -> Vec<CpuSet> {
-    let processors = (0..CpuSet::MAX_CPU).filter(|cpu| anywhere.is_set(*cpu));
-    let one = |cpu| {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        only
-    };
-    processors.take(2).map(one).collect()
-}
-
-/// Keeps every thread of these processes there.
-fn keep(pids: &[u32], place: &CpuSet) {
-    for pid in pids {
-        let threads = fs::read_dir(format!("/proc/{pid}/task"));
-        for thread in threads.into_iter().flatten().flatten() {
-            let id = thread.file_name().to_str().and_then(|id| id.parse().ok());
-            // One that has just ended need not be kept.
-            let _ = id
-                .and_then(Pid::from_raw)
-                .map(|id| sched_setaffinity(Some(id), place));
-        }
-    }
-}
-
 /// Some forty adverts, and a handful of whatever is done each second.
 const SLICE: Duration = Duration::from_secs(4);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_processors_take_turns() {
-        let mut three = CpuSet::new();
-        for cpu in [1, 4, 6] {
-            three.set(cpu);
-        }
-        let cpus = |set: &CpuSet| {
-            let cpus = (0..8).filter(|cpu| set.is_set(*cpu));
-            cpus.collect::<Vec<_>>()
-        };
-        let sets: Vec<_> = processors(&three).iter().map(cpus).collect();
-        assert_eq!(sets, [[1], [4]]);
-    }
-}

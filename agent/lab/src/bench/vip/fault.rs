@@ -11,7 +11,10 @@ use kedge_host::{Role, Root};
 use kedge_net::{link::Links, monitor::MacText};
 use rustix::process::Signal;
 
-use super::lan::{DAEMON, ECHO, ECHO_PORT, Lan, System};
+use super::{
+    super::said::said,
+    lan::{DAEMON, ECHO, ECHO_PORT, Lan, System},
+};
 use crate::{
     error::LabError, probe::ProbeReport, prober::Prober, roles::boottime_seconds, stage::Stage,
     topology::VIP,
@@ -165,16 +168,8 @@ impl Lan {
             .arg("--root")
             .arg(self.lab().root(host))
             .arg("restart");
-        let output = self.lab().worker(host)?.run(move || command.output())?;
-        let failed = |said: String| LabError::Unexpected {
-            who: "kedge restart".to_owned(),
-            said,
-        };
-        match output {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).into_owned())),
-            Err(error) => Err(failed(error.to_string())),
-        }
+        let host = self.lab().worker(host)?;
+        host.run(move || said(command, "").map(drop))?
     }
 
     fn recover(&mut self, host: &str, fault: Fault, stage: &Stage) -> Result<(), LabError> {
@@ -230,16 +225,8 @@ impl Lan {
     fn neighbor(&self, words: &[&str]) -> Result<(), LabError> {
         let mut command = Command::new("ip");
         command.arg("neighbor").args(words).args(["dev", "lan0"]);
-        let output = self.lab().worker("client")?.run(move || command.output())?;
-        let failed = |said: String| LabError::Unexpected {
-            who: "ip neighbor".to_owned(),
-            said,
-        };
-        match output {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(failed(String::from_utf8_lossy(&output.stderr).into_owned())),
-            Err(error) => Err(failed(error.to_string())),
-        }
+        let client = self.lab().worker("client")?;
+        client.run(move || said(command, "").map(drop))?
     }
 
     /// Writes a configuration in which something else is another: how much of a host is told.

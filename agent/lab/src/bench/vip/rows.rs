@@ -1,7 +1,10 @@
 //! The rows of the bench and their goals.
 
 use super::{
-    super::{Row, Samples, stats::ratio},
+    super::{
+        Row, Samples,
+        row::{compared, informative},
+    },
     Costs, Pair, Series,
     lan::ADVERT,
     soak::Soak,
@@ -198,11 +201,7 @@ impl Measured {
 impl Costs {
     fn rows(&self) -> Vec<Row> {
         let row = |metric, unit, [ours, theirs]: &[Samples; 2]| {
-            let row = row(metric, unit, ours, PEER, theirs);
-            Row {
-                ratio: micro(ratio(ours.p50(), theirs.p50(), 1e-6)),
-                ..row
-            }
+            compared(metric, unit, ours, PEER, theirs, 1e-6)
         };
         let goal = |row: Row| Row {
             must: "≤ 1.0 × peer".to_owned(),
@@ -241,28 +240,7 @@ fn nothing_lost(metric: &str, ours: &Samples, theirs: &Samples) -> Row {
 fn row(metric: &str, unit: &str, ours: &Samples, peer: &str, theirs: &Samples) -> Row {
     // One probe, or the time of one.
     let resolution = if unit == "s" { 0.001 } else { 1.0 };
-    Row {
-        metric: metric.to_owned(),
-        unit: unit.to_owned(),
-        n: ours.len(),
-        p50: micro(ours.p50()),
-        p99: micro(ours.p99()),
-        max: micro(ours.max()),
-        peer: peer.to_owned(),
-        peer_p50: micro(theirs.p50()),
-        ratio: micro(ratio(ours.p50(), theirs.p50(), resolution)),
-        ..Row::default()
-    }
-}
-
-/// Six digits behind the point: a probe each millisecond knows no more.
-fn micro(value: f64) -> f64 {
-    (value * 1e6).round() / 1e6
-}
-
-/// A row without a goal of its own has met it.
-fn informative(row: Row) -> Row {
-    Row { met: true, ..row }
+    compared(metric, unit, ours, peer, theirs, resolution)
 }
 
 const PEER: &str = "keepalived, 100 ms";

@@ -1,17 +1,10 @@
 //! Nothing is wrong but that every processor is busy: whoever takes over now does so without a cause.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
 use super::{
+    super::{load::Load, stillness::Stillness},
     lan::{ADVERT, FAST, Lan},
-    stillness::Stillness,
 };
 use crate::{stage::Stage, topology::HOSTS};
 
@@ -37,7 +30,7 @@ impl Soak {
         ));
         let before = lans.each_ref().map(Changes::of);
         let stillness = Stillness::watch(interval * LEASE);
-        let load = Load::start(BUSY);
+        let load = Load::start();
         thread::sleep(Duration::from_secs(seconds.into()));
         drop(load);
         let stood_still = stillness.end();
@@ -93,31 +86,5 @@ impl Changes {
     }
 }
 
-/// Threads that do nothing but use the CPU; they end when it is dropped.
-struct Load(Arc<AtomicBool>);
-
-impl Load {
-    fn start(threads: usize) -> Self {
-        let over = Self(Arc::default());
-        for _ in 0..threads {
-            let over = Arc::clone(&over.0);
-            thread::spawn(move || {
-                while !over.load(Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
-        over
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// How many threads are busy.
-const BUSY: usize = 8;
 /// After as many intervals of silence a Backup may act.
 const LEASE: u32 = 3;

@@ -75,10 +75,10 @@ mod tests {
         let asn = Asn::new(65_001).unwrap();
         let tor = BgpNeighbor {
             name: "tor".to_owned(),
-            address: "192.0.2.1".parse().unwrap(),
+            address: Some("192.0.2.1".parse().unwrap()),
             port: 179,
             interface: None,
-            asn,
+            asn: Some(asn),
             local_asn: asn,
             multihop: None,
             ttl_security: false,

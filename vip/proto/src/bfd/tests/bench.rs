@@ -119,6 +119,16 @@ impl Bench {
         self.session.poll_timeout().map(since)
     }
 
+    /// From when on there is something to do, in milliseconds.
+    pub(super) fn ready(&self) -> Option<f64> {
+        self.session.ready_at().map(since)
+    }
+
+    /// Acts at a moment, in milliseconds.
+    pub(super) fn wake(&mut self, millis: f64) -> Vec<String> {
+        self.timeout_at(EPOCH + Duration::from_secs_f64(millis / 1e3))
+    }
+
     fn words(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.session.poll_output())
             .map(|output| word(&output))

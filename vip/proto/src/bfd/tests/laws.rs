@@ -129,16 +129,16 @@ impl Life {
             }
         }
         let before = self.session.clone();
-        let due = self
+        let ready = self
             .session
-            .poll_timeout()
-            .is_some_and(|due| due <= self.now);
+            .ready_at()
+            .is_some_and(|ready| ready <= self.now);
         self.session.handle_timeout(self.now);
-        if due {
-            let next = self.session.poll_timeout();
+        if ready {
+            let next = self.session.ready_at();
             assert!(
                 next.is_none_or(|next| next > self.now),
-                "a deadline stays due"
+                "what was done is to be done still"
             );
         } else {
             assert_eq!(self.session, before, "an early timeout did something");
@@ -146,7 +146,17 @@ impl Life {
         self.drain();
     }
 
+    /// There is something to do no later than there must be.
+    fn is_ready_in_time(&self) {
+        let (ready, due) = (self.session.ready_at(), self.session.poll_timeout());
+        assert!(
+            ready <= due && ready.is_some() == due.is_some(),
+            "{ready:?} {due:?}"
+        );
+    }
+
     fn drain(&mut self) {
+        self.is_ready_in_time();
         while let Some(output) = self.session.poll_output() {
             match output {
                 Output::Send(control) => {

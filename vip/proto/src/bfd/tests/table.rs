@@ -241,9 +241,13 @@ fn render() -> String {
 }
 
 fn deadline(bench: &Bench) -> String {
-    bench.deadline().map_or("no deadline".to_owned(), |millis| {
-        format!("acts at {millis:.3} ms")
-    })
+    match (bench.ready(), bench.deadline()) {
+        (Some(ready), Some(due)) if ready < due => {
+            format!("acts from {ready:.3} to {due:.3} ms")
+        }
+        (_, Some(due)) => format!("acts at {due:.3} ms"),
+        (_, None) => "no deadline".to_owned(),
+    }
 }
 
 const HEAD: &str = "\
@@ -251,7 +255,8 @@ const HEAD: &str = "\
 
 Both sides want 300 ms each way and three packets; we are 17, the peer is 34. States begin at 0 ms,
 inputs come at 10 ms (910 ms after a silence). A row says the input, the state and the next deadline
-after it; what follows is sent and told, in order. `nothing` is nothing at all: no output, no change.
+after it, or the window of the next packet; what follows is sent and told, in order. `nothing` is
+nothing at all: no output, no change.
 ";
 
 #[test]

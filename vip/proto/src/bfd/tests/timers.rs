@@ -9,7 +9,7 @@ use kedge_core::{
 
 use super::bench::{Bench, ms, packet, says};
 use crate::{
-    bfd::{Config, jittered},
+    bfd::{Config, Window},
     wire::bfd::{Control, Interval, Multiplier},
 };
 
@@ -77,23 +77,46 @@ fn the_slower_of_both_sides_is_the_interval_and_each_packet_is_jittered() {
     }
     let least = spread.iter().copied().fold(f64::MAX, f64::min);
     let most = spread.iter().copied().fold(0.0, f64::max);
-    assert!(least >= 225.0 && most <= 300.0, "{least} {most}");
+    assert!(least >= 243.0 && most <= 300.0, "{least} {most}");
     assert!(
-        least < 240.0 && most > 285.0,
-        "all of the range: {least} {most}"
+        least < 252.0 && most > 291.0,
+        "all that is left to chance: {least} {most}"
     );
+}
+
+#[test]
+fn a_packet_goes_within_its_window_if_anybody_is_awake() {
+    let mut bench = Bench::up(with(320, 300));
+    let (mut sent, _) = bench.due();
+    for _ in 0..100 {
+        bench.hear(sent.ceil() as u64, Up);
+        let (opens, closes) = (bench.ready().unwrap(), bench.deadline().unwrap());
+        assert!((closes - opens - 20.0).abs() < 0.001, "{opens} {closes}");
+        let quarter = (sent + 239.999, sent + 320.001);
+        assert!(
+            opens > quarter.0 && closes < quarter.1,
+            "{sent} {opens} {closes}"
+        );
+        assert!(bench.wake(opens - 0.1).is_empty(), "too soon");
+        sent = opens + 10.0;
+        let words = bench.wake(sent);
+        assert!(words[0].starts_with("send Up your"), "{words:?}");
+    }
 }
 
 #[test]
 fn with_a_multiplier_of_one_a_tenth_is_left_at_least() {
     let one = Multiplier::new(1).unwrap();
-    let span = |own, draw| jittered(ms(1_000), own, draw);
-    assert_eq!(span(one, 0), Duration::from_millis(900));
-    assert!(span(one, u32::MAX) > Duration::from_millis(749));
-    assert!(span(one, u32::MAX) < Duration::from_millis(751));
-    assert_eq!(span(Multiplier::DEFAULT, 0), Duration::from_secs(1));
-    assert!(span(Multiplier::DEFAULT, u32::MAX) >= Duration::from_millis(750));
-    assert!(jittered(Interval::LEAST, one, u32::MAX) > Duration::ZERO);
+    let span = |own, draw| Window::of(ms(1_000), own, draw);
+    assert_eq!(span(one, 0).closes, Duration::from_millis(900));
+    assert_eq!(span(Multiplier::DEFAULT, 0).closes, Duration::from_secs(1));
+    for own in [one, Multiplier::DEFAULT] {
+        let early = span(own, u32::MAX);
+        assert!(early.opens >= Duration::from_millis(750), "{early:?}");
+        assert!(early.opens < Duration::from_millis(751), "{early:?}");
+        assert_eq!(early.closes - early.opens, Duration::from_micros(62_500));
+    }
+    assert!(Window::of(Interval::LEAST, one, u32::MAX).opens > Duration::ZERO);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn only_the_neighbour_that_was_configured_is_one() {
     };
     assert!(negotiate(&config(), &same).is_ok());
     let internal = Config {
-        peer_as: asn(65_001),
+        peer_as: asn(65_001).into(),
         ..config()
     };
     let same = Open {

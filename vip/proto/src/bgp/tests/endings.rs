@@ -6,9 +6,10 @@ use kedge_core::{bfd::Liveness, bgp::SessionState};
 
 use super::bench::{Bench, announced, config, offers, open, place, prefix, secs};
 use crate::{
-    bgp::{Because, Command, Config, Farewell, Input, Reject, Side, What},
+    bgp::{Because, Command, Config, DialError, Farewell, Input, Reject, Side, What},
     wire::bgp::{
-        Action, Capability, Fault, Flaw, Message, Notification, Text, Update, cease, codes,
+        Action, Capability, Fault, Flaw, HoldTime, Message, Notification, Text, Update, cease,
+        codes,
     },
 };
 
@@ -94,13 +95,124 @@ fn the_loss_of_bfd_ends_the_session_and_nothing_else_of_it_does() {
         [
             "ours: NOTIFICATION cease/BFD down",
             "close ours",
-            "Established -> Active: BFD lost the neighbour",
+            "Established -> Idle: BFD lost the neighbour",
         ]
     );
-    // It is called again, and what stays lost acts no more.
-    bench.until(1_001);
-    assert_eq!(bench.session.state(), SessionState::Connect);
+    // What stays lost acts no more.
     assert_eq!(bench.input(Input::Bfd(Liveness::Lost)), [""; 0]);
+}
+
+/// RFC 5882 section 4.1: a session that comes up over a path that BFD knows is gone would go again at once.
+#[test]
+fn who_bfd_lost_is_neither_called_nor_heard_until_it_is_seen_again() {
+    for back in [Liveness::Alive, Liveness::Unknown] {
+        let mut bench = Bench::established(config());
+        bench.input(Input::Bfd(Liveness::Alive));
+        bench.input(Input::Bfd(Liveness::Lost));
+        assert_eq!(bench.until(600_000), [""; 0]);
+        assert_eq!(bench.session.state(), SessionState::Idle);
+        assert_eq!(
+            bench.input(Input::Accepted(place())),
+            ["refused: down"],
+            "its call is taken"
+        );
+        // No order and no other configuration changes that.
+        bench.input(Input::Command(Command::Reset));
+        let other = Config {
+            hold_time: HoldTime::from_secs(30).unwrap(),
+            ..config()
+        };
+        bench.input(Input::Config(Box::new(other)));
+        bench.input(Input::Found);
+        assert_eq!(bench.session.state(), SessionState::Idle);
+        // Its operator took it down, or it is there.
+        assert_eq!(
+            bench.input(Input::Bfd(back)),
+            [
+                "dial",
+                "Idle -> Connect: BFD does not stand against it any more"
+            ]
+        );
+    }
+    // A call that is under way is given up.
+    let mut bench = Bench::new(config());
+    bench.drain();
+    let said = bench.input(Input::Bfd(Liveness::Lost));
+    assert_eq!(said, ["hang up", "Connect -> Idle: BFD lost the neighbour"]);
+    // One that is kept down stays so.
+    let shutdown = Config {
+        shutdown: Some(Text::new("maintenance")),
+        ..config()
+    };
+    bench.input(Input::Config(Box::new(shutdown)));
+    assert_eq!(bench.input(Input::Bfd(Liveness::Alive)), [""; 0]);
+    assert_eq!(
+        bench.input(Input::Config(Box::new(config()))),
+        [
+            "dial",
+            "Idle -> Connect: the configuration no longer keeps it down"
+        ]
+    );
+}
+
+#[test]
+fn a_strict_session_waits_for_bfd_and_outlives_the_peers_order_to_stop_it() {
+    let strict = Config {
+        strict_bfd: true,
+        ..config()
+    };
+    let mut bench = Bench::new(strict.clone());
+    assert_eq!(bench.drain(), [""; 0]);
+    assert_eq!(bench.until(600_000), [""; 0]);
+    assert_eq!(bench.session.view().because, Because::BfdAwaited);
+    assert_eq!(bench.input(Input::Accepted(place())), ["refused: down"]);
+    let said = bench.input(Input::Bfd(Liveness::Alive));
+    assert_eq!(said[0], "dial");
+    // The configuration decides at any time.
+    let said = bench.input(Input::Bfd(Liveness::Unknown));
+    assert_eq!(
+        said,
+        [
+            "hang up",
+            "Connect -> Idle: BFD does not see the neighbour yet"
+        ]
+    );
+    assert_eq!(bench.input(Input::Config(Box::new(config())))[0], "dial");
+    let mut bench = Bench::established(config());
+    bench.input(Input::Bfd(Liveness::Alive));
+    assert_eq!(bench.input(Input::Config(Box::new(strict))), [""; 0]);
+    assert_eq!(bench.input(Input::Bfd(Liveness::Unknown)), [""; 0]);
+    assert_eq!(bench.session.state(), SessionState::Established);
+}
+
+/// An address that is found is called at once, and one that is another in its place.
+#[test]
+fn who_is_found_is_called_without_waiting() {
+    let mut bench = Bench::new(config());
+    bench.drain();
+    let said = bench.input(Input::DialFailed(DialError::NoNeighbour));
+    assert_eq!(
+        said,
+        ["Connect -> Active: no router advertises itself on its interface"]
+    );
+    assert_eq!(
+        bench.input(Input::Found),
+        [
+            "dial",
+            "Active -> Connect: a router advertises itself on its interface"
+        ]
+    );
+    assert_eq!(bench.input(Input::Found), ["hang up", "dial"]);
+    // A session that stands is not touched, and who waits for calls goes on waiting.
+    let mut bench = Bench::established(config());
+    assert_eq!(bench.input(Input::Found), [""; 0]);
+    let passive = Config {
+        passive: true,
+        ..config()
+    };
+    let mut bench = Bench::new(passive);
+    bench.drain();
+    assert_eq!(bench.input(Input::Found), [""; 0]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn offered(all: &[(&str, Offer)]) -> Input {
 
 fn internal() -> Config {
     Config {
-        peer_as: asn(65_001),
+        peer_as: asn(65_001).into(),
         ..config()
     }
 }

@@ -263,7 +263,7 @@ fn an_open_that_does_not_fit_is_answered_and_both_rest_longer_each_time() {
     bench.input(Input::Connected(place()));
     bench.hear(Side::Ours, Message::Open(wrong.clone()));
     let right = Config {
-        peer_as: wrong.asn,
+        peer_as: wrong.asn.into(),
         ..config()
     };
     let said = bench.input(Input::Config(Box::new(right)));

@@ -54,11 +54,19 @@ fn states() -> Vec<(&'static str, Bench)> {
     let mut leaving = Bench::established(graceful);
     leaving.input(Input::Command(Command::Leave(Farewell::Deconfigured)));
     leaving.taken(Side::Ours);
+    let mut lost = began(config());
+    lost.input(Input::Bfd(Liveness::Lost));
+    let strict = Config {
+        strict_bfd: true,
+        ..config()
+    };
     let mut ended = began(config());
     ended.input(Input::Command(Command::Leave(Farewell::Deconfigured)));
     vec![
         ("Idle, shut down", began(shutdown)),
         ("Idle, resting", resting),
+        ("Idle, BFD lost it", lost),
+        ("Idle, BFD is waited for", began(strict)),
         ("Connect", began(config())),
         ("Connect, called meanwhile", both),
         ("Active", active),
@@ -113,7 +121,9 @@ fn inputs() -> Vec<(&'static str, Vec<Input>)> {
         ),
         ("what cannot be read", refused),
         ("offers", vec![Input::Offers(offers(&["192.0.2.11"]))]),
+        ("found", vec![Input::Found]),
         ("BFD lost", vec![Input::Bfd(Liveness::Lost)]),
+        ("BFD alive", vec![Input::Bfd(Liveness::Alive)]),
         ("shut down", vec![Input::Config(Box::new(shutdown))]),
         ("no longer", vec![Input::Config(Box::new(config()))]),
         ("reset", vec![Input::Command(Command::Reset)]),

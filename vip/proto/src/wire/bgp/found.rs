@@ -115,6 +115,8 @@ pub(super) const fn action(code: AttributeCode, flaw: Flaw) -> Action {
             Action::SessionReset
         }
         Flaw::External | Flaw::Superfluous => Action::AttributeDiscard,
+        // Flags are among what makes an attribute with destinations incorrect (RFC 7606 section 5.3).
+        Flaw::Flags if code.is_multiprotocol() => Action::SessionReset,
         Flaw::Flags | Flaw::Missing => Action::TreatAsWithdraw,
         Flaw::Repeated if !code.is_multiprotocol() => Action::AttributeDiscard,
         Flaw::Repeated | Flaw::Overrun | Flaw::Length | Flaw::Value => match code {

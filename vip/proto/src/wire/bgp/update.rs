@@ -170,7 +170,7 @@ impl Reading<'_> {
             return Ok(());
         };
         if (flags ^ wanted) & (OPTIONAL | TRANSITIVE) != 0 {
-            self.note(Some(code), Flaw::Flags, action(code, Flaw::Flags));
+            self.judge(code, Flaw::Flags, whole)?;
         }
         let may_be_empty = matches!(
             code,
@@ -183,18 +183,21 @@ impl Reading<'_> {
         } else {
             self.found.take(code, value, self.context)
         };
-        if let Err(flaw) = taken {
-            match action(code, flaw) {
-                Action::SessionReset => {
-                    let data = whole.to_vec();
-                    return Err(reset(Some(code), flaw, codes::OPTIONAL, data));
-                }
-                weaker @ (Action::AttributeDiscard | Action::TreatAsWithdraw) => {
-                    self.note(Some(code), flaw, weaker);
-                }
+        match taken {
+            Ok(()) => Ok(()),
+            Err(flaw) => self.judge(code, flaw, whole),
+        }
+    }
+
+    /// Does about a flaw of one what is to be done.
+    fn judge(&mut self, code: AttributeCode, flaw: Flaw, whole: &[u8]) -> Result<(), Refusal> {
+        match action(code, flaw) {
+            Action::SessionReset => Err(reset(Some(code), flaw, codes::OPTIONAL, whole.to_vec())),
+            weaker @ (Action::AttributeDiscard | Action::TreatAsWithdraw) => {
+                self.note(Some(code), flaw, weaker);
+                Ok(())
             }
         }
-        Ok(())
     }
 
     fn note(&mut self, attribute: Option<AttributeCode>, flaw: Flaw, action: Action) {

@@ -25,8 +25,8 @@ AGGREGATOR                 .     W        W          W     D     D    D     .   
 COMMUNITIES                .     W        W          W     W     W    D     .    W    -
 ORIGINATOR_ID              D.    W        W          W     DW    DW   D     .    W    -
 CLUSTER_LIST               D.    W        W          W     DW    DW   D     .    W    -
-MP_REACH_NLRI              .     W        W          R     R     R    R     .    R    R
-MP_UNREACH_NLRI            .     W        W          R     R     R    R     .    R    R
+MP_REACH_NLRI              .     R        R          R     R     R    R     .    R    R
+MP_UNREACH_NLRI            .     R        R          R     R     R    R     .    R    R
 EXTENDED COMMUNITIES       .     W        W          W     W     W    D     .    W    -
 AS4_PATH                   D     W        W          W     D     D    D     .    W    D
 AS4_AGGREGATOR             D     W        W          W     D     D    D     .    W    D

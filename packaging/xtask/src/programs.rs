@@ -1,0 +1,165 @@
+//! The programs that cargo makes of the tests. All are built by one command: cargo chooses what its
+//! dependencies can do for each command anew, and would compile half of them again for every tier.
+
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    io::BufReader,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use cargo_metadata::{Artifact, Message, Metadata, MetadataCommand, TargetKind};
+
+use crate::run;
+
+/// What was built.
+pub struct Built {
+    /// The tests.
+    pub tests: Vec<Program>,
+    binaries: BTreeMap<String, PathBuf>,
+}
+
+impl Built {
+    /// A program of the workspace that the tests need.
+    pub fn binary(&self, name: &str) -> anyhow::Result<&Path> {
+        let binary = self.binaries.get(name);
+        binary
+            .map(PathBuf::as_path)
+            .with_context(|| format!("cargo built no {name}"))
+    }
+}
+
+/// Tests of one package that are one program.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Program {
+    /// Its package.
+    pub package: String,
+    /// Its target.
+    pub name: String,
+    /// How cargo is told of it.
+    select: String,
+    executable: PathBuf,
+    /// The folder of the package: where cargo runs it.
+    folder: PathBuf,
+}
+
+impl Program {
+    fn of(artifact: Artifact, metadata: &Metadata) -> Option<Self> {
+        let packages = &metadata.packages;
+        let package = packages.iter().find(|it| it.id == artifact.package_id)?;
+        let name = artifact.target.name;
+        let select = match artifact.target.kind.first()? {
+            TargetKind::Test => format!("--test {name}"),
+            TargetKind::Bin => format!("--bin {name}"),
+            _ => "--lib".to_owned(),
+        };
+        Some(Self {
+            package: package.name.to_string(),
+            name,
+            select,
+            executable: artifact.executable?.into(),
+            folder: package.manifest_path.parent()?.into(),
+        })
+    }
+
+    /// Runs it as cargo does; says whether every test passed.
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<bool> {
+        let mut command = Command::new(&self.executable);
+        command
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", &self.package);
+        let status = command.status();
+        let status = status.with_context(|| format!("cannot start {command:?}"))?;
+        Ok(status.success())
+    }
+}
+
+/// Builds all tests.
+pub fn build() -> anyhow::Result<Built> {
+    let metadata = MetadataCommand::new()
+        .current_dir(run::root()?)
+        .no_deps()
+        .exec()?;
+    let mut command = run::cargo(&["test", "--workspace", "--no-run"])?;
+    let (mut tests, mut binaries) = (Vec::new(), BTreeMap::new());
+    for artifact in artifacts("all tests are built", &mut command)? {
+        if artifact.profile.test {
+            tests.extend(Program::of(artifact, &metadata));
+        } else if let Some(executable) = artifact.executable {
+            binaries.insert(artifact.target.name, executable.into());
+        }
+    }
+    tests.sort();
+    Ok(Built { tests, binaries })
+}
+
+/// Builds one example; says where it lies.
+pub fn example(name: &str) -> anyhow::Result<PathBuf> {
+    // With what the whole workspace asks of the dependencies, so that nothing is compiled twice.
+    let mut command = run::cargo(&["build", "--quiet", "--workspace", "--example", name])?;
+    let built = artifacts(&format!("{name} is built"), &mut command)?;
+    let example = built
+        .into_iter()
+        .filter(|it| it.target.name == name && it.target.kind.contains(&TargetKind::Example))
+        .find_map(|it| it.executable);
+    let example = example.with_context(|| format!("there is no example {name}"))?;
+    Ok(example.into())
+}
+
+/// Runs a tier's programs one after the other, and fails with all that failed.
+pub fn run_all<'a>(
+    tier: &str,
+    programs: impl IntoIterator<Item = &'a Program>,
+    arguments: &[&str],
+) -> anyhow::Result<()> {
+    println!("── {tier}");
+    let start = Instant::now();
+    let mut took: Vec<(Duration, &Program)> = Vec::new();
+    let mut failed = Vec::new();
+    for program in programs {
+        println!("     Running {} of {}", program.name, program.package);
+        let start = Instant::now();
+        if !program.run(arguments)? {
+            failed.push(format!(
+                "cargo test -p {} {}",
+                program.package, program.select
+            ));
+        }
+        took.push((start.elapsed(), program));
+    }
+    let took_all = start.elapsed().as_secs_f64();
+    took.sort_by_key(|(took, _)| Reverse(*took));
+    let longest = took
+        .iter()
+        .take(5)
+        .map(|(took, program)| format!("{} {:.0} s", program.name, took.as_secs_f64()));
+    let longest = longest.collect::<Vec<_>>().join(", ");
+    println!("── {tier}: {took_all:.1} s; the longest were {longest}");
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        bail!("{tier}: again with `{}`", failed.join("`, `"))
+    }
+}
+
+/// Builds something, and returns what cargo made.
+fn artifacts(what: &str, command: &mut Command) -> anyhow::Result<Vec<Artifact>> {
+    command
+        .arg("--message-format=json-render-diagnostics")
+        .stdout(Stdio::piped());
+    run::step_read(what, command, |process| {
+        let output = process.stdout.take().context("cargo says nothing")?;
+        let mut artifacts = Vec::new();
+        for message in Message::parse_stream(BufReader::new(output)) {
+            if let Message::CompilerArtifact(artifact) = message? {
+                artifacts.push(artifact);
+            }
+        }
+        Ok(artifacts)
+    })
+}
