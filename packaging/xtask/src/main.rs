@@ -10,6 +10,7 @@ mod ci;
 mod crds;
 mod docs;
 mod generated;
+mod heard;
 mod programs;
 mod run;
 mod tiers;

@@ -13,7 +13,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use cargo_metadata::{Artifact, Message, Metadata, MetadataCommand, TargetKind};
 
-use crate::run;
+use crate::{
+    heard::{self, Heard},
+    run,
+};
 
 /// What was built.
 pub struct Built {
@@ -65,17 +68,16 @@ impl Program {
         })
     }
 
-    /// Runs it as cargo does; says whether every test passed.
-    fn run(&self, arguments: &[&str]) -> anyhow::Result<bool> {
+    /// Runs it as cargo does.
+    fn run(&self, arguments: &[&str]) -> anyhow::Result<Heard> {
         let mut command = Command::new(&self.executable);
         command
             .args(arguments)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .env("CARGO_PKG_NAME", &self.package);
-        let status = command.status();
-        let status = status.with_context(|| format!("cannot start {command:?}"))?;
-        Ok(status.success())
+        let heard = heard::run(command);
+        heard.with_context(|| format!("cannot start {}", self.executable.display()))
     }
 }
 
@@ -124,11 +126,9 @@ pub fn run_all<'a>(
     for program in programs {
         println!("     Running {} of {}", program.name, program.package);
         let start = Instant::now();
-        if !program.run(arguments)? {
-            failed.push(format!(
-                "cargo test -p {} {}",
-                program.package, program.select
-            ));
+        let heard = program.run(arguments)?;
+        if !heard.status.success() {
+            failed.push((program, heard));
         }
         took.push((start.elapsed(), program));
     }
@@ -141,10 +141,16 @@ pub fn run_all<'a>(
     let longest = longest.collect::<Vec<_>>().join(", ");
     println!("── {tier}: {took_all:.1} s; the longest were {longest}");
     if failed.is_empty() {
-        Ok(())
-    } else {
-        bail!("{tier}: again with `{}`", failed.join("`, `"))
+        return Ok(());
     }
+    let failed = failed.iter().map(|(program, heard)| {
+        let Program {
+            package, select, ..
+        } = program;
+        let (status, last) = (heard.status, heard.last.join("\n  "));
+        format!("`cargo test -p {package} {select}` ended with {status}, and said last:\n  {last}")
+    });
+    bail!("{tier}: {}", failed.collect::<Vec<_>>().join("\n"))
 }
 
 /// Builds something, and returns what cargo made.

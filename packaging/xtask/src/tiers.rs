@@ -17,8 +17,7 @@ pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
     let mut failed = Vec::new();
     let mut judge = |result: anyhow::Result<()>| {
         if let Err(err) = result {
-            println!("── failed: {err:#}");
-            failed.push(err.to_string());
+            failed.push(format!("{err:#}"));
         }
     };
     judge(unprivileged(programs));
@@ -38,7 +37,7 @@ pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
         None => leave_out("no-kube"),
     });
     if !failed.is_empty() {
-        bail!("{}", failed.join("; "));
+        bail!("{}", failed.join("\n"));
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ pub mod vmac;
 
 use std::time::{Duration, Instant};
 
-pub use steady::on_a_steady_machine;
+pub use steady::{on_a_machine_without_pauses, on_a_steady_machine};
 
 /// Whether the tests of this tier can run. Says why not, and fails where CI requires the tier.
 #[must_use]

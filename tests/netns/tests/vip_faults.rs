@@ -13,7 +13,7 @@ use kedge_tests_netns::{
     frr::{self, Frr},
     keepalived::{self, Keepalived},
     lan::{Host, Lan},
-    millis, on_a_steady_machine, secs, throughout,
+    millis, on_a_machine_without_pauses, on_a_steady_machine, secs, throughout,
     train::{Echo, Train},
 };
 use rustix::process::Signal;
@@ -227,7 +227,7 @@ fn theirs_is_struck(start: fn(&Host, u8) -> Theirs<'_>) {
 
 #[test]
 fn keepalived_succeeds_us_at_every_fault() {
-    on_a_steady_machine(|| ours_is_struck(keepalived));
+    on_a_machine_without_pauses(|| ours_is_struck(keepalived));
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn we_succeed_keepalived_at_every_fault() {
 
 #[test]
 fn frr_succeeds_us_at_every_fault() {
-    on_a_steady_machine(|| ours_is_struck(frr));
+    on_a_machine_without_pauses(|| ours_is_struck(frr));
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! Programs whose words are passed on as they come, and whose last are kept: a report that is cut in the
+//! middle still says at its end what failed.
+
+use std::{
+    collections::VecDeque,
+    io::{self, BufRead, BufReader, Write as _},
+    process::{Command, ExitStatus},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+/// How a program ended, and the last it said.
+#[derive(Debug)]
+pub struct Heard {
+    /// Its end.
+    pub status: ExitStatus,
+    /// At most [`LINES`] lines: errors and output in the order in which they were written.
+    pub last: Vec<String>,
+}
+
+/// Runs a program to its end.
+pub fn run(mut command: Command) -> io::Result<Heard> {
+    let (said, speaks) = io::pipe()?;
+    command.stdout(speaks.try_clone()?).stderr(speaks);
+    let mut process = command.spawn()?;
+    // It holds the ends that write: a reader would wait for them.
+    drop(command);
+    let last = Arc::new(Mutex::new(VecDeque::with_capacity(LINES)));
+    let (ends, ended) = mpsc::channel();
+    let kept = Arc::clone(&last);
+    thread::spawn(move || ends.send(pass_on(BufReader::new(said), &kept)));
+    let status = process.wait()?;
+    // What the program left running may hold the pipe for ever.
+    if let Ok(read) = ended.recv_timeout(REST) {
+        read?;
+    }
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = last.drain(..).collect();
+    Ok(Heard { status, last })
+}
+
+fn pass_on(mut said: impl BufRead, last: &Mutex<VecDeque<String>>) -> io::Result<()> {
+    let mut line = Vec::new();
+    while said.read_until(b'\n', &mut line)? > 0 {
+        io::stdout().write_all(&line)?;
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() == LINES {
+            last.pop_front();
+        }
+        last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+        line.clear();
+    }
+    Ok(())
+}
+
+/// After its end a program's words are read within this, or not at all.
+const REST: Duration = Duration::from_secs(5);
+const LINES: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Heard {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        run(command).unwrap()
+    }
+
+    #[test]
+    fn both_streams_are_heard_in_order_and_the_end_is_told() {
+        let heard = sh("echo one; echo two >&2; printf three; exit 3");
+        assert_eq!(heard.last, ["one", "two", "three"]);
+        assert_eq!(heard.status.code(), Some(3));
+    }
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        let heard = sh("seq 1 1000");
+        assert_eq!(heard.last.len(), LINES);
+        assert_eq!(heard.last.last().map(String::as_str), Some("1000"));
+    }
+
+    #[test]
+    fn what_is_left_running_is_not_waited_for_for_ever() {
+        let heard = sh("echo gone; sleep 60 & exit 0");
+        assert_eq!(heard.last, ["gone"]);
+    }
+
+    #[test]
+    fn a_signal_is_told() {
+        assert!(sh("kill -9 $$").status.to_string().contains("SIGKILL"));
+    }
+}
