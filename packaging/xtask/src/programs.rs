@@ -136,7 +136,7 @@ pub fn run_all<'a>(
     took.sort_by_key(|(took, _)| Reverse(*took));
     let longest = took
         .iter()
-        .take(5)
+        .take(12)
         .map(|(took, program)| format!("{} {:.0} s", program.name, took.as_secs_f64()));
     let longest = longest.collect::<Vec<_>>().join(", ");
     println!("── {tier}: {took_all:.1} s; the longest were {longest}");

@@ -239,7 +239,7 @@ fn wish(
 ) -> Result<Wish, EndpointPlan> {
     let conflict = |because| Err(EndpointPlan::Conflict { because });
     let (cluster, infra) = gate::open(snapshot, cluster_name, infra)?;
-    if let Some(because) = gate::vanished(snapshot, &balancer.name, cluster) {
+    if let Some(because) = gate::vanished(snapshot, &balancer.name) {
         return Err(EndpointPlan::Rest { because });
     }
     if balancer.spec.mode.is_none() && balancer.spec.infrastructure_ref.is_none() {

@@ -69,17 +69,12 @@ pub fn at_rest(cluster: &Cluster, infra: Option<&Infra>) -> Option<Because> {
 }
 
 /// Why nothing is changed: the LoadBalancer is not there any more without having been deleted, so
-/// nothing that is chosen for it can be written down. What another Cluster of that name had says
-/// nothing about this one, as after a store went back in time.
+/// nothing that is chosen for it can be written down.
 #[must_use]
-pub fn vanished(snapshot: &Snapshot, balancer: &Name, cluster: &Cluster) -> Option<Because> {
+pub fn vanished(snapshot: &Snapshot, balancer: &Name) -> Option<Because> {
     let layers = snapshot.objects.get(&key::<LoadBalancerSpec>(balancer))?;
     let vanished = layers.server.as_ref()?.vanished;
-    let owners = &snapshot.balancers.get(balancer)?.meta.owner_references;
-    let of_another = owners.iter().any(|owner| {
-        owner.kind == "Cluster" && !owner.uid.is_empty() && owner.uid != cluster.metadata.uid
-    });
-    (vanished && !of_another).then(|| Because::Vanished {
+    vanished.then(|| Because::Vanished {
         balancer: balancer.clone(),
     })
 }

@@ -429,9 +429,11 @@ pub fn holder(claim: Option<&Claim>, name: &Name) -> Holder {
 
 /// Whether a LoadBalancer waits for an address of the pool.
 fn asks(snapshot: &Snapshot, cases: &[Case], name: &Name, pool: &Name) -> bool {
-    let asked = cases.iter().filter_map(|case| case.asked.as_ref().ok());
-    let mut asked = asked.filter(|balancer| balancer.name == *name);
-    asked.any(|balancer| {
+    let asked = cases
+        .iter()
+        .filter_map(|case| Some((case, case.asked.as_ref().ok()?)));
+    let mut asked = asked.filter(|(_, balancer)| balancer.name == *name);
+    asked.any(|(case, balancer)| {
         let names = |named: Option<&PoolRef>| {
             named.is_some_and(|named| !is_foreign(named) && named.name == pool.name)
         };
@@ -439,13 +441,24 @@ fn asks(snapshot: &Snapshot, cases: &[Case], name: &Name, pool: &Name) -> bool {
         let waits = vip.is_some_and(|vip| {
             let second = vip.second.as_ref();
             let second = second.filter(|second| second.address.is_none());
-            (vip.address.is_none() && names(vip.pool_ref.as_ref()))
+            let waits = vip.address.is_none() && !is_told(case, balancer);
+            (waits && names(vip.pool_ref.as_ref()))
                 || second.is_some_and(|second| names(second.pool_ref.as_ref()))
         });
         waits
             && balancer.spec.mode == Some(Mode::Vip)
             && allowed(snapshot, name, &pool.name).is_ok()
     })
+}
+
+/// Whether the endpoint says which address a VIP has, although no record does.
+fn is_told(case: &Case, balancer: &Balancer) -> bool {
+    let infra = case.infra.as_ref().filter(|_| balancer.beside.is_none());
+    let written = infra.map(|infra| &infra.written);
+    let users = written.into_iter().chain(&balancer.given.endpoint);
+    let users = users.filter(|endpoint| endpoint.is_valid());
+    let mut all = users.chain(&balancer.kept.endpoint);
+    all.any(|endpoint| endpoint.host.parse::<IpAddr>().is_ok())
 }
 
 /// A LoadBalancer of which something was decided earlier.

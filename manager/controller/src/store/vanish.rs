@@ -5,6 +5,9 @@
 //! when it was seen being deleted, on a Cluster that is not paused, and not for a move. What
 //! vanishes otherwise stays as it was last seen ([`super::Server::vanished`]): the desired state
 //! of hosts is frozen, and nothing is written to it.
+//!
+//! What belonged to another Cluster of the same name is deleted nevertheless, as after a store went
+//! back in time: whoever made the Cluster anew means another one, and nobody brings that back.
 
 use kedge_crd::{
     ObjectMeta,
@@ -35,10 +38,30 @@ impl Objects {
         false
     }
 
+    /// This Cluster was seen. What vanished earlier and was of another one of its name counts as
+    /// deleted from now on; answers what that is.
+    pub fn bury(&mut self, cluster: &ObjectKey) -> Vec<ObjectKey> {
+        if cluster.group != capi::GROUP || cluster.kind != "Cluster" {
+            return Vec::new();
+        }
+        let vanished = self.by_key.iter().filter(|(key, layers)| {
+            let server = layers.server.as_ref();
+            key.name.namespace == cluster.name.namespace && server.is_some_and(|it| it.vanished)
+        });
+        let buried = vanished.filter(|(key, layers)| self.is_deletion(key, layers));
+        let buried: Vec<ObjectKey> = buried.map(|(key, _)| key.clone()).collect();
+        for key in &buried {
+            self.by_key.remove(key);
+        }
+        buried
+    }
+
     fn is_deletion(&self, key: &ObjectKey, layers: &Layers) -> bool {
         let value = layers.effective();
-        let meta = value.get("metadata").cloned().unwrap_or(Value::Null);
-        let meta: ObjectMeta = serde_json::from_value(meta).unwrap_or_default();
+        let meta = meta_of(&value);
+        if self.is_of_another(&key.name.namespace, &meta) {
+            return true;
+        }
         if meta.has_annotation(DELETE_FOR_MOVE_ANNOTATION) {
             return false;
         }
@@ -50,6 +73,23 @@ impl Objects {
         let cluster = self.get(&ObjectKey::new(capi::GROUP, "Cluster", cluster));
         meta.deletion_timestamp.is_some() && !cluster.is_some_and(is_paused)
     }
+
+    /// Whether an object's Cluster is not the one that has its name by now.
+    fn is_of_another(&self, space: &str, meta: &ObjectMeta) -> bool {
+        let mut owners = meta.owner_references.iter();
+        owners.any(|owner| {
+            let name = Name::new(space, &owner.name);
+            let cluster = self.get(&ObjectKey::new(capi::GROUP, "Cluster", name));
+            let is_same = |cluster: &Layers| meta_of(&cluster.effective()).uid == owner.uid;
+            let is_cluster = owner.kind == "Cluster" && !owner.uid.is_empty();
+            is_cluster && cluster.is_some_and(|cluster| !is_same(cluster))
+        })
+    }
+}
+
+fn meta_of(value: &Value) -> ObjectMeta {
+    let meta = value.get("metadata").cloned().unwrap_or(Value::Null);
+    serde_json::from_value(meta).unwrap_or_default()
 }
 
 fn cluster_of<'a>(key: &'a ObjectKey, value: &'a Value, meta: &'a ObjectMeta) -> Option<&'a str> {
@@ -150,6 +190,32 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn what_was_of_another_cluster_of_that_name_is_gone() {
+        let owned = json!({"spec": {"clusterName": "c"}, "metadata": {"name": "c",
+            "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+                "name": "c", "uid": "old"}]}});
+        let made = |objects: &mut Objects, uid: &str| {
+            let cluster = json!({"metadata": {"name": "c"}, "spec": {}});
+            let key = put(objects, capi::GROUP, "Cluster", cluster, false);
+            let server = objects.by_key.get_mut(&key).unwrap().server.as_mut();
+            uid.clone_into(&mut server.unwrap().uid);
+            key
+        };
+        // It is known before the Cluster is made anew that the object is not there, or afterwards.
+        let mut objects = Objects::default();
+        let cluster = made(&mut objects, "old");
+        let group = meta::GROUP;
+        let balancer = put(&mut objects, group, "LoadBalancer", owned.clone(), false);
+        assert!(!objects.vanish(&balancer));
+        assert_eq!(objects.bury(&cluster), []);
+        made(&mut objects, "new");
+        assert_eq!(objects.bury(&cluster), [balancer.clone()]);
+        assert!(objects.get(&balancer).is_none());
+        put(&mut objects, group, "LoadBalancer", owned, false);
+        assert!(objects.vanish(&balancer));
     }
 
     #[test]

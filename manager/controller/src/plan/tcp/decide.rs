@@ -15,7 +15,7 @@ use kedge_crd::{
 
 use super::{
     Given, Member, Tcp,
-    read::{Found, Life, gateway_of, pool, protocols, tenant},
+    read::{Found, Life, gateway_of, pool, protocols, target, tenant},
     refusal::Refusal,
     resting::{Rests, rests},
 };
@@ -378,12 +378,21 @@ impl Seats<'_> {
 
     /// The seat a port is to have.
     fn find(&self, ledger: &Ledger, port: &TcpPort, owner: &Owner) -> Result<Seat, Refusal> {
-        if let Some(target) = self.found.target(self.object, port) {
+        let other = |seat: Seat| ledger.ports.other(self.gateway, seat, owner);
+        if let Some(target) = target(self.object, port) {
             let seat = self.seat(port, target);
-            return match ledger.ports.other(self.gateway, seat, owner) {
+            return match other(seat) {
                 None => Ok(seat),
                 Some(by) => Err(self.in_use(seat, by)),
             };
+        }
+        // One of the range that it has stays, where it still is a place of its own. What it had at
+        // another gateway or address is none.
+        let mut keeps = self.keeps.iter();
+        let kept = keeps.find(|(name, _)| *name == port.name);
+        let kept = kept.map(|(_, kept)| self.seat(port, kept.port));
+        if let Some(kept) = kept.filter(|kept| other(*kept).is_none()) {
+            return Ok(kept);
         }
         let gateway = self.snapshot.gateway(self.gateway);
         let range = gateway.and_then(|gateway| gateway.spec.ports.range);
@@ -396,8 +405,7 @@ impl Seats<'_> {
             let number = NonZeroU16::new(from.saturating_add(offset))?;
             Some(self.seat(port, number))
         });
-        let is_free = |seat: &Seat| ledger.ports.other(self.gateway, *seat, owner).is_none();
-        let mut free = seats.filter(is_free);
+        let mut free = seats.filter(|seat| other(*seat).is_none());
         free.next().ok_or_else(|| Refusal::PortsExhausted {
             gateway: self.gateway.clone(),
             from,

@@ -100,8 +100,11 @@ impl Found {
 
     /// The seats among them that are still asked for.
     fn kept_seats(&self, snapshot: &Snapshot) -> Vec<(String, Seat)> {
-        let Life::Stands(read) = &self.life else {
-            return Vec::new();
+        let read = match &self.life {
+            Life::Stands(read) => read,
+            // A document may only be unreadable.
+            Life::Gone if snapshot.incomplete() => return self.seats(),
+            Life::Leaves(_) | Life::Gone => return Vec::new(),
         };
         // While nobody can tell what is asked for, and where, nothing is given back.
         let Ok(object) = &**read else {
@@ -119,7 +122,7 @@ impl Found {
             let port = ports.find(|port| port.name == *name);
             port.is_some_and(|port| {
                 let is_same = port.protocol.unwrap_or_default() == seat.protocol;
-                is_same && self.target(object, port) == Some(seat.port)
+                is_same && target(object, port).is_none_or(|target| target == seat.port)
             })
         };
         self.seats().into_iter().filter(is_asked).collect()
@@ -131,19 +134,12 @@ impl Found {
         let gone = seats.filter(|seat| !self.keeps.contains(seat));
         gone.map(|(_, seat)| seat).collect()
     }
+}
 
-    /// The port of the gateway that one of its ports is to have; `None` where any of the range will do.
-    pub fn target(&self, object: &TcpLoadBalancer, port: &TcpPort) -> Option<NonZeroU16> {
-        let kept = || {
-            let (protocol, kept) = self.kept.ports.get(&port.name)?;
-            (*protocol == port.protocol.unwrap_or_default()).then_some(*kept)
-        };
-        match port.listener_port {
-            Some(written) => Some(written),
-            None if is_hashed(object) => kept(),
-            None => port.port,
-        }
-    }
+/// The port of the gateway that a port is to have; `None` where any of the range will do.
+pub fn target(object: &TcpLoadBalancer, port: &TcpPort) -> Option<NonZeroU16> {
+    let own = || port.port.filter(|_| !is_hashed(object));
+    port.listener_port.or_else(own)
 }
 
 /// Whether ports of the gateway's range are asked for.

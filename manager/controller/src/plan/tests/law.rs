@@ -224,3 +224,41 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_cluster_that_is_made_anew_has_nothing_of_what_vanished_with_the_last_one() {
+    for is_another in [false, true] {
+        let mut world = demo();
+        for event in [Event::UserEndpoint(1, 0), Event::Core, Event::Vanish(1)] {
+            world.later(1);
+            happen(&mut world, &event);
+            world.settle();
+        }
+        let key = crate::store::ObjectKey::new(
+            "cluster.x-k8s.io",
+            "Cluster",
+            crate::store::Name::new(NS, "c1"),
+        );
+        if is_another {
+            let cluster = world.objects.by_key.get_mut(&key).unwrap();
+            "another".clone_into(&mut cluster.server.as_mut().unwrap().uid);
+        }
+        happen(&mut world, &Event::AddCluster(1, 1));
+        let plan = world.settle();
+        let mut all = plan.endpoints.iter();
+        let found = all.find(|found| found.cluster == "c1").unwrap();
+        let endpoint = is_another.then_some("203.0.113.7:30002");
+        assert_eq!(found.endpoint.as_deref(), endpoint);
+        assert_eq!(found.mode, "Tunnel", "{}", found.because);
+    }
+}
+
+#[test]
+fn an_address_that_the_endpoint_tells_is_not_taken_from_the_pool_as_well() {
+    let mut world = demo().on_kubernetes();
+    for event in [Event::UserEndpoint(1, 1), Event::Core, Event::LoseKept(1)] {
+        world.later(1);
+        happen(&mut world, &event);
+        world.settle();
+    }
+}

@@ -4,6 +4,7 @@ use kedge_control::{
     frontend::{Offer, Protocol},
     report::{Unserved, UnservedReason},
 };
+use kedge_crd::tcp::TcpPort;
 use serde_json::json;
 
 use super::world::*;
@@ -650,4 +651,42 @@ fn one_that_goes_while_its_note_is_full_gives_its_ports_back_later() {
         seconds += 1;
     }
     assert!(seconds >= 60, "{seconds}");
+}
+
+#[test]
+fn a_port_at_an_address_of_its_own_says_nothing_about_the_gateways_own() {
+    let mut world = ready();
+    let zip =
+        "ports: [{name: p, port: 53}, {name: q, port: 8080}], endpoints: [{hostSelector: {}}]";
+    world.offer("zip", "kedge.dev/vip-pool: edge-lan", zip);
+    world.settle();
+    world.offer("api", "", &port(53));
+    world.settle();
+    world.offer("zip", "kedge.dev/listener-ports: Hashed", zip);
+    let plan = world.settle();
+    assert_eq!(reason(&world, "zip", "Accepted"), "True: Accepted");
+    let ports = world.tcp("zip").spec.ports;
+    let in_range = |port: &TcpPort| port.listener_port.is_some_and(|it| it.get() >= 30_000);
+    assert!(ports.iter().all(in_range), "{ports:?}");
+    assert_eq!(places(&plan).len(), 3);
+}
+
+#[test]
+fn what_may_only_be_unreadable_keeps_its_port() {
+    let mut world = ready();
+    world.offer("dns", "", &port(53));
+    world.settle();
+    world.objects.incomplete = true;
+    world.remove("kedge.dev", "TCPLoadBalancer", "dns");
+    world.offer("mail", "", &port(53));
+    world.settle();
+    assert_eq!(reason(&world, "mail", "Accepted"), "False: PortInUse");
+    world.offer("dns", "", &port(53));
+    let plan = world.settle();
+    assert_eq!(places(&plan), ["store-014/dns/p TCP 53"]);
+    // Once it is known to be gone, the port is free for those who share the namespace.
+    world.remove("kedge.dev", "TCPLoadBalancer", "dns");
+    world.objects.incomplete = false;
+    let plan = world.settle();
+    assert_eq!(places(&plan), ["store-014/mail/p TCP 53"]);
 }

@@ -84,7 +84,8 @@ impl World {
     pub fn write(&mut self, text: &str) {
         for read in document::read_all("test.yaml", text) {
             let (key, user) = read.unwrap_or_else(|problem| panic!("{problem:?}"));
-            self.objects.by_key.entry(key).or_default().user = Some(user);
+            self.objects.by_key.entry(key.clone()).or_default().user = Some(user);
+            self.objects.bury(&key);
         }
     }
 
