@@ -1,0 +1,14 @@
+//! The agent in a tenant's own cluster: its Services become load balancers at the gateway.
+//!
+//! ```text
+//!  user cluster                                      load-balancing cluster
+//!  Services, Nodes, EndpointSlices ─► plan ─► agent API ─► manager ─► TCPLoadBalancer ─► gateway
+//!  status, conditions, events      ◄─ plan ◄─ what is offered ◄──────────────┘
+//! ```
+//!
+//! [`plan`] is pure. Around it one task watches the cluster, asks the manager and carries the plan
+//! out; one agent of several does so, by a Lease, and the manager's epoch fences the others.
+
+pub mod names;
+pub mod plan;
+pub mod snapshot;
