@@ -9,6 +9,7 @@
 //! [`plan`] is pure. Around it one task watches the cluster, asks the manager and carries the plan
 //! out; one agent of several does so, by a Lease, and the manager's epoch fences the others.
 
+pub mod apply;
 pub mod names;
 pub mod plan;
 pub mod snapshot;

@@ -175,7 +175,7 @@ fn offer(
         (None, Some(said)) if is_same => {
             status::offered(&snapshot.config, (service, claim), said, now)
         }
-        (None, _) => status::waiting(service, now),
+        (None, _) => status::waiting(service, snapshot.offered.is_some(), now),
     };
     show(plan, service, shown, *claim == Claim::Balancer);
     if !is_guarded(service) {

@@ -107,11 +107,13 @@ pub fn refused_by_manager(service: &Service, said: &ManagerRefusal, now: &str) -
     }
 }
 
-/// The status of a Service that waits for the manager. What was said of it before stays.
+/// The status of a Service that waits for the manager. What was said of it before stays, but for a
+/// refusal that may not hold any more; while nobody `answers`, that stays as well.
 #[must_use]
-pub fn waiting(service: &Service, now: &str) -> Shown {
+pub fn waiting(service: &Service, answers: bool, now: &str) -> Shown {
     let before = standing(service);
-    if find(&before.conditions, &typed("Ready")).is_some_and(|it| !is_of_refusal(it)) {
+    let ready = find(&before.conditions, &typed("Ready"));
+    if ready.is_some_and(|ready| !answers || !is_of_refusal(ready)) {
         return before;
     }
     let text = "it waits for the manager's answer";
@@ -188,7 +190,7 @@ fn conditions(service: &Service, now: &str, mut new: Vec<Condition>) -> Vec<Cond
     merge(&standing(service).conditions, new, now)
 }
 
-/// A refusal that does not hold any more must not stand while the manager is asked.
+/// Whether a condition tells of something that does not work.
 fn is_of_refusal(ready: &Condition) -> bool {
     ready.status == Status::False && ready.reason != PENDING
 }
