@@ -18,7 +18,7 @@ fn a_service_is_guarded_offered_and_told() {
     assert_eq!(first.show[0].shown.conditions[0].reason, "Pending");
     world.carry_out(&first);
     let second = plan(&world.snapshot);
-    assert_eq!(second.put, ["web.shop.web0000"]);
+    assert_eq!(second.put, ["web.shop.web00001"]);
     world.carry_out(&second);
     let third = plan(&world.snapshot);
     assert_eq!(third.show.len(), 1);
@@ -35,7 +35,7 @@ fn a_deleted_service_goes_once_nothing_of_it_is_offered() {
     world.settle();
     world.delete("web");
     let first = plan(&world.snapshot);
-    assert_eq!(first.withdraw, ["web.shop.web0000"]);
+    assert_eq!(first.withdraw, ["web.shop.web00001"]);
     assert!(first.release.is_empty(), "it is offered still");
     assert!(first.show.is_empty(), "nothing more is written to it");
     world.carry_out(&first);
@@ -92,7 +92,7 @@ fn a_service_that_was_made_anew_is_another_load_balancer() {
     world.settle();
     world.put(service("web", json!({"metadata": {"uid": "fresh111-2"}})));
     let next = plan(&world.snapshot);
-    assert_eq!(next.withdraw, ["web.shop.web0000"], "the old one is gone for sure");
+    assert_eq!(next.withdraw, ["web.shop.web00001"], "the old one is gone for sure");
     world.settle();
     assert_eq!(world.offered(), ["web.shop.fresh111"]);
 }
@@ -103,7 +103,7 @@ fn what_nobody_knows_of_is_an_orphan() {
     world.settle();
     world.snapshot.services.clear();
     let next = plan(&world.snapshot);
-    assert_eq!(next.orphans, ["web.shop.web0000"]);
+    assert_eq!(next.orphans, ["web.shop.web00001"]);
     assert!(next.withdraw.is_empty(), "an empty list is no proof");
 }
 
