@@ -10,6 +10,16 @@
 //! out; one agent of several does so, by a Lease, and the manager's epoch fences the others.
 
 pub mod apply;
+mod hands;
+pub mod identity;
+pub mod leader;
 pub mod names;
+mod place;
 pub mod plan;
+mod run;
+mod seen;
 pub mod snapshot;
+mod speaker;
+
+pub use place::{Place, connect};
+pub use run::{LEASE, Options, Poll, never, run};

@@ -70,6 +70,8 @@ pub struct Show {
     pub notes: Vec<Note>,
     /// Whether the addresses are ours to write.
     pub with_addresses: bool,
+    /// Whether nobody else may write them: the class is ours.
+    pub is_alone: bool,
 }
 
 impl Plan {
@@ -191,8 +193,10 @@ fn show(plan: &mut Plan, service: &Service, shown: Shown, with_addresses: bool) 
     if before == shown {
         return;
     }
+    let spec = service.spec.as_ref();
     plan.show.push(Show {
         target: target(service),
+        is_alone: spec.is_some_and(|spec| spec.load_balancer_class.is_some()),
         notes: notes(&before, &shown),
         shown,
         with_addresses,
