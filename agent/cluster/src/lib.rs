@@ -20,6 +20,7 @@ mod run;
 mod seen;
 pub mod snapshot;
 mod speaker;
+pub mod survey;
 
 pub use place::{Place, connect};
 pub use run::{LEASE, Options, Poll, never, run};

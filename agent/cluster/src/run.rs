@@ -2,9 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    error::Error,
     future::pending,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -49,8 +47,6 @@ pub struct Options {
     pub poll: Poll,
     /// Whether more than half of what is offered may go although nobody saw its Services being deleted.
     pub confirm: bool,
-    /// A file that is touched as long as the agent works, for whoever watches over it.
-    pub alive: Option<PathBuf>,
 }
 
 /// How often the manager is asked.
@@ -137,6 +133,8 @@ struct Reign {
     speaker: Option<Speaker>,
     offered: Option<Offered>,
     refused: BTreeMap<String, (ManagerRefusal, Instant)>,
+    /// How many turns failed in a row.
+    failures: u32,
     /// What was last wrong, so that it is told once.
     problem: Option<Problem>,
 }
@@ -157,13 +155,21 @@ impl Agent<'_> {
                     ..Reign::default()
                 };
             }
-            let done = self.turn(&mut reign).await;
+            // Whatever does not come back is begun anew: the Lease is renewed meanwhile.
+            let done = timeout(TURN, self.turn(&mut reign)).await;
+            let done = done.unwrap_or_else(|_| Err(stuck()));
             self.tell(&mut reign, done.as_ref().err());
+            let Poll { idle, busy } = self.options.poll;
             let pause = match done {
-                Ok(true) => self.options.poll.idle,
-                Ok(false) | Err(_) => self.options.poll.busy,
+                Ok(true) => idle,
+                Ok(false) => busy,
+                // Who is refused again and again is left alone by the manager.
+                Err(_) => (busy * (1 << reign.failures.min(8))).min(idle),
             };
-            self.live();
+            reign.failures = match done {
+                Ok(_) => 0,
+                Err(_) => reign.failures.saturating_add(1),
+            };
             // An event, but not each of a burst.
             _ = timeout(pause, self.changed.notified()).await;
             sleep(CALM).await;
@@ -327,15 +333,6 @@ impl Agent<'_> {
         }
         reign.problem = problem.cloned();
     }
-
-    fn live(&self) {
-        if let Some(file) = &self.options.alive
-            && let Err(error) = std::fs::write(file, now())
-        {
-            let error = &error as &dyn Error;
-            warn!(error, "the file that tells of life cannot be written");
-        }
-    }
 }
 
 /// Whether something is to come of what is offered soon.
@@ -348,6 +345,13 @@ fn is_awaited(offered: &Offered) -> bool {
         let mut conditions = status.conditions.iter();
         conditions.any(|condition| condition.reason == "Pending")
     })
+}
+
+fn stuck() -> Problem {
+    let what = format!("a turn took more than {} s", TURN.as_secs());
+    Problem::new(Code::K8sUnreachable, what)
+        .consequence("it is begun anew; what is offered stays offered")
+        .fix(Fix::text("see whether cluster and manager answer").command("kedge k8s status"))
 }
 
 fn forbidden(error: &NotWritten) -> Problem {
@@ -378,6 +382,8 @@ pub async fn never() {
 pub const LEASE: &str = "kedge-services";
 /// Between two turns at least.
 const CALM: Duration = Duration::from_millis(50);
+/// How long a turn may take: some hundred writes.
+const TURN: Duration = Duration::from_secs(120);
 /// More than any way through takes.
 const ROUNDS: usize = 8;
 /// When the manager is asked again for what it refused.

@@ -194,6 +194,7 @@ codes! {
     K8sAnotherSpeaks = K8S 3, "another agent speaks for the cluster";
     K8sHeld = K8S 4, "the manager asks whether most of what is offered is to go";
     K8sIdentity = K8S 5, "the agent in a cluster cannot keep its identity";
+    K8sNoAgent = K8S 6, "no agent offers the Services of a cluster";
     NetPermission = NET 1, "Kedge lacks the privilege to change the network";
     NetKernel = NET 2, "the kernel refused a network change";
     HostStateCorrupt = HOST 1, "a state file is corrupt";
