@@ -16,6 +16,7 @@ mod ping;
 mod status;
 mod tokens;
 mod tunnels;
+mod services;
 mod uninstall;
 mod vips;
 
