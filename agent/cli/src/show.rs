@@ -13,10 +13,10 @@ mod net;
 mod operate;
 mod paths;
 mod ping;
+mod services;
 mod status;
 mod tokens;
 mod tunnels;
-mod services;
 mod uninstall;
 mod vips;
 
