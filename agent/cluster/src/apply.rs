@@ -58,8 +58,7 @@ fn condition(condition: &Condition) -> Value {
         "message": condition.message,
         "lastTransitionTime": condition.last_transition_time,
     });
-    if let (Some(generation), Some(whole)) =
-        (condition.observed_generation, whole.as_object_mut())
+    if let (Some(generation), Some(whole)) = (condition.observed_generation, whole.as_object_mut())
     {
         whole.insert("observedGeneration".to_owned(), json!(generation));
     }

@@ -44,8 +44,14 @@ pub struct Identity {
 }
 
 /// The files of an identity as they were last kept.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Kept(BTreeMap<String, Vec<u8>>);
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept(***)")
+    }
+}
 
 impl Identity {
     /// A client of the manager with the identity that is kept, or a new one that is kept before it is
@@ -65,7 +71,10 @@ impl Identity {
             let found = secrets.get_opt(name).await;
             let found = found.map_err(|error| self.unkept(&error))?;
             let data = found.and_then(|secret| secret.data).unwrap_or_default();
-            kept.0 = data.into_iter().map(|(name, value)| (name, value.0)).collect();
+            kept.0 = data
+                .into_iter()
+                .map(|(name, value)| (name, value.0))
+                .collect();
             self.restore(&kept).map_err(|error| self.unkept(&error))?;
         }
         let key = IdentityKey::load_or_create_in(&self.dir);

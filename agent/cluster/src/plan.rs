@@ -22,9 +22,7 @@ use k8s_openapi::api::core::v1::Service;
 use kedge_crd::TcpLoadBalancerSpec;
 
 use self::{
-    claim::{
-        Claim, claim, has_addresses, has_conditions, is_guarded, is_leaving, wrote_addresses,
-    },
+    claim::{Claim, claim, has_addresses, has_conditions, is_guarded, is_leaving, wrote_addresses},
     refusal::Refusal,
     status::{Note, Shown, notes, standing},
     wanted::{exposure_name, source, wanted},
@@ -215,12 +213,7 @@ fn release(snapshot: &Snapshot, plan: &mut Plan, service: &Service) {
 }
 
 /// What of the manager's does not belong there.
-fn compare(
-    snapshot: &Snapshot,
-    offered: &Offered,
-    unwanted: &BTreeSet<String>,
-    plan: &mut Plan,
-) {
+fn compare(snapshot: &Snapshot, offered: &Offered, unwanted: &BTreeSet<String>, plan: &mut Plan) {
     for (name, item) in &offered.items {
         if plan.exposures.contains_key(name) {
             continue;

@@ -195,10 +195,8 @@ impl Agent<'_> {
                 .speaker
                 .as_ref()
                 .is_none_or(|speaker| speaker.is_told(&plan));
-            let is_done = is_told
-                && plan.guard.is_empty()
-                && plan.show.is_empty()
-                && plan.release.is_empty();
+            let is_done =
+                is_told && plan.guard.is_empty() && plan.show.is_empty() && plan.release.is_empty();
             if is_done {
                 let awaits = reign.offered.as_ref().is_none_or(is_awaited);
                 return asked.map(|()| !awaits);

@@ -144,11 +144,16 @@ impl Seen {
         let nodes = follow(client, &self.nodes, &self.changed, |node: Node| {
             Some((node.metadata.name.clone()?, trimmed(node)))
         });
-        let slices = follow(client, &self.slices, &self.changed, |slice: EndpointSlice| {
-            let meta = &slice.metadata;
-            let key = Key::new(meta.namespace.clone()?, meta.name.clone()?);
-            Some((key, Slice::of(&slice)?))
-        });
+        let slices = follow(
+            client,
+            &self.slices,
+            &self.changed,
+            |slice: EndpointSlice| {
+                let meta = &slice.metadata;
+                let key = Key::new(meta.namespace.clone()?, meta.name.clone()?);
+                Some((key, Slice::of(&slice)?))
+            },
+        );
         join3(services, nodes, slices).await;
     }
 }
@@ -188,7 +193,10 @@ async fn follow<R, K, V>(
 /// What of a Node a plan looks at.
 fn trimmed(node: Node) -> Node {
     let conditions = node.status.and_then(|status| status.conditions);
-    let ready = conditions.into_iter().flatten().filter(|it| it.type_ == "Ready");
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .filter(|it| it.type_ == "Ready");
     let ready = ready.map(|mut condition| {
         condition.last_heartbeat_time = None;
         condition.message = None;

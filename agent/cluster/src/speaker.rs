@@ -188,7 +188,10 @@ impl Speaker {
             self.held.clear();
         } else {
             let count = answer.held.len();
-            warn!(count, "the manager asks whether most of what is offered is to go");
+            warn!(
+                count,
+                "the manager asks whether most of what is offered is to go"
+            );
             self.held = orphans;
             told.held = Some(held(&answer.held));
         }
@@ -259,7 +262,9 @@ fn another(in_force: u64, own: u64) -> Problem {
         Code::K8sAnotherSpeaks,
         "another agent speaks for the cluster at the manager",
     )
-    .evidence(format!("the epoch in force is {in_force}, this agent's is {own}"))
+    .evidence(format!(
+        "the epoch in force is {in_force}, this agent's is {own}"
+    ))
     .consequence("this agent changes nothing any more, at the manager or in the cluster")
     .fix(Fix::text("see who holds the Lease").command("kedge k8s status"))
 }
@@ -269,9 +274,10 @@ fn held(names: &[String]) -> Problem {
     Problem::warning(Code::K8sHeld, what)
         .evidence(names.join(", "))
         .consequence("they are more than half of what is offered, and stay until that is confirmed")
-        .fix(Fix::text("if that is meant, start the agent so once").command(
-            "kedge k8s run --confirm-removal",
-        ))
+        .fix(
+            Fix::text("if that is meant, start the agent so once")
+                .command("kedge k8s run --confirm-removal"),
+        )
 }
 
 const KIND: ExposureKind = ExposureKind::Tcp;

@@ -101,7 +101,9 @@ fn told(
     services: &OfferedServiceList,
     now: Timestamp,
 ) -> ClusterAgent {
-    let spec = lease.and_then(|lease| lease.spec.clone()).unwrap_or_default();
+    let spec = lease
+        .and_then(|lease| lease.spec.clone())
+        .unwrap_or_default();
     let annotations = lease.and_then(|lease| lease.metadata.annotations.as_ref());
     let epoch = annotations.and_then(|all| all.get(EPOCH)?.parse().ok());
     let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
@@ -134,25 +136,29 @@ fn nobody(lease: &str, last: Option<&str>) -> Problem {
         Some(last) => format!("the Lease {lease} of {last} has run out"),
         None => format!("nobody holds the Lease {lease}"),
     };
-    Problem::new(Code::K8sNoAgent, "no agent offers the Services of this cluster")
-        .evidence(evidence)
-        .consequence("what is offered stays offered, and nothing changes")
-        .fix(
-            Fix::text("see why the agents do not run")
-                .command("kubectl -n kedge-system logs deploy/kedge-agent"),
-        )
+    Problem::new(
+        Code::K8sNoAgent,
+        "no agent offers the Services of this cluster",
+    )
+    .evidence(evidence)
+    .consequence("what is offered stays offered, and nothing changes")
+    .fix(
+        Fix::text("see why the agents do not run")
+            .command("kubectl -n kedge-system logs deploy/kedge-agent"),
+    )
 }
 
 fn refused(place: &Place, error: &kube::Error) -> Problem {
     match error {
-        kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
-            Problem::new(Code::K8sForbidden, "the cluster does not let this user look")
-                .evidence(status.message.clone())
-                .fix(
-                    Fix::text("name a kubeconfig of somebody who may list Services and get Leases")
-                        .command("kedge k8s services --kubeconfig FILE"),
-                )
-        }
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => Problem::new(
+            Code::K8sForbidden,
+            "the cluster does not let this user look",
+        )
+        .evidence(status.message.clone())
+        .fix(
+            Fix::text("name a kubeconfig of somebody who may list Services and get Leases")
+                .command("kedge k8s services --kubeconfig FILE"),
+        ),
         _ => unusable(place, error),
     }
 }
@@ -198,7 +204,12 @@ mod tests {
         .unwrap();
         let at = |text: &str| {
             let now = text.parse().unwrap();
-            told(Some(&lease), "kedge-system", &OfferedServiceList::default(), now)
+            told(
+                Some(&lease),
+                "kedge-system",
+                &OfferedServiceList::default(),
+                now,
+            )
         };
         let fresh = at("2026-01-02T03:04:10Z");
         assert_eq!((fresh.epoch, fresh.problems.len()), (Some(4), 0));

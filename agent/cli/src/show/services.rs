@@ -69,7 +69,10 @@ impl Show for ClusterAgent {
             ("  since", age(&self.since)),
             ("  renewed", age(&self.renewed)),
             ("  epoch", epoch.unwrap_or_default()),
-            ("services", format!("{}/{} ready", self.ready, self.services)),
+            (
+                "services",
+                format!("{}/{} ready", self.ready, self.services),
+            ),
         ]);
         for problem in &self.problems {
             text.push_str(&format!(

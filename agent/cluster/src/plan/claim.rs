@@ -84,7 +84,11 @@ fn address_writers(service: &Service) -> BTreeSet<String> {
     let entries = service.metadata.managed_fields.iter().flatten();
     let of_addresses = entries.filter(|entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| fields.pointer("/f:status/f:loadBalancer/f:ingress").is_some())
+        fields.is_some_and(|fields| {
+            fields
+                .pointer("/f:status/f:loadBalancer/f:ingress")
+                .is_some()
+        })
     });
     of_addresses
         .filter_map(|entry| entry.manager.clone())

@@ -140,7 +140,10 @@ fn annotations(service: &Service) -> Result<(), Refusal> {
                 return refused(key, "nobody here honours it");
             }
             key if METALLB_POOLS.contains(&key) => {
-                return refused(key, "the gateway's addresses are its tenant's, not of a pool");
+                return refused(
+                    key,
+                    "the gateway's addresses are its tenant's, not of a pool",
+                );
             }
             _ => {}
         }

@@ -41,7 +41,10 @@ async fn services_are_offered_told_and_taken_back() {
         ingress["ingress"],
         json!([{"ip": "203.0.113.7", "ipMode": "VIP", "ports": ports}])
     );
-    assert_eq!(shown.metadata.finalizers.as_deref(), Some(&["kedge.dev/service".to_owned()][..]));
+    assert_eq!(
+        shown.metadata.finalizers.as_deref(),
+        Some(&["kedge.dev/service".to_owned()][..])
+    );
     assert_eq!(condition(&shown, "Accepted"), "True Accepted");
     assert_eq!(condition(&shown, "Programmed"), "False Pending");
     let balancer = world.balancer("web").await.unwrap();
@@ -49,7 +52,10 @@ async fn services_are_offered_told_and_taken_back() {
     assert_eq!(balancer["spec"]["ports"][0]["listenerPort"], 80);
     assert_eq!(hosts(&balancer), ["edge-a", "edge-b"]);
     let node_port = shown.spec.as_ref().unwrap().ports.as_ref().unwrap()[0].node_port;
-    assert_eq!(balancer["spec"]["endpoints"][0]["ports"][0]["port"], json!(node_port));
+    assert_eq!(
+        balancer["spec"]["endpoints"][0]["ports"][0]["port"],
+        json!(node_port)
+    );
     assert_eq!(world.members("web").await, 2, "both hosts are enrolled");
 
     // A node goes.
@@ -79,12 +85,20 @@ async fn services_are_offered_told_and_taken_back() {
         .await;
     refused(&world, "far", "AddressNotAvailable").await;
     world
-        .service("bare", json!({"spec": {"allocateLoadBalancerNodePorts": false}}))
+        .service(
+            "bare",
+            json!({"spec": {"allocateLoadBalancerNodePorts": false}}),
+        )
         .await;
     refused(&world, "bare", "NodePortRequired").await;
     let events = world.events("closed").await;
-    assert!(events.contains(&"SourceRangesNotSupported".to_owned()), "{events:?}");
-    world.patch("far", json!({"spec": {"loadBalancerIP": "203.0.113.7"}})).await;
+    assert!(
+        events.contains(&"SourceRangesNotSupported".to_owned()),
+        "{events:?}"
+    );
+    world
+        .patch("far", json!({"spec": {"loadBalancerIP": "203.0.113.7"}}))
+        .await;
     world
         .shown("far", "it says why it has no port", |service| {
             condition(service, "Accepted") == "False PortInUse"
@@ -110,23 +124,37 @@ async fn services_are_offered_told_and_taken_back() {
     let local = json!({"spec": {"externalTrafficPolicy": "Local",
         "ports": [{"name": "http", "port": 8080}]}});
     world.service("local", local).await;
-    world.slice("local", &[("edge-b", true), ("edge-c", false)]).await;
+    world
+        .slice("local", &[("edge-b", true), ("edge-c", false)])
+        .await;
     world.node("edge-c", true).await;
     eventually("the host with the endpoint", LIMIT, async || {
-        world.balancer("local").await.is_some_and(|it| hosts(&it) == ["edge-b"])
+        world
+            .balancer("local")
+            .await
+            .is_some_and(|it| hosts(&it) == ["edge-b"])
     })
     .await;
-    world.slice("local", &[("edge-b", false), ("edge-c", true)]).await;
+    world
+        .slice("local", &[("edge-b", false), ("edge-c", true)])
+        .await;
     eventually("it moved", LIMIT, async || {
         hosts(&world.balancer("local").await.unwrap()) == ["edge-c"]
     })
     .await;
 
     // No longer ours: what was written is taken back, what others wrote stays.
-    world.patch("dns", json!({"metadata": {"annotations": {"kedge.dev/expose": null}}})).await;
+    world
+        .patch(
+            "dns",
+            json!({"metadata": {"annotations": {"kedge.dev/expose": null}}}),
+        )
+        .await;
     gone(&world, "dns").await;
     world
-        .shown("dns", "nothing of ours is on it", |service| is_bare(service))
+        .shown("dns", "nothing of ours is on it", |service| {
+            is_bare(service)
+        })
         .await;
 
     // Deleted: nothing is left, at the manager or in the cluster.
@@ -184,14 +212,26 @@ async fn another_agent_takes_over_and_the_first_is_heard_no_more() {
     assert!(is_fenced(&said), "{said:?}");
     let said = client.withdraw(ExposureKind::Tcp, &name, first.epoch).await;
     assert!(is_fenced(&said), "{said:?}");
-    assert_eq!(world.balancer("web").await.unwrap()["spec"]["ports"][0]["port"], 80);
+    assert_eq!(
+        world.balancer("web").await.unwrap()["spec"]["ports"][0]["port"],
+        80
+    );
 
     // The second one goes on with the same identity.
-    world.service("new", json!({"spec": {"ports": [{"name": "x", "port": 81}]}})).await;
+    world
+        .service(
+            "new",
+            json!({"spec": {"ports": [{"name": "x", "port": 81}]}}),
+        )
+        .await;
     world
         .shown("new", "it is offered", |service| !ports(service).is_empty())
         .await;
-    assert_eq!(world.speakers(), ["kedge-services"], "nobody enrolled twice");
+    assert_eq!(
+        world.speakers(),
+        ["kedge-services"],
+        "nobody enrolled twice"
+    );
 
     // It leaves in order: a third one need not wait for its Lease to run out.
     assert_eq!(two.stop().await, Ok(()));
@@ -217,8 +257,13 @@ fn is_fenced<T>(said: &Result<T, ClientError>) -> bool {
 /// The hosts a TCPLoadBalancer names.
 fn hosts(balancer: &Value) -> Vec<String> {
     let values = balancer.pointer("/spec/endpoints/0/hostSelector/matchExpressions/0/values");
-    let values = values.and_then(Value::as_array).cloned().unwrap_or_default();
-    let texts = values.iter().map(|value| value.as_str().unwrap().to_owned());
+    let values = values
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let texts = values
+        .iter()
+        .map(|value| value.as_str().unwrap().to_owned());
     texts.collect()
 }
 
@@ -234,9 +279,11 @@ async fn refused(world: &World, name: &str, reason: &str) {
 }
 
 async fn gone(world: &World, name: &str) {
-    eventually(&format!("nothing of {name} is offered"), LIMIT, async || {
-        world.balancer(name).await.is_none()
-    })
+    eventually(
+        &format!("nothing of {name} is offered"),
+        LIMIT,
+        async || world.balancer(name).await.is_none(),
+    )
     .await;
 }
 

@@ -56,8 +56,7 @@ impl World {
         for file in ["rbac.yaml", "policy.yaml"] {
             manifests::apply(&client, &manifests::read(&folder.join(file))).await;
         }
-        let space =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+        let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
         manifests::apply(&client, &[space]).await;
 
         let dir = tempfile::tempdir().unwrap();
@@ -69,7 +68,12 @@ impl World {
         let pin = manager.world.authority.pin();
         let (token, record) =
             Record::create(Role::Host, (TENANT, TENANT), None, (expires, 9), &pin).unwrap();
-        manager.world.store.write(vec![record.write()]).await.unwrap();
+        manager
+            .world
+            .store
+            .write(vec![record.write()])
+            .await
+            .unwrap();
         let world = Self {
             server,
             client,
@@ -90,7 +94,9 @@ impl World {
     /// The rights of the manifests, and no others.
     pub async fn kubeconfig(&self) -> PathBuf {
         let server = &self.server;
-        server.kubeconfig_of_account("kedge-system", "kedge-agent").await
+        server
+            .kubeconfig_of_account("kedge-system", "kedge-agent")
+            .await
     }
 
     /// A host of the site, by the real client.
@@ -130,7 +136,10 @@ impl World {
                 "selector": {"app": name}, "ports": [{"name": "http", "port": 80}]}});
         merge(&mut whole, changes);
         let service = serde_json::from_value(whole).unwrap();
-        self.services().create(&PostParams::default(), &service).await.unwrap();
+        self.services()
+            .create(&PostParams::default(), &service)
+            .await
+            .unwrap();
     }
 
     pub async fn patch(&self, name: &str, changes: Value) {
@@ -176,7 +185,10 @@ impl World {
     pub async fn node(&self, name: &str, ready: bool) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         let params = PatchParams::apply("kubelet").force();
-        self.nodes().patch(name, &params, &Patch::Apply(&node)).await.unwrap();
+        self.nodes()
+            .patch(name, &params, &Patch::Apply(&node))
+            .await
+            .unwrap();
         let now = Timestamp::now();
         let status = if ready { "True" } else { "Unknown" };
         let patch = json!({"status": {"conditions": [{"type": "Ready", "status": status,
@@ -193,11 +205,17 @@ impl World {
         let label = "node.kubernetes.io/exclude-from-external-load-balancers";
         let patch = json!({"metadata": {"labels": {label: ""}}});
         let params = PatchParams::default();
-        self.nodes().patch(name, &params, &Patch::Merge(&patch)).await.unwrap();
+        self.nodes()
+            .patch(name, &params, &Patch::Merge(&patch))
+            .await
+            .unwrap();
     }
 
     pub async fn delete_node(&self, name: &str) {
-        self.nodes().delete(name, &DeleteParams::default()).await.unwrap();
+        self.nodes()
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
     }
 
     /// The endpoints of a Service, as its controller writes them.
@@ -243,7 +261,9 @@ impl World {
         let backends = conditions.iter().find(|it| it["type"] == "BackendsHealthy");
         let message = backends.unwrap()["message"].as_str().unwrap();
         // No tunnel is up here: the sentence counts those that would serve.
-        let count = message.split_whitespace().find_map(|word| word.parse().ok());
+        let count = message
+            .split_whitespace()
+            .find_map(|word| word.parse().ok());
         count.unwrap_or_else(|| panic!("{message}"))
     }
 
@@ -262,8 +282,13 @@ impl World {
         let annotations = lease.metadata.annotations.unwrap_or_default();
         let epoch = annotations.get("kedge.dev/epoch");
         Held {
-            holder: lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default(),
-            epoch: epoch.map(|epoch| epoch.parse().unwrap()).unwrap_or_default(),
+            holder: lease
+                .spec
+                .and_then(|spec| spec.holder_identity)
+                .unwrap_or_default(),
+            epoch: epoch
+                .map(|epoch| epoch.parse().unwrap())
+                .unwrap_or_default(),
         }
     }
 }

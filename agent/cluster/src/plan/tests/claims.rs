@@ -107,7 +107,11 @@ fn hosts_are_those_of_ready_nodes_and_all_where_none_is() {
     world.node(node("b", false));
     assert_eq!(every(&world.snapshot), ["a"]);
     world.node(node("a", false));
-    assert_eq!(every(&world.snapshot), ["a", "b"], "nobody is to be believed");
+    assert_eq!(
+        every(&world.snapshot),
+        ["a", "b"],
+        "nobody is to be believed"
+    );
     let mut named = node("a", true);
     named.metadata.annotations = Some([("kedge.dev/host".to_owned(), "edge-7".to_owned())].into());
     world.node(named);

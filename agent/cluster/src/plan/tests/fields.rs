@@ -163,5 +163,9 @@ fn local_traffic_is_led_to_the_hosts_alone_that_have_it() {
     assert_eq!(hosts(&world), json!(["a", "b"]));
     world.snapshot.slices.clear();
     world.settle();
-    assert_eq!(hosts(&world), Value::Null, "nobody: an empty list is left out");
+    assert_eq!(
+        hosts(&world),
+        Value::Null,
+        "nobody: an empty list is left out"
+    );
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{NOW, World, node, service, served};
+use super::world::{NOW, World, node, served, service};
 use crate::{
     names::FINALIZER,
     plan::{plan, wanted::exposure_name},
@@ -14,7 +14,10 @@ fn a_service_is_guarded_offered_and_told() {
     let mut world = World::with([service("web", json!({}))]);
     let first = plan(&world.snapshot);
     assert_eq!(first.guard.len(), 1);
-    assert!(first.put.is_empty(), "nothing is offered before it is guarded");
+    assert!(
+        first.put.is_empty(),
+        "nothing is offered before it is guarded"
+    );
     assert_eq!(first.show[0].shown.conditions[0].reason, "Pending");
     world.carry_out(&first);
     let second = plan(&world.snapshot);
@@ -92,7 +95,11 @@ fn a_service_that_was_made_anew_is_another_load_balancer() {
     world.settle();
     world.put(service("web", json!({"metadata": {"uid": "fresh111-2"}})));
     let next = plan(&world.snapshot);
-    assert_eq!(next.withdraw, ["web.shop.web00001"], "the old one is gone for sure");
+    assert_eq!(
+        next.withdraw,
+        ["web.shop.web00001"],
+        "the old one is gone for sure"
+    );
     world.settle();
     assert_eq!(world.offered(), ["web.shop.fresh111"]);
 }
@@ -120,8 +127,14 @@ fn without_a_manager_everything_stays_as_it_is() {
     world.delete("web");
     let next = plan(&world.snapshot);
     assert!(next.is_empty(), "{next:?}");
-    assert!(world.is_there("web"), "it is offered, as far as anybody knows");
-    assert_eq!(world.service("bad"), &before[&crate::snapshot::Key::new("shop", "bad")]);
+    assert!(
+        world.is_there("web"),
+        "it is offered, as far as anybody knows"
+    );
+    assert_eq!(
+        world.service("bad"),
+        &before[&crate::snapshot::Key::new("shop", "bad")]
+    );
     world.snapshot.offered = offered;
     world.settle();
     assert!(!world.is_there("web"));
@@ -137,7 +150,10 @@ fn a_node_that_is_not_ready_is_left_out_of_every_service() {
     world.settle();
     let text = serde_json::to_string(&world.spec("web")).unwrap();
     assert!(text.contains(r#""values":["a"]"#), "{text}");
-    assert!(world.said("web", "Ready").starts_with("True"), "it stays served");
+    assert!(
+        world.said("web", "Ready").starts_with("True"),
+        "it stays served"
+    );
 }
 
 #[test]
@@ -172,15 +188,22 @@ fn beside_others_only_what_nobody_answered_is_taken() {
     };
     world.settle();
     assert!(world.said("web", "Ready").starts_with("True"));
-    world.patch("web", json!({
+    world.patch(
+        "web",
+        json!({
         "metadata": {"managedFields": [super::world::written_by("metallb")]},
-        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}));
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}),
+    );
     world.settle();
     assert!(world.offered().is_empty());
     assert!(world.said("web", "Ready").contains("metallb"));
     let status = world.service("web").status.clone().unwrap();
     let ingress = status.load_balancer.unwrap().ingress.unwrap();
-    assert_eq!(ingress[0].ip.as_deref(), Some("192.0.2.1"), "it stays theirs");
+    assert_eq!(
+        ingress[0].ip.as_deref(),
+        Some("192.0.2.1"),
+        "it stays theirs"
+    );
     assert!(world.service("web").metadata.finalizers.is_none());
 }
 
@@ -188,7 +211,10 @@ fn beside_others_only_what_nobody_answered_is_taken() {
 fn others_services_are_never_touched() {
     let mut world = World::with([
         service("web", json!({"spec": {"loadBalancerClass": "cloud/x"}})),
-        service("db", json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}})),
+        service(
+            "db",
+            json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null}}),
+        ),
     ]);
     assert!(plan(&world.snapshot).is_empty());
     world.says = served;

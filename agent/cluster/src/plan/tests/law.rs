@@ -5,7 +5,7 @@ use kedge_crd::TcpLoadBalancerSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::world::{World, node, service, served};
+use super::world::{World, node, served, service};
 use crate::{
     plan::{
         claim::{Claim, claim, is_leaving},

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
-use super::world::{NOW, World, service, served, status};
+use super::world::{NOW, World, served, service, status};
 use crate::{
     plan::{
         claim::Claim,
@@ -28,11 +28,14 @@ fn condition(kind: &str, holds: &str, reason: &str) -> Value {
 
 #[test]
 fn a_port_that_is_not_served_says_why() {
-    let service = service("web", json!({"spec": {"ports": [
-        {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080},
-        {"name": "https", "port": 443, "protocol": "TCP", "nodePort": 30443},
-        {"name": "stream", "port": 80, "protocol": "SCTP", "nodePort": 30081},
-    ]}}));
+    let service = service(
+        "web",
+        json!({"spec": {"ports": [
+            {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30080},
+            {"name": "https", "port": 443, "protocol": "TCP", "nodePort": 30443},
+            {"name": "stream", "port": 80, "protocol": "SCTP", "nodePort": 30081},
+        ]}}),
+    );
     let said = json!({
         "ingress": [{"ip": "203.0.113.7", "ports": [{"port": 80, "protocol": "TCP"}]},
             {"hostname": "gw.example.net", "ports": [{"port": 80, "protocol": "TCP"}]}],
@@ -54,16 +57,26 @@ fn a_port_that_is_not_served_says_why() {
 
 #[test]
 fn the_mode_is_that_of_the_protocol_and_only_where_servers_keep_it() {
-    let with_header =
-        service("web", json!({"metadata": {"annotations": {"kedge.dev/proxy-protocol": "v1"}}}));
+    let with_header = service(
+        "web",
+        json!({"metadata": {"annotations": {"kedge.dev/proxy-protocol": "v1"}}}),
+    );
     let spec = World::with([with_header.clone()]);
     let said = served(&crate::plan::wanted::wanted(&spec.snapshot, &with_header).unwrap()).unwrap();
-    assert_eq!(ingress(&shown(&with_header, said.clone()))[0]["ipMode"], "Proxy");
+    assert_eq!(
+        ingress(&shown(&with_header, said.clone()))[0]["ipMode"],
+        "Proxy"
+    );
     let config = Config {
         ip_mode: false,
         ..Config::default()
     };
-    let old = offered(&config, (&with_header, &Claim::Balancer), &status(said), NOW);
+    let old = offered(
+        &config,
+        (&with_header, &Claim::Balancer),
+        &status(said),
+        NOW,
+    );
     assert!(ingress(&old)[0].get("ipMode").is_none());
 }
 
@@ -79,8 +92,11 @@ fn of_the_gateways_addresses_those_are_told_that_were_asked_for() {
 
 #[test]
 fn a_node_port_has_conditions_and_no_addresses() {
-    let service = service("web", json!({"spec": {"type": "NodePort", "loadBalancerClass": null},
-        "metadata": {"annotations": {"kedge.dev/expose": "true"}}}));
+    let service = service(
+        "web",
+        json!({"spec": {"type": "NodePort", "loadBalancerClass": null},
+        "metadata": {"annotations": {"kedge.dev/expose": "true"}}}),
+    );
     let mut world = World::with([service]);
     world.settle();
     let status = world.service("web").status.clone().unwrap();
@@ -97,7 +113,10 @@ fn a_condition_keeps_its_time_and_an_event_tells_a_change_once() {
     assert!(notes(&before, &before).is_empty());
     world.snapshot.now = "2027-01-01T00:00:00Z".to_owned();
     assert_eq!(world.settle(), 0);
-    world.patch("web", json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}}));
+    world.patch(
+        "web",
+        json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}}),
+    );
     let next = super::super::plan(&world.snapshot);
     let show = &next.show[0];
     assert!(show.notes[0].is_warning);

@@ -226,16 +226,19 @@ pub fn written_by(manager: &str) -> Value {
 
 /// A manager whose gateway serves every port.
 pub fn served(spec: &TcpLoadBalancerSpec) -> Option<Value> {
-    let ports = spec.ports.iter().map(|port| {
-        json!({"port": port.port, "protocol": port.protocol.unwrap_or_default()})
-    });
+    let ports = spec
+        .ports
+        .iter()
+        .map(|port| json!({"port": port.port, "protocol": port.protocol.unwrap_or_default()}));
     let ports: Vec<Value> = ports.collect();
     let said = |kind: &str| {
         json!({"type": kind, "status": Status::True, "reason": kind, "message": "",
             "lastTransitionTime": NOW})
     };
-    Some(json!({"ingress": [{"ip": "203.0.113.7", "ports": ports}], "activeEndpoints": 2,
-        "conditions": [said("Accepted"), said("BackendsHealthy"), said("Programmed"), said("Ready")]}))
+    Some(
+        json!({"ingress": [{"ip": "203.0.113.7", "ports": ports}], "activeEndpoints": 2,
+        "conditions": [said("Accepted"), said("BackendsHealthy"), said("Programmed"), said("Ready")]}),
+    )
 }
 
 /// What a status looks like for the manager.
