@@ -89,3 +89,65 @@ impl Show for ClusterAgent {
         self.holder.iter().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::tests::view;
+
+    #[test]
+    fn services_are_listed_with_what_is_wrong() {
+        let web = OfferedService {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            kind: "LoadBalancer".to_owned(),
+            addresses: vec!["203.0.113.7".to_owned()],
+            ports: vec!["80/TCP".to_owned(), "443/TCP".to_owned()],
+            unserved: vec!["443/TCP: PortInUse".to_owned()],
+            ready: true,
+            ..OfferedService::default()
+        };
+        let closed = OfferedService {
+            name: "closed".to_owned(),
+            addresses: Vec::new(),
+            unserved: Vec::new(),
+            ready: false,
+            reason: "SourceRangesNotSupported".to_owned(),
+            message: "gateways do not filter\u{1b}[31m".to_owned(),
+            ..web.clone()
+        };
+        let list = OfferedServiceList {
+            items: vec![closed, web],
+        };
+        let text = list.text(&view());
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            [
+                "NAMESPACE  NAME    ADDRESS      PORTS           READY",
+                "shop       closed  <pending>    80/TCP,443/TCP  NO",
+                "  `-> SourceRangesNotSupported: gateways do not filter\\u{1b}[31m",
+                "shop       web     203.0.113.7  80/TCP,443/TCP  yes",
+                "  `-> 443/TCP: PortInUse",
+                "Next: kedge k8s status",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_agent_is_shown_with_what_it_speaks_with() {
+        let agent = ClusterAgent {
+            lease: "kedge-system/kedge-services".to_owned(),
+            holder: Some("node-1_6a0e".to_owned()),
+            epoch: Some(7),
+            services: 2,
+            ready: 1,
+            ..ClusterAgent::default()
+        };
+        let text = agent.text(&view());
+        for part in ["node-1_6a0e", "kedge-system/kedge-services", "7", "1/2 ready"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(ClusterAgent::default().text(&view()).contains("nobody"));
+    }
+}
