@@ -107,14 +107,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
             Verdict::TakeBack => {
                 unwanted.insert(exposure_name(service));
                 let ours = wrote_addresses(service);
-                let shown = Shown {
-                    ingress: match ours {
-                        true => Vec::new(),
-                        false => standing(service).ingress,
-                    },
-                    conditions: Vec::new(),
-                };
-                show(&mut plan, service, shown, ours);
+                show(&mut plan, service, Shown::default(), ours);
                 release(snapshot, &mut plan, service);
             }
         }
@@ -177,17 +170,24 @@ fn offer(
         }
         (None, _) => status::waiting(service, snapshot.offered.is_some(), now),
     };
-    show(plan, service, shown, *claim == Claim::Balancer);
-    if !is_guarded(service) {
+    let has_place = *claim == Claim::Balancer || wrote_addresses(service);
+    show(plan, service, shown, has_place);
+    if snapshot.offered.is_none() {
+        // What is asked for may depend on what the manager says.
+    } else if !is_guarded(service) {
         plan.guard.push(target(service));
-    } else if snapshot.offered.is_some() && !is_same && refused.is_none() {
+    } else if !is_same && refused.is_none() {
         plan.put.push(name.clone());
     }
     plan.exposures.insert(name, spec);
 }
 
-fn show(plan: &mut Plan, service: &Service, shown: Shown, with_addresses: bool) {
+fn show(plan: &mut Plan, service: &Service, mut shown: Shown, with_addresses: bool) {
     let before = standing(service);
+    if !with_addresses {
+        // Another's, or none: nothing of ours to take away.
+        shown.ingress.clone_from(&before.ingress);
+    }
     if before == shown {
         return;
     }

@@ -145,7 +145,12 @@ mod tests {
             ..ClusterAgent::default()
         };
         let text = agent.text(&view());
-        for part in ["node-1_6a0e", "kedge-system/kedge-services", "7", "1/2 ready"] {
+        for part in [
+            "node-1_6a0e",
+            "kedge-system/kedge-services",
+            "7",
+            "1/2 ready",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(ClusterAgent::default().text(&view()).contains("nobody"));

@@ -73,11 +73,7 @@ pub fn standing(service: &Service) -> Shown {
 pub fn refused(service: &Service, refusal: &Refusal, now: &str) -> Shown {
     let text = refusal.to_string();
     Shown {
-        ingress: match refusal {
-            // Another's, and none of ours to take away.
-            Refusal::Answered { .. } => standing(service).ingress,
-            _ => Vec::new(),
-        },
+        ingress: Vec::new(),
         conditions: conditions(
             service,
             now,
