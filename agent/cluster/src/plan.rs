@@ -12,7 +12,7 @@
 mod addresses;
 pub mod claim;
 pub mod nodes;
-pub mod refusal;
+mod refusal;
 pub mod status;
 pub mod wanted;
 
