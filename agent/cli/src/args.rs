@@ -3,6 +3,7 @@
 mod bgp;
 mod console;
 mod gateway;
+mod k8s;
 mod lb;
 mod net;
 mod start;
@@ -23,6 +24,9 @@ use kedge_host::layers::Override;
 pub use self::bgp::{BgpCommand, BgpRoutesArgs, RouteDirection};
 pub use self::console::ConsoleArgs;
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
+pub use self::k8s::{
+    K8sClassArgs, K8sCommand, K8sPlaceArgs, K8sRunArgs, K8sStatusArgs, UninstallArgs,
+};
 pub use self::lb::{LbArgs, LbCommand};
 pub use self::net::{NetCheckArgs, NetCommand};
 pub use self::start::{Emit, Flavour, InitArgs, SiteArgs, UpArgs};
@@ -363,33 +367,6 @@ pub struct ApproveArgs {
     /// Only say which key would be approved
     #[arg(long)]
     pub dry_run: bool,
-}
-
-/// Kubernetes.
-#[derive(Clone, Debug, Subcommand)]
-pub enum K8sCommand {
-    /// Take back every hook, finalizer and mark of Kedge, so that nothing waits for it any more
-    ///
-    /// For the end of Kedge on a cluster; the chart does it before it is removed. Works with the
-    /// manager dead. Endpoints stay filled, and Kedge's objects and definitions stay.
-    Uninstall(UninstallArgs),
-}
-
-/// What to take back.
-#[derive(Clone, Debug, Args)]
-pub struct UninstallArgs {
-    /// The cluster's kubeconfig file, or `in-cluster`; KUBECONFIG or ~/.kube/config when left out
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// A Deployment of managers in kedge-system to scale to none first
-    #[arg(long, value_name = "DEPLOYMENT")]
-    pub stop: Option<String>,
-    /// Only say what would be taken back
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do not ask
-    #[arg(long)]
-    pub yes: bool,
 }
 
 /// Configuration.

@@ -1,28 +1,14 @@
-//! `kedge k8s`: a manager's traces on a cluster, with or without a manager.
+//! `kedge k8s`: the agent of a cluster, what it offers, and a manager's traces on a cluster.
+
+mod services;
+mod uninstall;
 
 use std::path::PathBuf;
 
-use kedge_control::{
-    Document,
-    local::{Uninstalled, UninstalledObject},
-};
 use kedge_core::{Code, Fix, Problem};
-use kedge_manager_controller::{
-    Place,
-    store::kubernetes::lease::Terms,
-    uninstall::{Request, uninstall},
-};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{
-    App,
-    args::{K8sCommand, UninstallArgs},
-    client::{Answer, Failure},
-    confirm,
-    exit::Exit,
-    manager::IN_CLUSTER,
-    show,
-};
+use crate::{App, args::K8sCommand, client::Failure, exit::Exit, manager::IN_CLUSTER};
 
 /// `kedge k8s …`.
 ///
@@ -31,73 +17,24 @@ use crate::{
 /// The cluster does not answer or refuses, or a manager still leads.
 pub fn run(app: &App, command: &K8sCommand) -> Result<Exit, Failure> {
     match command {
-        K8sCommand::Uninstall(args) => take_back(app, args),
+        K8sCommand::Run(args) => services::run(app, args),
+        K8sCommand::Services(args) => services::list(app, args),
+        K8sCommand::Status(args) => services::status(app, args),
+        K8sCommand::Uninstall(args) => uninstall::take_back(app, args),
     }
 }
 
-fn take_back(app: &App, args: &UninstallArgs) -> Result<Exit, Failure> {
-    let is_decided = args.yes || args.dry_run;
-    if !is_decided && !confirm::can_be_asked() {
-        return Err(confirm::unasked(&spelt(args)).into());
-    }
-    let mut request = Request {
-        place: place(app, args)?,
-        stop: args.stop.clone(),
-        dry_run: args.dry_run || !args.yes,
-        terms: Terms::default(),
-    };
-    let runtime = runtime()?;
-    let exit = tell(app, &runtime, &request)?;
-    if is_decided {
-        return Ok(exit);
-    }
-    // Who can be asked was shown what would happen.
-    if !confirm::is_meant("Take all of it back?") {
-        return Ok(Exit::Ok);
-    }
-    request.dry_run = false;
-    tell(app, &runtime, &request)
-}
-
-/// The command as it was given: what is meant is meant of that cluster.
-fn spelt(args: &UninstallArgs) -> String {
-    let mut command = "kedge k8s uninstall".to_owned();
-    if let Some(file) = &args.kubeconfig {
-        command += &format!(" --kubeconfig {}", file.display());
-    }
-    if let Some(deployment) = &args.stop {
-        command += &format!(" --stop {deployment}");
-    }
-    command
-}
-
-fn tell(app: &App, runtime: &Runtime, request: &Request) -> Result<Exit, Failure> {
-    let taken = runtime.block_on(uninstall(request))?;
-    let items = taken.into_iter().map(|taken| UninstalledObject {
-        kind: taken.kind,
-        namespace: taken.namespace,
-        name: taken.name,
-        took: taken.what,
-    });
-    let body = Uninstalled {
-        dry_run: request.dry_run,
-        items: items.collect(),
-    };
-    let raw = serde_json::to_value(Document::new(body.clone())).map_err(|error| {
-        Problem::new(Code::SysUnexpected, "the result cannot be written").caused_by(&error)
-    })?;
-    let text = show::render(&Answer { raw, body }, app.format, &app.view)?;
-    out!("{text}");
-    Ok(Exit::Ok)
-}
-
-fn place(app: &App, args: &UninstallArgs) -> Result<Place, Failure> {
-    let given = args.kubeconfig.clone();
+/// The kubeconfig file that is meant; `None` for the cluster around this process.
+fn kubeconfig(
+    app: &App,
+    given: Option<PathBuf>,
+    example: &str,
+) -> Result<Option<PathBuf>, Failure> {
     if given
         .as_ref()
         .is_some_and(|it| it.as_os_str() == IN_CLUSTER)
     {
-        return Ok(Place::InCluster);
+        return Ok(None);
     }
     let of_environment = || {
         let list = std::env::var_os("KUBECONFIG").filter(|list| !list.is_empty())?;
@@ -110,10 +47,9 @@ fn place(app: &App, args: &UninstallArgs) -> Result<Place, Failure> {
     let file = given.or_else(of_environment).or_else(of_home);
     let file = file.ok_or_else(|| {
         let fix = Fix::text("name a kubeconfig file");
-        Problem::new(Code::SysUsage, "no cluster is named")
-            .fix(fix.command("kedge k8s uninstall --kubeconfig FILE --dry-run"))
+        Problem::new(Code::SysUsage, "no cluster is named").fix(fix.command(example))
     })?;
-    Ok(Place::Kubeconfig(app.root.locate(&file)))
+    Ok(Some(app.root.locate(&file)))
 }
 
 fn runtime() -> Result<Runtime, Failure> {

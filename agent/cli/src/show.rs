@@ -13,6 +13,7 @@ mod net;
 mod operate;
 mod paths;
 mod ping;
+mod services;
 mod status;
 mod tokens;
 mod tunnels;

@@ -106,6 +106,9 @@ pub struct ExposureList {
     pub epoch: u64,
     /// By kind and name.
     pub items: Vec<Exposed>,
+    /// Where clients reach the tenant's gateway: a Service may ask for one of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
 }
 
 /// One intent and what is offered for it.

@@ -54,6 +54,7 @@ mod path;
 mod ping;
 mod restart;
 mod scan;
+mod services;
 mod status;
 mod timeline;
 mod token;
@@ -94,6 +95,7 @@ pub use tunnel::{
     DataPlane, EchoStatus, Fallback, GatewayUse, HandshakeGuard, OffloadPart, PathMtu, Tunnel,
     TunnelKey, TunnelList, TunnelState, Workers,
 };
+pub use services::{ClusterAgent, OfferedService, OfferedServiceList};
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use upgrade::{PackageForm, Upgrade, UpgradeOutcome};
 pub use vip::{
@@ -125,6 +127,8 @@ crate::document::kinds! {
     PathList => "TunnelPathList",
     TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",
+    OfferedServiceList => "OfferedServiceList",
+    ClusterAgent => "ClusterAgent",
     VipList => "VIPList",
     Vip => "VIP",
     VipExplanation => "VIPExplanation",

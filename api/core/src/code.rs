@@ -78,6 +78,7 @@ areas! {
     CAPI "Cluster API objects and endpoints.";
     IPAM "Address pools.";
     LB "Load balancing.";
+    K8S "The agent in a tenant's own cluster.";
     NET "The kernel's network.";
     HOST "The host around Kedge.";
     PKG "Releases and how they get onto a host.";
@@ -188,6 +189,12 @@ codes! {
     IpamPoolExhausted = IPAM 3, "an address pool has no free address";
     IpamAddressTaken = IPAM 4, "an address is given to somebody else";
     LbNoActiveTarget = LB 1, "a load balancer has no active target";
+    K8sUnreachable = K8S 1, "the cluster whose Services are offered does not answer";
+    K8sForbidden = K8S 2, "the agent in a cluster may not do its work";
+    K8sAnotherSpeaks = K8S 3, "another agent speaks for the cluster";
+    K8sHeld = K8S 4, "the manager asks whether most of what is offered is to go";
+    K8sIdentity = K8S 5, "the agent in a cluster cannot keep its identity";
+    K8sNoAgent = K8S 6, "no agent offers the Services of a cluster";
     NetPermission = NET 1, "Kedge lacks the privilege to change the network";
     NetKernel = NET 2, "the kernel refused a network change";
     HostStateCorrupt = HOST 1, "a state file is corrupt";

@@ -6,6 +6,7 @@
 pub mod bfd;
 pub mod bgp;
 pub mod code;
+pub mod lease;
 pub mod machine;
 pub mod name;
 pub mod problem;

@@ -152,6 +152,10 @@ pub struct HostRef {
     pub name: String,
 }
 
+/// The label that every EdgeHost is taken to have when hosts are selected: its own name. Nobody writes
+/// it, so that nobody can take another host's.
+pub const HOST_LABEL: &str = "kedge.dev/host";
+
 /// A host's end of the tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     condition::Condition,
+    host::Family,
     meta::{GROUP, Object, Resource, VERSION},
     selector::LabelSelector,
     traffic::{Ingress, Source, Transport},
@@ -94,6 +95,10 @@ pub struct Backend {
     /// EdgeHosts of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_selector: Option<LabelSelector>,
+    /// By which of their addresses in the tunnel the selected hosts are reached; by the first one when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address_family: Option<Family>,
     /// Addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]

@@ -14,6 +14,7 @@ mod backoff;
 mod clock;
 mod connection;
 mod error;
+mod exposures;
 mod first;
 mod member;
 mod passage;

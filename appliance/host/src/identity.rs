@@ -73,7 +73,16 @@ impl IdentityKey {
     /// The file is damaged, exposed to others, or cannot be read or written. A damaged key is
     /// never replaced: a new key is another identity.
     pub fn load_or_create(root: &Root, role: Role) -> Result<Self, KeyError> {
-        let path = root.state_dir(role).join("identity.key");
+        Self::load_or_create_in(&root.state_dir(role))
+    }
+
+    /// The same in a folder of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::load_or_create`].
+    pub fn load_or_create_in(dir: &Path) -> Result<Self, KeyError> {
+        let path = dir.join("identity.key");
         let kind = "Ed25519 key (PKCS#8, PEM)";
         let corrupt = |path: &Path| KeyError::Corrupt {
             path: path.to_owned(),
@@ -111,7 +120,16 @@ impl TunnelKey {
     ///
     /// As for [`IdentityKey::load_or_create`].
     pub fn load_or_create(root: &Root, role: Role) -> Result<Self, KeyError> {
-        Self::at(root.state_dir(role).join("tunnel.key"))
+        Self::load_or_create_in(&root.state_dir(role))
+    }
+
+    /// The same in a folder of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As for [`IdentityKey::load_or_create`].
+    pub fn load_or_create_in(dir: &Path) -> Result<Self, KeyError> {
+        Self::at(dir.join("tunnel.key"))
     }
 
     /// The same for the kernel's data plane. Peers refuse a key for a while that moves from one data

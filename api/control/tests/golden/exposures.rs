@@ -51,6 +51,7 @@ fn exposures() {
                 generation: 2,
                 observed_generation: 1,
             }],
+            addresses: vec![text("203.0.113.7")],
         },
     );
 }

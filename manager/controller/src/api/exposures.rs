@@ -18,7 +18,7 @@ use kedge_control::exposure::{
 };
 use kedge_core::Code;
 use kedge_crd::{
-    EdgeHost, EdgeHostSpec, ObjectMeta, Tenant, TenantSpec,
+    EdgeGateway, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, ObjectMeta, Tenant, TenantSpec,
     capi::{self, CONTROL_PLANE_LABEL},
     tenant,
 };
@@ -35,6 +35,7 @@ use super::{
 use crate::{
     managers,
     pki::Peer,
+    plan::gateway::public_addresses,
     snapshot::key,
     store::{Name, ObjectKey},
     world::{self, Party, World},
@@ -57,6 +58,8 @@ pub struct Scope {
     pub host: String,
     /// How many load balancers it may have.
     pub most: usize,
+    /// Its gateway.
+    pub gateway: Option<Name>,
 }
 
 impl FromRequestParts<Arc<World>> for Speaker {
@@ -113,7 +116,9 @@ impl Speaker {
         let found = found.ok_or_else(|| ApiError::forbidden("the path is not the caller's own"))?;
         let limits = found.spec.limits.as_ref();
         let most = limits.and_then(|limits| limits.load_balancers);
+        let gateway = found.spec.gateway_ref.as_ref();
         Ok(Scope {
+            gateway: gateway.map(|gateway| Name::new(gateway.namespace(), &gateway.name)),
             tenant: self.tenant.clone(),
             namespace: name.namespace.clone(),
             host: name.name.clone(),
@@ -155,7 +160,11 @@ pub async fn list(
             }
         });
     let items = items.collect();
-    Ok(Json(ExposureList { epoch, items }))
+    Ok(Json(ExposureList {
+        epoch,
+        items,
+        addresses: addresses(&world, &scope),
+    }))
 }
 
 /// `POST /tenants/{t}/exposures/epoch`: whoever saw the epoch in force gets the next one.
@@ -280,6 +289,14 @@ pub async fn delete(
         }))
     })
     .await
+}
+
+/// Where clients reach the tenant's gateway.
+fn addresses(world: &World, scope: &Scope) -> Vec<String> {
+    let gateway = scope.gateway.as_ref();
+    let found = gateway.and_then(|name| world.store.get(&key::<EdgeGatewaySpec>(name)));
+    let found: Option<EdgeGateway> = found.and_then(|layers| layers.in_force().ok());
+    found.as_ref().map(public_addresses).unwrap_or_default()
 }
 
 async fn fenced(world: &World, scope: &Scope, spoken: u64) -> Result<(), ApiError> {

@@ -20,7 +20,6 @@ pub mod kinds;
 mod kubeconfig;
 pub mod layers;
 mod leader;
-pub mod lease;
 mod lists;
 mod open;
 mod over;
@@ -32,6 +31,7 @@ pub mod steps;
 mod watches;
 
 pub use cluster::{Access, Cluster, LEASE};
+pub use kedge_core::lease;
 pub use leader::Leader;
 pub use open::{client, open};
 pub use watches::ALL as WATCHED;

@@ -118,6 +118,12 @@ pub const ROOMS: &[Room] = &[
             "kedge-tunnel-proto",
         ],
     ),
+    // The agent in the user's own cluster (docs/adr/0084).
+    room(
+        "kedge-agent-cluster",
+        "agent/cluster",
+        &["kedge-core", "kedge-crd", "kedge-control", "kedge-host"],
+    ),
     room(
         "kedge-agent-lab",
         "agent/lab",
@@ -149,6 +155,7 @@ pub const ROOMS: &[Room] = &[
             "kedge-gateway-dataplane",
             "kedge-gateway-hub",
             "kedge-gateway-xds",
+            "kedge-agent-cluster",
             "kedge-agent-daemon",
             "kedge-agent-lab",
             "kedge-manager-controller",
@@ -212,6 +219,7 @@ const EVERYTHING: &[&str] = &[
     "kedge-gateway-dataplane",
     "kedge-gateway-hub",
     "kedge-gateway-xds",
+    "kedge-agent-cluster",
     "kedge-agent-daemon",
     "kedge-agent-lab",
     "kedge-agent-cli",
@@ -272,7 +280,7 @@ pub const RESERVED: &[Reserved] = &[
         crates: &["kube", "k8s-openapi", "kube-client", "kube-runtime"],
         rooms: &[
             "kedge-manager-controller",
-            "kedge-agent-daemon",
+            "kedge-agent-cluster",
             "kedge-agent-lab",
             "kedge-tests-kube",
         ],

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
 use kedge_crd::{
-    HttpLoadBalancerSpec, Resource as _, TcpLoadBalancer, TcpLoadBalancerSpec,
+    EdgeHost, HttpLoadBalancerSpec, Resource as _, TcpLoadBalancer, TcpLoadBalancerSpec,
     TcpLoadBalancerStatus,
     gateway::DEFAULT_PORTS,
+    host::{Family, HOST_LABEL},
     meta,
     tcp::{Backend, Exposure, HASHED, LISTENER_PORTS_ANNOTATION, TcpPort, TrafficPolicy},
     tenant::TenantLimits,
@@ -291,6 +292,10 @@ fn members(
     let hosts: Vec<_> = hosts
         .filter(|(name, host)| overlay::gateway_of(snapshot, name, host).as_ref() == Some(gateway))
         .collect();
+    let labels: BTreeMap<&Name, BTreeMap<String, String>> = hosts
+        .iter()
+        .map(|(name, host)| (*name, labels(name, host)))
+        .collect();
     let mut members: Vec<Member> = Vec::new();
     let mut put = |host: &Name, backend: &Backend, address| {
         let ports = backend
@@ -310,9 +315,14 @@ fn members(
         if let Some(selector) = &backend.host_selector {
             let selected = hosts
                 .iter()
-                .filter(|(_, host)| selector.matches(&host.metadata.labels));
+                .filter(|(name, _)| labels.get(name).is_some_and(|own| selector.matches(own)));
             for (name, host) in selected {
-                if let Some(address) = host.spec.tunnel.addresses.first() {
+                let is_reached = |own: &&IpNet| {
+                    let family = backend.address_family;
+                    family.is_none_or(|family| family == Family::of(own.addr()))
+                };
+                let mut addresses = host.spec.tunnel.addresses.iter();
+                if let Some(address) = addresses.find(is_reached) {
                     put(name, backend, address.addr());
                 }
             }
@@ -328,6 +338,13 @@ fn members(
         }
     }
     Ok(members)
+}
+
+/// The labels a host is selected by: its own, and its name.
+fn labels(name: &Name, host: &EdgeHost) -> BTreeMap<String, String> {
+    let mut labels = host.metadata.labels.clone();
+    labels.insert(HOST_LABEL.to_owned(), name.name.clone());
+    labels
 }
 
 /// Where one load balancer finds its ports.

@@ -99,6 +99,31 @@ fn a_port_is_kept_before_it_is_served_and_its_hosts_stand_behind_it() {
 }
 
 #[test]
+fn hosts_are_selected_by_their_names_and_reached_by_the_family_that_is_asked_for() {
+    let mut world = ready();
+    let members = |world: &mut World, selector: &str| {
+        let hosts = format!("endpoints: [{{{selector}}}]");
+        world.offer("web", "", &format!("ports: [{{name: p, port: 80}}], {hosts}"));
+        let offer = served(&world.settle());
+        let members = offer.pools[0].members.iter();
+        let members = members.map(|member| format!("{} {}", member.host, member.address));
+        members.collect::<Vec<String>>()
+    };
+    let named = "hostSelector: {matchExpressions: [{key: kedge.dev/host, operator: In, \
+                 values: [edge-b, elsewhere]}]}";
+    assert_eq!(
+        members(&mut world, named),
+        ["store-014/edge-b fd6b:6564:6765::3"]
+    );
+    assert_eq!(
+        members(&mut world, &format!("addressFamily: IPv4, {named}")),
+        ["store-014/edge-b 198.18.0.3"]
+    );
+    let nobody = "hostSelector: {matchExpressions: [{key: kedge.dev/host, operator: In}]}";
+    assert!(members(&mut world, nobody).is_empty());
+}
+
+#[test]
 fn what_was_chosen_is_written_before_anything_that_follows_from_it() {
     let mut world = ready();
     world.offer("web", "", WEB);

@@ -1,4 +1,4 @@
-//! Who of several managers writes, decided without a clock of the wall and without a server.
+//! Who of several processes writes, decided without a clock of the wall and without a server.
 //!
 //! ```text
 //!              free, or seen unchanged for its duration
@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use kedge_core::Instant;
+use crate::Instant;
 
 /// The terms of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

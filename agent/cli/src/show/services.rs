@@ -1,0 +1,158 @@
+//! The Services of a cluster at the gateway, and their agent.
+
+use kedge_control::local::{ClusterAgent, OfferedService, OfferedServiceList};
+
+use super::{Show, View, fleet::PENDING, pairs};
+use crate::{style::clean, table::Table};
+
+impl Show for OfferedServiceList {
+    fn text(&self, view: &View) -> String {
+        let mut titles = vec!["NAMESPACE", "NAME", "ADDRESS", "PORTS", "READY"];
+        if view.wide {
+            titles.push("TYPE");
+        }
+        let mut table = Table::new(&titles);
+        for it in &self.items {
+            let address = match it.addresses.is_empty() {
+                true => PENDING.to_owned(),
+                false => it.addresses.join(","),
+            };
+            let mut cells = vec![
+                it.namespace.clone(),
+                it.name.clone(),
+                address,
+                it.ports.join(","),
+                state(it).to_owned(),
+            ];
+            if view.wide {
+                cells.push(it.kind.clone());
+            }
+            table.row(cells);
+            let hook = view.style.hook();
+            if !it.ready && !it.reason.is_empty() {
+                let (reason, message) = (clean(&it.reason), clean(&it.message));
+                table.note(format!("  {hook} {reason}: {message}"));
+            }
+            for port in &it.unserved {
+                table.note(format!("  {hook} {}", clean(port)));
+            }
+        }
+        let next = match self.items.is_empty() {
+            true => "kedge k8s status  (no Service asks to be offered)",
+            false => "kedge k8s status",
+        };
+        table.render() + &view.next(&[next.to_owned()])
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = |it: &OfferedService| format!("{}/{}", it.namespace, it.name);
+        self.items.iter().map(name).collect()
+    }
+}
+
+const fn state(service: &OfferedService) -> &'static str {
+    match (service.leaving, service.ready) {
+        (true, _) => "leaving",
+        (false, true) => "yes",
+        (false, false) => "NO",
+    }
+}
+
+impl Show for ClusterAgent {
+    fn text(&self, view: &View) -> String {
+        let nobody = || "nobody".to_owned();
+        let epoch = self.epoch.map(|epoch| epoch.to_string());
+        let age = |time: &Option<String>| view.age(time.as_deref().unwrap_or_default());
+        let mut text = pairs(&[
+            ("agent", self.holder.clone().unwrap_or_else(nobody)),
+            ("  Lease", self.lease.clone()),
+            ("  since", age(&self.since)),
+            ("  renewed", age(&self.renewed)),
+            ("  epoch", epoch.unwrap_or_default()),
+            (
+                "services",
+                format!("{}/{} ready", self.ready, self.services),
+            ),
+        ]);
+        for problem in &self.problems {
+            text.push_str(&format!(
+                "{} {}: {}\n",
+                view.style.hook(),
+                problem.code,
+                clean(&problem.what)
+            ));
+        }
+        text + &view.next(&["kedge k8s services".to_owned()])
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.holder.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::show::tests::view;
+
+    #[test]
+    fn services_are_listed_with_what_is_wrong() {
+        let web = OfferedService {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            kind: "LoadBalancer".to_owned(),
+            addresses: vec!["203.0.113.7".to_owned()],
+            ports: vec!["80/TCP".to_owned(), "443/TCP".to_owned()],
+            unserved: vec!["443/TCP: PortInUse".to_owned()],
+            ready: true,
+            ..OfferedService::default()
+        };
+        let closed = OfferedService {
+            name: "closed".to_owned(),
+            addresses: Vec::new(),
+            unserved: Vec::new(),
+            ready: false,
+            reason: "SourceRangesNotSupported".to_owned(),
+            message: "gateways do not filter\u{1b}[31m".to_owned(),
+            ..web.clone()
+        };
+        let list = OfferedServiceList {
+            items: vec![closed, web],
+        };
+        let text = list.text(&view());
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            [
+                "NAMESPACE  NAME    ADDRESS      PORTS           READY",
+                "shop       closed  <pending>    80/TCP,443/TCP  NO",
+                "  `-> SourceRangesNotSupported: gateways do not filter\\u{1b}[31m",
+                "shop       web     203.0.113.7  80/TCP,443/TCP  yes",
+                "  `-> 443/TCP: PortInUse",
+                "Next: kedge k8s status",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_agent_is_shown_with_what_it_speaks_with() {
+        let agent = ClusterAgent {
+            lease: "kedge-system/kedge-services".to_owned(),
+            holder: Some("node-1_6a0e".to_owned()),
+            epoch: Some(7),
+            services: 2,
+            ready: 1,
+            ..ClusterAgent::default()
+        };
+        let text = agent.text(&view());
+        for part in [
+            "node-1_6a0e",
+            "kedge-system/kedge-services",
+            "7",
+            "1/2 ready",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(ClusterAgent::default().text(&view()).contains("nobody"));
+    }
+}

@@ -1,0 +1,65 @@
+//! The addresses a Service asks for.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::Service;
+
+use super::refusal::Refusal;
+use crate::{names::METALLB_ADDRESSES, snapshot::Snapshot};
+
+/// The addresses a Service asks for, as they are spelt: `spec.loadBalancerIP`, which is deprecated
+/// and in use, and the annotations of MetalLB, which are a list.
+#[must_use]
+pub fn asked(service: &Service) -> Vec<String> {
+    let spec = service.spec.as_ref();
+    let field = spec.and_then(|spec| spec.load_balancer_ip.as_deref());
+    let annotations = service.metadata.annotations.as_ref();
+    let annotated = METALLB_ADDRESSES
+        .iter()
+        .filter_map(|key| annotations?.get(*key));
+    let texts = field.into_iter().chain(annotated.map(String::as_str));
+    let parts = texts.flat_map(|text| text.split(','));
+    let mut all: Vec<String> = parts
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Whether an address is among those that are asked for; any is where none are.
+#[must_use]
+pub fn is_asked(asked: &[String], address: &str) -> bool {
+    asked.is_empty() || asked.iter().any(|wish| is_same(wish, address))
+}
+
+/// Whether the gateway has every address that is asked for.
+///
+/// # Errors
+///
+/// It has not: clients would be told of another one than the Service names.
+pub fn check(snapshot: &Snapshot, service: &Service) -> Result<(), Refusal> {
+    let Some(offered) = &snapshot.offered else {
+        return Ok(());
+    };
+    for wish in asked(service) {
+        let mut all = offered.addresses.iter();
+        if !all.any(|address| is_same(&wish, address)) {
+            return Err(Refusal::Address {
+                wanted: wish,
+                has: offered.addresses.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    let parsed = |text: &str| text.parse::<IpAddr>().ok();
+    match (parsed(one), parsed(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}

@@ -1,0 +1,8 @@
+//! Plans, and a cluster and a manager that carry them out.
+
+mod claims;
+mod fields;
+mod flow;
+mod law;
+mod shown;
+mod world;

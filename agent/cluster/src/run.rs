@@ -1,0 +1,408 @@
+//! The agent: it watches, plans and carries out, as long as it leads.
+
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::{Timestamp, Unit};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
+use kedge_core::{Code, Fix, Problem, lease::Terms};
+use kube::{Api, Client};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+use tracing::{info, warn};
+
+use crate::{
+    hands::{Hands, NotWritten},
+    identity::Identity,
+    leader::Leader,
+    place::{Place, connect, unusable},
+    plan::{Plan, plan},
+    seen::Seen,
+    snapshot::{Config, ManagerRefusal, Offered, Snapshot},
+    speaker::{Speaker, Unheard},
+};
+
+/// How an agent runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The cluster.
+    pub place: Place,
+    /// The namespace of its Lease and its Secret; the place's own where it is left out.
+    pub namespace: Option<String>,
+    /// A name of this run.
+    pub me: String,
+    /// Who it is to the manager.
+    pub identity: Identity,
+    /// Which Services are ours.
+    pub config: Config,
+    /// The terms of the Lease.
+    pub terms: Terms,
+    /// How often the manager is asked while nothing happens, and while something is awaited.
+    pub poll: Poll,
+    /// Whether more than half of what is offered may go although nobody saw its Services being deleted.
+    pub confirm: bool,
+}
+
+/// How often the manager is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Poll {
+    /// While nothing happens.
+    pub idle: Duration,
+    /// While something is awaited.
+    pub busy: Duration,
+}
+
+impl Default for Poll {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(15),
+            busy: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Runs an agent until `stop` comes; then it gives its Lease back, and what is offered stays so.
+///
+/// # Errors
+///
+/// The cluster cannot be reached at all.
+pub async fn run(options: &Options, stop: impl Future<Output = ()>) -> Result<(), Problem> {
+    let (client, around) = connect(&options.place).await?;
+    let version = client.apiserver_version().await;
+    let version = version.map_err(|error| unusable(&options.place, &error))?;
+    let namespace = options.namespace.clone().unwrap_or(around);
+    let changed = Arc::new(Notify::new());
+    let agent = Agent {
+        leases: Api::namespaced(client.clone(), &namespace),
+        secrets: Api::namespaced(client.clone(), &namespace),
+        leader: Leader::new(options.terms, options.me.clone(), LEASE),
+        seen: Seen::new(Arc::clone(&changed)),
+        config: Config {
+            ip_mode: keeps_ip_mode(&version.major, &version.minor),
+            ..options.config.clone()
+        },
+        changed,
+        client,
+        options,
+    };
+    tokio::select! {
+        () = agent.leader.run(&agent.leases, &agent.changed) => {}
+        () = agent.seen.watch(&agent.client) => {}
+        () = agent.work() => {}
+        () = stop => {}
+    }
+    agent.leader.release(&agent.leases).await;
+    Ok(())
+}
+
+/// Whether a server keeps `ipMode`: beta, and so on by default, since 1.30 (KEP-1860). A version that
+/// cannot be read is a newer one.
+fn keeps_ip_mode(major: &str, minor: &str) -> bool {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok()
+    };
+    match (number(major), number(minor)) {
+        (Some(1), Some(minor)) => minor >= 30,
+        _ => true,
+    }
+}
+
+/// An agent while it runs.
+struct Agent<'a> {
+    options: &'a Options,
+    config: Config,
+    client: Client,
+    leases: Api<Lease>,
+    secrets: Api<Secret>,
+    leader: Leader,
+    seen: Seen,
+    changed: Arc<Notify>,
+}
+
+/// What is known of the manager while this agent leads.
+#[derive(Default)]
+struct Reign {
+    number: u64,
+    speaker: Option<Speaker>,
+    offered: Option<Offered>,
+    refused: BTreeMap<String, (ManagerRefusal, Instant)>,
+    /// How many turns failed in a row.
+    failures: u32,
+    /// What was last wrong, so that it is told once.
+    problem: Option<Problem>,
+}
+
+impl Agent<'_> {
+    /// Works for good, while this agent leads.
+    async fn work(&self) {
+        let mut reign = Reign::default();
+        loop {
+            if self.leader.remaining().is_none() {
+                reign = Reign::default();
+                self.changed.notified().await;
+                continue;
+            }
+            if reign.number != self.leader.reign() {
+                reign = Reign {
+                    number: self.leader.reign(),
+                    ..Reign::default()
+                };
+            }
+            // Whatever does not come back is begun anew: the Lease is renewed meanwhile.
+            let done = timeout(TURN, self.turn(&mut reign)).await;
+            let done = done.unwrap_or_else(|_| Err(stuck()));
+            self.tell(&mut reign, done.as_ref().err());
+            let Poll { idle, busy } = self.options.poll;
+            let pause = match done {
+                Ok(true) => idle,
+                Ok(false) => busy,
+                // Who is refused again and again is left alone by the manager.
+                Err(_) => (busy * (1 << reign.failures.min(8))).min(idle),
+            };
+            reign.failures = match done {
+                Ok(_) => 0,
+                Err(_) => reign.failures.saturating_add(1),
+            };
+            // An event, but not each of a burst.
+            _ = timeout(pause, self.changed.notified()).await;
+            sleep(CALM).await;
+        }
+    }
+
+    /// Asks the manager, plans, and carries plans out until nothing is left that can be done; says
+    /// whether nothing is awaited.
+    async fn turn(&self, reign: &mut Reign) -> Result<bool, Problem> {
+        let asked = self.ask(reign).await;
+        // Without the manager what is refused here is told all the same.
+        let hands = Hands::new(
+            self.client.clone(),
+            &self.options.me,
+            &self.leader,
+            &self.seen,
+        );
+        for _ in 0..ROUNDS {
+            let Some(plan) = self.plan(reign) else {
+                return Ok(false);
+            };
+            let is_told = reign
+                .speaker
+                .as_ref()
+                .is_none_or(|speaker| speaker.is_told(&plan));
+            let is_done =
+                is_told && plan.guard.is_empty() && plan.show.is_empty() && plan.release.is_empty();
+            if is_done {
+                let awaits = reign.offered.as_ref().is_none_or(is_awaited);
+                return asked.map(|()| !awaits);
+            }
+            self.carry_out(reign, &hands, &plan).await?;
+        }
+        // What never settles must not take everything: it goes on at the next turn.
+        Ok(false)
+    }
+
+    /// Learns what is offered by now; begins to speak where that is still to be done.
+    async fn ask(&self, reign: &mut Reign) -> Result<(), Problem> {
+        let Some(speaker) = &mut reign.speaker else {
+            // Nobody speaks of a cluster that was not seen whole.
+            if !self.seen.fill(&mut Snapshot::default()) {
+                return Ok(());
+            }
+            let identity = &self.options.identity;
+            let begun = Speaker::begin(identity, &self.secrets, self.options.confirm).await;
+            let (speaker, offered) = begun?;
+            self.leader.speaks_with(speaker.epoch());
+            reign.offered = Some(offered);
+            reign.speaker = Some(speaker);
+            return Ok(());
+        };
+        speaker.ensure(&self.secrets).await?;
+        match speaker.offered().await {
+            Ok(offered) => {
+                reign.offered = Some(offered);
+                Ok(())
+            }
+            Err(unheard) => Err(self.unheard(reign, unheard).await),
+        }
+    }
+
+    fn plan(&self, reign: &mut Reign) -> Option<Plan> {
+        let mut snapshot = Snapshot::default();
+        if !self.seen.fill(&mut snapshot) {
+            return None;
+        }
+        let is_due = |since: &Instant| since.elapsed() >= ASKED_AGAIN;
+        reign.refused.retain(|_, (_, since)| !is_due(since));
+        snapshot.config = self.config.clone();
+        snapshot.offered.clone_from(&reign.offered);
+        let refused = reign.refused.iter();
+        snapshot.refused = refused
+            .map(|(name, (refusal, _))| (name.clone(), refusal.clone()))
+            .collect();
+        snapshot.now = now();
+        Some(plan(&snapshot))
+    }
+
+    async fn carry_out(
+        &self,
+        reign: &mut Reign,
+        hands: &Hands<'_>,
+        plan: &Plan,
+    ) -> Result<(), Problem> {
+        for target in &plan.guard {
+            self.made(hands.guard(target, true).await)?;
+        }
+        self.tell_manager(reign, plan).await?;
+        for show in &plan.show {
+            self.made(hands.show(show).await)?;
+        }
+        for target in &plan.release {
+            self.made(hands.guard(target, false).await)?;
+        }
+        Ok(())
+    }
+
+    async fn tell_manager(&self, reign: &mut Reign, plan: &Plan) -> Result<(), Problem> {
+        let Some(speaker) = &mut reign.speaker else {
+            return Ok(());
+        };
+        if self.leader.remaining().is_none() {
+            return Ok(());
+        }
+        let told = match speaker.tell(plan).await {
+            Ok(told) => told,
+            Err(unheard) => return Err(self.unheard(reign, unheard).await),
+        };
+        let since = Instant::now();
+        let refused = told.refused.into_iter();
+        reign
+            .refused
+            .extend(refused.map(|(name, refusal)| (name, (refusal, since))));
+        if told.changed {
+            match speaker.offered().await {
+                Ok(offered) => reign.offered = Some(offered),
+                Err(unheard) => return Err(self.unheard(reign, unheard).await),
+            }
+        }
+        told.held.map_or(Ok(()), Err)
+    }
+
+    /// What follows from an answer that did not come, or was another than hoped for.
+    async fn unheard(&self, reign: &mut Reign, unheard: Unheard) -> Problem {
+        match unheard {
+            Unheard::Later(problem) => problem,
+            Unheard::Fenced(problem) => {
+                // Whoever speaks holds the Lease, unless it is an agent of another cluster: it is
+                // looked at before anything is said again.
+                reign.speaker = None;
+                reign.offered = None;
+                self.leader.look(&self.leases).await;
+                problem
+            }
+        }
+    }
+
+    fn made(&self, written: Result<(), NotWritten>) -> Result<(), Problem> {
+        match written {
+            Ok(()) | Err(NotWritten::NotLeading) => Ok(()),
+            Err(error) if error.is_forbidden() => Err(forbidden(&error)),
+            Err(error) => Err(unusable(&self.options.place, &error)),
+        }
+    }
+
+    /// Logs what is wrong once, and that it is not any more.
+    fn tell(&self, reign: &mut Reign, problem: Option<&Problem>) {
+        if reign.problem.as_ref() == problem {
+            return;
+        }
+        match problem {
+            Some(problem) => {
+                let (code, what) = (problem.code, &problem.what);
+                let evidence = problem.evidence.join("; ");
+                warn!(KEDGE_CODE = %code, what, evidence, "Services are not offered as they should be");
+            }
+            None => info!("Services are offered as they should be"),
+        }
+        reign.problem = problem.cloned();
+    }
+}
+
+/// Whether something is to come of what is offered soon.
+fn is_awaited(offered: &Offered) -> bool {
+    let mut items = offered.items.values();
+    items.any(|item| {
+        let Some(status) = &item.status else {
+            return true;
+        };
+        let mut conditions = status.conditions.iter();
+        conditions.any(|condition| condition.reason == "Pending")
+    })
+}
+
+fn stuck() -> Problem {
+    let what = format!("a turn took more than {} s", TURN.as_secs());
+    Problem::new(Code::K8sUnreachable, what)
+        .consequence("it is begun anew; what is offered stays offered")
+        .fix(Fix::text("see whether cluster and manager answer").command("kedge k8s status"))
+}
+
+fn forbidden(error: &NotWritten) -> Problem {
+    Problem::new(
+        Code::K8sForbidden,
+        "the agent may not write to Services of the cluster",
+    )
+    .caused_by(error)
+    .consequence("their statuses are not written, and deleted Services are not let go")
+    .fix(
+        Fix::text("give its ServiceAccount the ClusterRole of the manifests")
+            .command("kubectl apply -k packaging/kubernetes/kustomize/services"),
+    )
+}
+
+/// The time as a condition has it: in whole seconds.
+fn now() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
+}
+
+/// Waits for ever; for whoever stops an agent otherwise.
+pub async fn never() {
+    pending().await
+}
+
+/// The name of the Lease.
+pub const LEASE: &str = "kedge-services";
+/// Between two turns at least.
+const CALM: Duration = Duration::from_millis(50);
+/// How long a turn may take: some hundred writes.
+const TURN: Duration = Duration::from_secs(120);
+/// More than any way through takes.
+const ROUNDS: usize = 8;
+/// When the manager is asked again for what it refused.
+const ASKED_AGAIN: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_keep_the_mode_since_it_is_on_by_default() {
+        assert!(!keeps_ip_mode("1", "29"));
+        assert!(keeps_ip_mode("1", "30"));
+        assert!(keeps_ip_mode("1", "36+k3s1"));
+        assert!(keeps_ip_mode("2", "0"));
+        assert!(keeps_ip_mode("", "?"));
+    }
+
+    #[test]
+    fn conditions_tell_whole_seconds() {
+        let now = now();
+        assert_eq!(now.len(), "2026-01-02T03:04:05Z".len(), "{now}");
+    }
+}

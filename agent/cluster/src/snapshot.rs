@@ -1,0 +1,185 @@
+//! What a plan is made of: the cluster as it was seen, and what the manager offers of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use k8s_openapi::api::{
+    core::v1::{Node, Service},
+    discovery::v1::EndpointSlice,
+};
+use kedge_control::exposure::{Exposed, ExposureKind, ExposureList};
+use kedge_crd::{TcpLoadBalancerSpec, TcpLoadBalancerStatus};
+
+use crate::names::{CLASS, SERVICE_NAME};
+
+/// A namespace and a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Key {
+    /// A key.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// The key of a Service.
+    #[must_use]
+    pub fn of(service: &Service) -> Self {
+        let meta = &service.metadata;
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        Self::new(text(&meta.namespace), text(&meta.name))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The `loadBalancerClass` that is ours.
+    pub class: String,
+    /// Whether Services of type LoadBalancer without a class are ours as well.
+    pub unclassed: bool,
+    /// Whether the API server keeps `ipMode` (KEP-1860): what it drops would be written for ever.
+    pub ip_mode: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            class: CLASS.to_owned(),
+            unclassed: false,
+            ip_mode: true,
+        }
+    }
+}
+
+/// The cluster and what is offered of it.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// What is configured.
+    pub config: Config,
+    /// Every Service.
+    pub services: BTreeMap<Key, Service>,
+    /// Every Node.
+    pub nodes: BTreeMap<String, Node>,
+    /// What of every EndpointSlice matters, by its own key.
+    pub slices: BTreeMap<Key, Slice>,
+    /// What the manager offers; `None` until it has said so.
+    pub offered: Option<Offered>,
+    /// What the manager refused, by the name of the exposure, until it is asked again.
+    pub refused: BTreeMap<String, ManagerRefusal>,
+    /// The time for conditions, RFC 3339 in whole seconds.
+    pub now: String,
+}
+
+/// What of an EndpointSlice matters: the nodes with a ready endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The Service.
+    pub service: Key,
+    /// `IPv4`, `IPv6` or `FQDN`.
+    pub family: String,
+    /// The nodes with a ready endpoint.
+    pub nodes: BTreeSet<String>,
+}
+
+impl Slice {
+    /// What of a slice matters; `None` where it is of no Service.
+    ///
+    /// A missing `ready` counts as ready, and one that terminates does not (KEP-1672): that is what
+    /// kube-proxy says at the health check port of a Service, too.
+    #[must_use]
+    pub fn of(slice: &EndpointSlice) -> Option<Self> {
+        let labels = slice.metadata.labels.as_ref()?;
+        let service = labels.get(SERVICE_NAME)?;
+        let namespace = slice.metadata.namespace.clone().unwrap_or_default();
+        let ready = slice.endpoints.iter().filter(|endpoint| {
+            let conditions = endpoint.conditions.as_ref();
+            let ready = conditions.and_then(|it| it.ready).unwrap_or(true);
+            let terminates = conditions.and_then(|it| it.terminating).unwrap_or(false);
+            ready && !terminates
+        });
+        Some(Self {
+            service: Key::new(namespace, service),
+            family: slice.address_type.clone(),
+            nodes: ready.filter_map(|it| it.node_name.clone()).collect(),
+        })
+    }
+}
+
+/// What the manager offers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offered {
+    /// The epoch in force.
+    pub epoch: u64,
+    /// The exposures of kind TCPLoadBalancer, by name.
+    pub items: BTreeMap<String, Offer>,
+    /// Where clients reach the gateway.
+    pub addresses: Vec<String>,
+}
+
+/// One exposure as the manager has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Offer {
+    /// What was asked for; `None` where that cannot be read.
+    pub spec: Option<TcpLoadBalancerSpec>,
+    /// What became of it; `None` while nothing did of this spec.
+    pub status: Option<TcpLoadBalancerStatus>,
+}
+
+impl Offered {
+    /// What of a list is ours.
+    #[must_use]
+    pub fn of(list: ExposureList) -> Self {
+        let of_tcp = |item: &Exposed| item.kind == ExposureKind::Tcp;
+        let items = list.items.into_iter().filter(of_tcp);
+        Self {
+            epoch: list.epoch,
+            items: items.map(|it| (it.name.clone(), Offer::of(it))).collect(),
+            addresses: list.addresses,
+        }
+    }
+}
+
+impl Offer {
+    fn of(exposed: Exposed) -> Self {
+        let spec: Option<TcpLoadBalancerSpec> = serde_json::from_value(exposed.spec).ok();
+        let spec = spec.map(|mut spec| {
+            // Of a port that its user took away the manager's choice may be left for a moment.
+            spec.ports.retain(|port| port.port.is_some());
+            for port in &mut spec.ports {
+                port.listener_port = None;
+            }
+            spec
+        });
+        let status: Option<TcpLoadBalancerStatus> = serde_json::from_value(exposed.status).ok();
+        // Where nobody counts generations both are 0.
+        let is_current = exposed.observed_generation >= exposed.generation;
+        let status = status.filter(|status| is_current && !status.conditions.is_empty());
+        Self { spec, status }
+    }
+}
+
+/// Why the manager did not take an exposure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ManagerRefusal {
+    /// What it did not take.
+    pub spec: TcpLoadBalancerSpec,
+    /// What it said.
+    pub because: String,
+}

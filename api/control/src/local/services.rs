@@ -1,0 +1,73 @@
+//! What `kedge k8s services` and `kedge k8s status` show of a tenant's own cluster.
+
+use kedge_core::Problem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The Services of a cluster that are offered, or should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedServiceList {
+    /// By namespace and name.
+    pub items: Vec<OfferedService>,
+}
+
+/// A Service that is offered, or should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedService {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its type, such as `LoadBalancer`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where clients come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// Its ports, such as `80/TCP`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<String>,
+    /// The ports among them that are not served, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unserved: Vec<String>,
+    /// Whether clients are served.
+    pub ready: bool,
+    /// Why, as a word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why, as a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Whether it is being deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
+}
+
+/// Who offers the Services of a cluster, and how they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAgent {
+    /// The Lease, `NAMESPACE/NAME`.
+    pub lease: String,
+    /// The agent that holds it; left out where none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Since when it holds it, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// When it was last renewed, RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewed: Option<String>,
+    /// The manager's epoch it speaks with; left out until it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// How many Services are ours.
+    pub services: u32,
+    /// How many of them are served.
+    pub ready: u32,
+    /// What is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
+}
