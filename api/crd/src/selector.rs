@@ -47,10 +47,16 @@ impl LabelSelector {
     /// Whether an object with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let equal = |(key, value): (&String, &String)| labels.get(key) == Some(value);
+        self.matches_by(|key| labels.get(key))
+    }
+
+    /// Whether an object is selected whose labels have these values.
+    #[must_use]
+    pub fn matches_by<'a>(&self, label: impl Fn(&str) -> Option<&'a String>) -> bool {
+        let equal = |(key, value): (&String, &String)| label(key) == Some(value);
         self.match_labels.iter().all(equal)
             && self.match_expressions.iter().all(|requirement| {
-                let value = labels.get(&requirement.key);
+                let value = label(&requirement.key);
                 let listed = value.is_some_and(|value| requirement.values.contains(value));
                 match requirement.operator {
                     Operator::In => listed,

@@ -292,10 +292,6 @@ fn members(
     let hosts: Vec<_> = hosts
         .filter(|(name, host)| overlay::gateway_of(snapshot, name, host).as_ref() == Some(gateway))
         .collect();
-    let labels: BTreeMap<&Name, BTreeMap<String, String>> = hosts
-        .iter()
-        .map(|(name, host)| (*name, labels(name, host)))
-        .collect();
     let mut members: Vec<Member> = Vec::new();
     let mut put = |host: &Name, backend: &Backend, address| {
         let ports = backend
@@ -315,7 +311,7 @@ fn members(
         if let Some(selector) = &backend.host_selector {
             let selected = hosts
                 .iter()
-                .filter(|(name, _)| labels.get(name).is_some_and(|own| selector.matches(own)));
+                .filter(|(name, host)| selector.matches_by(|key| label(name, host, key)));
             for (name, host) in selected {
                 let is_reached = |own: &&IpNet| {
                     let family = backend.address_family;
@@ -340,11 +336,12 @@ fn members(
     Ok(members)
 }
 
-/// The labels a host is selected by: its own, and its name.
-fn labels(name: &Name, host: &EdgeHost) -> BTreeMap<String, String> {
-    let mut labels = host.metadata.labels.clone();
-    labels.insert(HOST_LABEL.to_owned(), name.name.clone());
-    labels
+/// The value of a label that a host is selected by: one of its own, or its name.
+fn label<'a>(name: &'a Name, host: &'a EdgeHost, key: &str) -> Option<&'a String> {
+    match key {
+        HOST_LABEL => Some(&name.name),
+        _ => host.metadata.labels.get(key),
+    }
 }
 
 /// Where one load balancer finds its ports.
