@@ -24,7 +24,7 @@ pub struct Agent {
     options: Options,
     runtime: Option<Runtime>,
     running: JoinHandle<Result<(), Problem>>,
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     _folder: TempDir,
 }
 
@@ -50,7 +50,7 @@ impl Agent {
     pub async fn start(world: &World, name: &str, terms: Terms) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let token = folder.path().join("token");
-        fs::write(&token, world.token.to_string()).unwrap();
+        fs::write(&token, world.token.expose()).unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let options = Options {
             place: Place::Kubeconfig(world.kubeconfig().await),
@@ -85,14 +85,14 @@ impl Agent {
             options,
             runtime: Some(runtime),
             running,
-            stop,
+            stop: Some(stop),
             _folder: folder,
         }
     }
 
     /// It leaves in order.
     pub async fn stop(mut self) -> Result<(), Problem> {
-        self.stop.send(()).unwrap();
+        self.stop.take().unwrap().send(()).unwrap();
         let ended = (&mut self.running).await.unwrap();
         self.runtime.take().unwrap().shutdown_background();
         ended

@@ -269,10 +269,12 @@ fn hosts(balancer: &Value) -> Vec<String> {
 
 async fn refused(world: &World, name: &str, reason: &str) {
     let expected = format!("False {reason}");
-    let shown = world.shown(name, &format!("{name}: {reason}"), |service| {
-        condition(service, "Accepted") == expected
-    });
-    let shown = shown.await;
+    let what = format!("{name}: {reason}");
+    let shown = world
+        .shown(name, &what, |service| {
+            condition(service, "Accepted") == expected
+        })
+        .await;
     assert!(ports(&shown).is_empty());
     assert!(shown.metadata.finalizers.is_none());
     assert!(world.balancer(name).await.is_none());

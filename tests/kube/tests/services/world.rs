@@ -104,7 +104,7 @@ impl World {
         let state = self.dir.path().join(".hosts").join(name);
         let token = state.join("token");
         fs::create_dir_all(&state).unwrap();
-        fs::write(&token, self.token.to_string()).unwrap();
+        fs::write(&token, self.token.expose()).unwrap();
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(&token, private).unwrap();
         let key = IdentityKey::load_or_create_in(&state).unwrap();
