@@ -85,6 +85,7 @@ pub use path::{PathList, TunnelPath};
 pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
+pub use services::{ClusterAgent, OfferedService, OfferedServiceList};
 pub use status::{
     AgentStatus, Ending, GatewayDrain, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus,
     ManagerLink, MemberStatus, PeerLink, RoleInfo,
@@ -95,7 +96,6 @@ pub use tunnel::{
     DataPlane, EchoStatus, Fallback, GatewayUse, HandshakeGuard, OffloadPart, PathMtu, Tunnel,
     TunnelKey, TunnelList, TunnelState, Workers,
 };
-pub use services::{ClusterAgent, OfferedService, OfferedServiceList};
 pub use uninstall::{Uninstalled, UninstalledObject};
 pub use upgrade::{PackageForm, Upgrade, UpgradeOutcome};
 pub use vip::{

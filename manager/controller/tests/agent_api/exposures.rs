@@ -117,7 +117,11 @@ async fn exposures_are_written_for_those_who_may_speak_and_fenced() {
     );
     assert_eq!(a.names(&site).await, ["db", "mail", "web"]);
     let (_, list) = a.ask(&site, Method::GET, PATH, Value::Null).await;
-    assert_eq!(list["addresses"], json!(["203.0.113.7"]), "where its gateway is");
+    assert_eq!(
+        list["addresses"],
+        json!(["203.0.113.7"]),
+        "where its gateway is"
+    );
     let again = a
         .ask(&site, Method::PUT, PATH, set(first, &["web", "db", "mail"]))
         .await;

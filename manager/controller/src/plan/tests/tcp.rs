@@ -102,7 +102,11 @@ fn hosts_are_selected_by_their_names_and_reached_by_the_family_that_is_asked_for
     let mut world = ready();
     let members = |world: &mut World, selector: &str| {
         let hosts = format!("endpoints: [{{{selector}}}]");
-        world.offer("web", "", &format!("ports: [{{name: p, port: 80}}], {hosts}"));
+        world.offer(
+            "web",
+            "",
+            &format!("ports: [{{name: p, port: 80}}], {hosts}"),
+        );
         let offer = served(&world.settle());
         let members = offer.pools[0].members.iter();
         let members = members.map(|member| format!("{} {}", member.host, member.address));
