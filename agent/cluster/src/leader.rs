@@ -118,13 +118,32 @@ impl Leader {
         let held = self.observed().record().cloned();
         self.observed().saw(None, self.now());
         let Some(held) = held else { return };
-        let free = self.lease(&held, String::new());
-        let params = PostParams::default();
-        let given = leases.replace(&self.name, &params, &free);
-        let given = timeout(self.terms.retry, given).await;
-        if !matches!(given, Ok(Ok(_))) {
+        let given = timeout(self.terms.renew_deadline / 2, self.give(leases, held)).await;
+        if !matches!(given, Ok(true)) {
             warn!(lease = self.name, "the Lease could not be given back");
         }
+    }
+
+    /// Gives the Lease back; says whether it is nobody's, or another's. A renewal whose answer nobody
+    /// waited for may have been written after what was seen: it is our own word that is in the way then.
+    async fn give(&self, leases: &Api<Lease>, mut held: Record) -> bool {
+        for _ in 0..GIVES {
+            let free = self.lease(&held, String::new());
+            match leases
+                .replace(&self.name, &PostParams::default(), &free)
+                .await
+            {
+                Ok(_) => return true,
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(_) => return false,
+            }
+            match leases.get(&self.name).await.map(|lease| record(&lease)) {
+                Ok(newer) if newer.holder == self.me => held = newer,
+                Ok(_) => return true,
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// Looks at the Lease.
@@ -219,3 +238,5 @@ fn record(lease: &Lease) -> Record {
 
 /// The annotation with the manager's epoch the holder speaks with.
 pub const EPOCH: &str = "kedge.dev/epoch";
+/// How often a Lease is given back: one renewal of ours can be in the way, not several.
+const GIVES: usize = 3;
