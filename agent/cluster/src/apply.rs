@@ -1,6 +1,5 @@
 //! What is written to a Service, as documents of server-side apply.
 
-use kedge_crd::Condition;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -38,8 +37,7 @@ pub fn status(shown: &Shown, with_addresses: bool) -> Value {
         status.insert("loadBalancer".to_owned(), balancer);
     }
     if !shown.conditions.is_empty() {
-        let all: Vec<Value> = shown.conditions.iter().map(condition).collect();
-        status.insert("conditions".to_owned(), Value::Array(all));
+        status.insert("conditions".to_owned(), json!(shown.conditions));
     }
     Value::Object(status)
 }
@@ -48,19 +46,4 @@ fn document(target: &Target) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {
         "name": target.key.name, "namespace": target.key.namespace, "uid": target.uid,
     }})
-}
-
-fn condition(condition: &Condition) -> Value {
-    let mut whole = json!({
-        "type": condition.kind,
-        "status": condition.status.as_str(),
-        "reason": condition.reason,
-        "message": condition.message,
-        "lastTransitionTime": condition.last_transition_time,
-    });
-    if let (Some(generation), Some(whole)) = (condition.observed_generation, whole.as_object_mut())
-    {
-        whole.insert("observedGeneration".to_owned(), json!(generation));
-    }
-    whole
 }

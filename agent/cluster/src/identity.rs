@@ -5,10 +5,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::{Path, PathBuf},
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::PathBuf,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -18,7 +18,7 @@ use kedge_core::{Code, Fix, Problem};
 use kedge_host::{
     enrol::{Client, ManagerUrl, Settings},
     identity::{IdentityKey, TunnelKey},
-    state::Store,
+    state::{Store, write_synced},
 };
 use kube::{
     Api,
@@ -135,7 +135,7 @@ impl Identity {
         for name in FILES {
             let path = self.dir.join(name);
             match kept.0.get(name) {
-                Some(bytes) => write_private(&path, bytes)?,
+                Some(bytes) => write_synced(&path, bytes)?,
                 None if path.exists() => fs::remove_file(&path)?,
                 None => {}
             }
@@ -168,16 +168,6 @@ impl Identity {
                 "let the agent get and patch that Secret, or name a folder it may write",
             ))
     }
-}
-
-fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)
 }
 
 /// The files of an identity: two keys, what the manager made of it, and a renewal under way.

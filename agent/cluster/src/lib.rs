@@ -23,4 +23,4 @@ mod speaker;
 pub mod survey;
 
 pub use place::{Place, connect};
-pub use run::{LEASE, Options, Poll, never, run};
+pub use run::{LEASE, Options, Poll, run};

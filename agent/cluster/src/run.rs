@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    future::pending,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -211,7 +210,7 @@ impl Agent<'_> {
     async fn ask(&self, reign: &mut Reign) -> Result<(), Problem> {
         let Some(speaker) = &mut reign.speaker else {
             // Nobody speaks of a cluster that was not seen whole.
-            if !self.seen.fill(&mut Snapshot::default()) {
+            if !self.seen.is_whole() {
                 return Ok(());
             }
             let identity = &self.options.identity;
@@ -369,11 +368,6 @@ fn forbidden(error: &NotWritten) -> Problem {
 fn now() -> String {
     let now = Timestamp::now();
     now.round(Unit::Second).unwrap_or(now).to_string()
-}
-
-/// Waits for ever; for whoever stops an agent otherwise.
-pub async fn never() {
-    pending().await
 }
 
 /// The name of the Lease.

@@ -59,6 +59,10 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Kept<K, V> {
         self.state().all.clone()
     }
 
+    fn is_whole(&self) -> bool {
+        self.state().all.is_some()
+    }
+
     /// Takes an event in; says whether anything is different.
     fn take(&self, event: Event<Option<(K, V)>>) -> bool {
         let mut state = self.state();
@@ -104,6 +108,11 @@ impl Seen {
             changed,
             ..Self::default()
         }
+    }
+
+    /// Whether everything was seen once.
+    pub fn is_whole(&self) -> bool {
+        self.services.is_whole() && self.nodes.is_whole() && self.slices.is_whole()
     }
 
     /// Puts what is known into a snapshot; says whether everything was seen once.

@@ -168,7 +168,11 @@ impl Store {
 }
 
 /// Writes a file only its owner can read, and has it on the disk before it returns.
-pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+///
+/// It cannot be written.
+pub fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     remove_if_there(path)?;
     let mut file = OpenOptions::new()
         .write(true)

@@ -1,7 +1,5 @@
 //! What a Service's status says of it.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, PortStatus, Service};
 use kedge_crd::{
     Condition, Status, TcpLoadBalancerStatus,
@@ -231,11 +229,10 @@ fn port_states(
     ingress: &Ingress,
     said: &TcpLoadBalancerStatus,
 ) -> Vec<PortStatus> {
-    let given: BTreeMap<(i32, Transport), ()> = ingress
-        .ports
-        .iter()
-        .map(|port| ((i32::from(port.port.get()), port.protocol), ()))
-        .collect();
+    let is_given = |number: i32, protocol: Transport| {
+        let mut given = ingress.ports.iter();
+        given.any(|port| i32::from(port.port.get()) == number && port.protocol == protocol)
+    };
     let accepted = find(&said.conditions, "Accepted");
     let refused = accepted.filter(|it| it.status != Status::True);
     let missing = refused.map_or(PENDING, |it| it.reason.as_str());
@@ -244,7 +241,7 @@ fn port_states(
     let states = ports.into_iter().flatten().map(|port| {
         let error = match protocol(port) {
             None => Some("ProtocolNotSupported"),
-            Some(protocol) if given.contains_key(&(port.port, protocol)) => None,
+            Some(protocol) if is_given(port.port, protocol) => None,
             Some(_) => Some(missing),
         };
         PortStatus {
