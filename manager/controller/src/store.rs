@@ -39,7 +39,7 @@ pub(crate) mod work;
 use std::collections::BTreeMap;
 
 use kedge_core::Problem;
-use kedge_crd::{Resource as _, VipPoolSpec, meta};
+use kedge_crd::{Resource as _, VipPoolSpec, capi, meta};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -230,6 +230,12 @@ impl ObjectKey {
         } else {
             Ground::Theirs
         }
+    }
+
+    /// Whether it is a Cluster of Cluster API.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        self.group == capi::GROUP && self.kind == "Cluster"
     }
 
     /// Whether it is a claim.

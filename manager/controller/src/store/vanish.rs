@@ -41,14 +41,17 @@ impl Objects {
     /// This Cluster was seen. What vanished earlier and was of another one of its name counts as
     /// deleted from now on; answers what that is.
     pub fn bury(&mut self, cluster: &ObjectKey) -> Vec<ObjectKey> {
-        if cluster.group != capi::GROUP || cluster.kind != "Cluster" {
+        if !cluster.is_cluster() {
             return Vec::new();
         }
         let vanished = self.by_key.iter().filter(|(key, layers)| {
             let server = layers.server.as_ref();
             key.name.namespace == cluster.name.namespace && server.is_some_and(|it| it.vanished)
         });
-        let buried = vanished.filter(|(key, layers)| self.is_deletion(key, layers));
+        let buried = vanished.filter(|(key, layers)| {
+            let meta = meta_of(&layers.effective());
+            self.is_of_another(&key.name.namespace, &meta)
+        });
         let buried: Vec<ObjectKey> = buried.map(|(key, _)| key.clone()).collect();
         for key in &buried {
             self.by_key.remove(key);
@@ -93,7 +96,7 @@ fn meta_of(value: &Value) -> ObjectMeta {
 }
 
 fn cluster_of<'a>(key: &'a ObjectKey, value: &'a Value, meta: &'a ObjectMeta) -> Option<&'a str> {
-    if key.group == capi::GROUP && key.kind == "Cluster" {
+    if key.is_cluster() {
         return Some(&key.name.name);
     }
     let in_spec = value

@@ -327,21 +327,21 @@ impl Cache {
             api_version,
             is_ours,
         } = seen;
-        let last = self.stock.get(key);
-        if let Some(last) = &last {
-            keep_wording(&mut layers, last);
+        if let Some(last) = self.stock.get(key) {
+            keep_wording(&mut layers, &last);
         }
         let server = layers.server.get_or_insert_default();
         server.api_version = api_version;
         server.is_ours = is_ours;
+        let last = self.uid_of(key);
+        let is_another = last.is_some_and(|last| last != server.uid);
         self.stock.put(key, &layers);
-        let uid = |layers: &Layers| layers.server.as_ref().map(|server| server.uid.clone());
-        if last.is_some_and(|last| uid(&last) != uid(&layers)) {
+        if is_another && key.is_cluster() {
             self.bury(key);
         }
     }
 
-    /// Another object has this name by now: what was of the earlier one is not waited for.
+    /// Another Cluster has this name by now: what was of the earlier one is not waited for.
     fn bury(&mut self, key: &ObjectKey) {
         let mut objects = self.stock.take(&key.name.namespace).open();
         for gone in objects.bury(key) {
