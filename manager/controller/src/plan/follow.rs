@@ -48,13 +48,33 @@ pub fn is_to_move(
     balancer: &Balancer,
     set: &Endpoint,
 ) -> bool {
-    let copied = || {
-        let cluster = snapshot.clusters.get(cluster)?;
-        cluster.spec.control_plane_endpoint.clone()
-    };
-    let in_cluster = followed(snapshot, cluster).or_else(copied);
+    let in_cluster = in_cluster(snapshot, cluster);
     let before = published_last(snapshot, balancer);
     let mut known = balancer.kept.endpoint.iter().chain(&before);
     let is_ours = known.any(|known| in_cluster.as_ref() == Some(known));
     follows(balancer) && is_ours && in_cluster.as_ref() != Some(set)
+}
+
+/// The endpoint a Cluster still has that shall have this one and may not be written for a moment. It is
+/// the one that is told meanwhile: a Cluster whose endpoint nobody tells any more is never moved again.
+#[must_use]
+pub fn left_behind(
+    snapshot: &Snapshot,
+    cluster: &Name,
+    balancer: &Balancer,
+    set: &Endpoint,
+) -> Option<Endpoint> {
+    let key = ObjectKey::new(capi::GROUP, "Cluster", cluster.clone());
+    let waits = snapshot.refused.contains_key(&key);
+    (waits && is_to_move(snapshot, cluster, balancer, set))
+        .then(|| in_cluster(snapshot, cluster))
+        .flatten()
+}
+
+/// The endpoint in the Cluster: the one we moved, or the one that was copied.
+fn in_cluster(snapshot: &Snapshot, cluster: &Name) -> Option<Endpoint> {
+    followed(snapshot, cluster).or_else(|| {
+        let cluster = snapshot.clusters.get(cluster)?;
+        cluster.spec.control_plane_endpoint.clone()
+    })
 }

@@ -3,6 +3,7 @@ mod claims;
 mod denied;
 mod elemental;
 mod exposed;
+mod follow;
 mod gates;
 mod law;
 mod leaving;

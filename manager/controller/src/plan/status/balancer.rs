@@ -14,7 +14,7 @@ use crate::{
     plan::{
         Because, EndpointPlan, Service, access, claims,
         endpoint::{is_orphan, targets_edge_hosts},
-        follow::{followed, follows, is_to_move},
+        follow::{followed, follows, is_to_move, left_behind},
         gateway::current,
         handed, health,
         ledger::Ledger,
@@ -95,7 +95,7 @@ pub fn status(snapshot: &Snapshot, ledger: &Ledger, service: &Service) -> LoadBa
         .map(|layers| layers.status.conditions.as_slice())
         .unwrap_or_default();
     LoadBalancerStatus {
-        endpoint: in_force(service),
+        endpoint: told(snapshot, service),
         target_kind: kind.to_owned(),
         target_selector: selector(&service.balancer).to_string(),
         target_count: count(&targets),
@@ -153,6 +153,13 @@ fn count<T>(items: &[T]) -> u32 {
 pub fn in_force(service: &Service) -> Option<Endpoint> {
     let planned = service.decided.plan.endpoint();
     planned.or(service.balancer.kept.endpoint.as_ref()).cloned()
+}
+
+/// The endpoint as it is told, which a move is known by.
+fn told(snapshot: &Snapshot, service: &Service) -> Option<Endpoint> {
+    let endpoint = in_force(service)?;
+    let left = left_behind(snapshot, &service.cluster, &service.balancer, &endpoint);
+    left.or(Some(endpoint))
 }
 
 fn address(snapshot: &Snapshot, service: &Service, name: &Name) -> String {

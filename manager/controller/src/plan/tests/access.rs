@@ -9,7 +9,7 @@ use super::world::{NS, World, cluster, demo, site};
 use crate::{
     managers,
     snapshot::{Kubeconfig, key},
-    store::{Layer, Name, ObjectKey},
+    store::{Name, ObjectKey},
 };
 
 const PLANE: &str = "controlplane.cluster.x-k8s.io";
@@ -185,51 +185,6 @@ fn a_host_is_found_by_its_inventory_by_its_machines_part_or_by_the_machine() {
             .find(|target| target.name == "edge-cp-a");
         assert_eq!(found.unwrap().host, "edge-a", "{kind}");
     }
-}
-
-#[test]
-fn an_endpoint_follows_to_the_end_although_the_manager_ended_half_way() {
-    let mut world = demo().on_kubernetes();
-    for host in ["edge-a", "edge-b"] {
-        world.enrol(host);
-    }
-    let path = ("kedge.dev", "LoadBalancer", "edge-host");
-    world.document(path.0, path.1, path.2)["spec"]["endpointPolicy"] = json!("FollowTarget");
-    world.core();
-    world.settle();
-    world.core();
-    world.settle();
-    let before = world.endpoints("edge-host");
-    assert_eq!(before.0, before.1);
-    // Its host is gone, and of what follows only the decision is written.
-    let gone = key::<kedge_crd::EdgeHostSpec>(&Name::new(NS, "edge-a"));
-    world.objects.by_key.remove(&gone);
-    let cut_off = crate::plan::plan(&world.snapshot());
-    let decision = |write: &&crate::store::Write| {
-        write.key.kind == "LoadBalancer" && matches!(write.layer, Layer::Owned(_))
-    };
-    let decided: Vec<_> = cut_off.writes.iter().filter(decision).cloned().collect();
-    assert!(!decided.is_empty());
-    for write in &decided {
-        world.objects.apply(write);
-    }
-    world.settle();
-    // An API server takes the field from who wrote it before.
-    let cluster = ObjectKey::new("cluster.x-k8s.io", "Cluster", Name::new(NS, "edge-host"));
-    assert!(world.objects.owned(&cluster, managers::FOLLOW).is_some());
-    let document = world.document("cluster.x-k8s.io", "Cluster", "edge-host");
-    let spec = document["spec"].as_object_mut().unwrap();
-    spec.remove("controlPlaneEndpoint");
-    world.settle();
-    let after = world.endpoints("edge-host");
-    assert_ne!(after.0, before.0);
-    assert_eq!(after.0, after.1, "the Cluster has it as well");
-    let published = world.condition("edge-host", "EndpointPublished");
-    assert!(published.starts_with("True"), "{published}");
-    // It stays there, also when nobody asks any more: nobody else has a word in it.
-    world.remove(path.0, path.1, path.2);
-    world.settle();
-    assert_eq!(world.endpoints("edge-host").1, after.1);
 }
 
 #[test]
