@@ -175,6 +175,7 @@ impl Speaker {
             epoch: self.epoch,
             kinds: vec![KIND],
             items: items.collect(),
+            certificates: Vec::new(),
             confirm: self.confirm,
         };
         let answer = match self.client.offer(&set).await {

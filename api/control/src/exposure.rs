@@ -12,6 +12,8 @@
 //! One host speaks at a time: whoever takes over gets the next epoch, and an older one is refused
 //! from then on, so that what a frozen speaker still sends changes nothing.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,9 +64,33 @@ pub struct ExposureSet {
     pub kinds: Vec<ExposureKind>,
     /// The intents.
     pub items: Vec<Exposure>,
+    /// The certificates that HTTPLoadBalancers of the set name by `tls[].secretRef`; where HTTPLoadBalancers
+    /// are synced, one that is missing is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<ExposedCertificate>,
     /// Whether more than half of what there is may go at once.
     #[serde(default)]
     pub confirm: bool,
+}
+
+/// A certificate with its key, which ends TLS at the gateway.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExposedCertificate {
+    /// The name of the Secret.
+    pub name: String,
+    /// `tls.crt`: PEM.
+    pub chain: String,
+    /// `tls.key`: PEM. Never shown.
+    pub key: String,
+}
+
+impl fmt::Debug for ExposedCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExposedCertificate")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One intent besides the set.

@@ -7,6 +7,8 @@ use std::{net::IpAddr, num::NonZeroU16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::site::{HttpVersion, Site};
+
 /// Everything one gateway offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -14,7 +16,10 @@ pub struct Offer {
     /// Where clients come.
     #[serde(default)]
     pub frontends: Vec<Frontend>,
-    /// Where their connections go.
+    /// Names whose HTTP is served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<Site>,
+    /// Where connections and requests go.
     #[serde(default)]
     pub pools: Vec<Pool>,
 }
@@ -23,7 +28,7 @@ impl Offer {
     /// Whether nothing is offered.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.frontends.is_empty() && self.pools.is_empty()
+        self.frontends.is_empty() && self.sites.is_empty() && self.pools.is_empty()
     }
 }
 
@@ -111,6 +116,9 @@ pub struct Pool {
     /// What it takes at most.
     #[serde(default)]
     pub limits: Limits,
+    /// What its members speak, where a site's requests are sent to them.
+    #[serde(default)]
+    pub http: HttpVersion,
 }
 
 /// A backend.

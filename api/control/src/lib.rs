@@ -15,6 +15,7 @@ pub mod identity;
 pub mod local;
 pub mod peer;
 pub mod report;
+pub mod site;
 pub mod token;
 
 pub use document::{CLI_VERSION, Document, Kind};

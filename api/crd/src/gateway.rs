@@ -48,6 +48,9 @@ pub struct EdgeGatewaySpec {
     /// The ports of the listeners.
     #[serde(default)]
     pub ports: GatewayPorts,
+    /// The ports that HTTPLoadBalancers share at its addresses; it serves none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<GatewayHttp>,
     /// The enrolled instances, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
@@ -55,6 +58,18 @@ pub struct EdgeGatewaySpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub instances: Vec<Instance>,
+}
+
+/// The ports that HTTPLoadBalancers share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewayHttp {
+    /// Plain HTTP; 80 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZeroU16>,
+    /// HTTP over TLS, and TLS that is passed through; 443 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_port: Option<NonZeroU16>,
 }
 
 /// The tunnel of a gateway.

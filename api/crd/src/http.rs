@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroU16};
 
+use kedge_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,19 +33,28 @@ pub struct HttpLoadBalancerSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub hostnames: Vec<String>,
-    /// Which request goes where; the first that fits.
+    /// Which request goes where.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub rules: Vec<HttpRule>,
-    /// The certificates.
+    /// How TLS ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub tls: Vec<Tls>,
+    /// Whether plain requests for names with a certificate are sent to HTTPS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub https_redirect: bool,
 }
 
-/// Requests that are served alike.
+/// Requests that are served alike. Of several rules that fit one request the more specific decides, in the
+/// order of Gateway API (`HTTPRouteRule.matches`): an exact path, the longest prefix, a method, most headers,
+/// most query parameters; then the one that stands first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.redirect) || !has(self.backends)",
+    "message": "set redirect or backends, one of the two",
+}]))]
 pub struct HttpRule {
     /// The names asked for; all of the load balancer's when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -54,14 +64,42 @@ pub struct HttpRule {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub paths: Vec<HttpPath>,
+    /// The method, such as `GET`; any when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub method: Option<String>,
     /// Headers that must have these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub headers: BTreeMap<String, String>,
-    /// What serves them.
+    /// Query parameters that must have these values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub query: BTreeMap<String, String>,
+    /// What serves them; with none of a weight above 0 the answer is 500.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub backends: Vec<HttpBackend>,
+    /// Where clients are sent instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect: Option<HttpRedirect>,
+    /// What a request is changed to before a backend gets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rewrite: Option<HttpRewrite>,
+    /// What of a request's headers is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_headers: Option<HttpHeaders>,
+    /// What of an answer's headers is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_headers: Option<HttpHeaders>,
+    /// How long the whole answer may take; without an end when left out or `0s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub timeout: Option<Span>,
+    /// How long the answer of one backend may take; without an end when left out or `0s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub backend_timeout: Option<Span>,
 }
 
 /// A path.
@@ -87,6 +125,91 @@ pub enum PathKind {
     Prefix,
     /// As a whole.
     Exact,
+    /// As a whole, by a regular expression (RE2).
+    RegularExpression,
+}
+
+/// Where clients are sent. What is left out stays as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpRedirect {
+    /// The scheme.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    /// The host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub hostname: Option<String>,
+    /// The port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZeroU16>,
+    /// The path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathChange>,
+    /// 301, 302, 303, 307 or 308; 302 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 301, max = 308))]
+    pub status_code: Option<u16>,
+}
+
+/// A URL's scheme.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Scheme {
+    /// HTTP.
+    #[serde(rename = "http")]
+    Http,
+    /// HTTP over TLS.
+    #[default]
+    #[serde(rename = "https")]
+    Https,
+}
+
+/// What a request is changed to. What is left out stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpRewrite {
+    /// The host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub hostname: Option<String>,
+    /// The path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathChange>,
+}
+
+/// What a path is changed to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.full) != has(self.prefix)", "message": "set full or prefix, one of the two",
+}]))]
+pub struct PathChange {
+    /// All of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub full: Option<String>,
+    /// The prefix that was matched, by its elements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub prefix: Option<String>,
+}
+
+/// What of headers is changed: removed, then set, then added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpHeaders {
+    /// These have this value alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub set: BTreeMap<String, String>,
+    /// These have this value as well.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub add: BTreeMap<String, String>,
+    /// These are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 256)))]
+    pub remove: Vec<String>,
 }
 
 /// A TCPLoadBalancer of the same namespace that serves requests.
@@ -104,19 +227,20 @@ pub struct HttpBackend {
     pub weight: Option<u16>,
 }
 
-/// A certificate: from a Secret or from an issuer.
+/// How TLS ends for names: at the gateway, with a certificate from a Secret or from an issuer, or where it is
+/// passed through to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.secretRef) != has(self.issuer)",
-    "message": "set secretRef or issuer, one of the two",
+    "rule": "(has(self.secretRef) ? 1 : 0) + (has(self.issuer) ? 1 : 0) + (has(self.passthrough) && self.passthrough ? 1 : 0) == 1",
+    "message": "set secretRef, issuer or passthrough, one of the three",
 }]))]
 pub struct Tls {
     /// The names it is for; all of the load balancer's when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub hosts: Vec<String>,
-    /// The Secret that holds it, in the same namespace.
+    /// The Secret (`kubernetes.io/tls`) that holds it, in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret_ref: Option<String>,
@@ -124,6 +248,10 @@ pub struct Tls {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub issuer: Option<String>,
+    /// TLS ends at the backend of the rule for the name, which has nothing but hosts and one backend; the gateway
+    /// sees the name alone (SNI), which is then no wildcard.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passthrough: bool,
 }
 
 /// What is offered.

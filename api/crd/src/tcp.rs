@@ -79,9 +79,24 @@ pub struct TcpPort {
     /// The protocol; TCP when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Transport>,
+    /// What it speaks, where an HTTPLoadBalancer leads to it; `HTTP` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<AppProtocol>,
     /// The gateway's port, chosen once by the manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listener_port: Option<NonZeroU16>,
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum AppProtocol {
+    /// HTTP/1.1, and WebSocket over it.
+    #[default]
+    #[serde(rename = "HTTP")]
+    Http,
+    /// HTTP/2 without TLS, as gRPC does (`kubernetes.io/h2c`).
+    #[serde(rename = "H2C")]
+    H2c,
 }
 
 /// A set of backends: hosts by label, or addresses of machines without an agent.
@@ -128,6 +143,8 @@ pub enum Exposure {
     External,
     /// The tenant's hosts alone.
     Internal,
+    /// Nobody by a port of its own: HTTPLoadBalancers of its namespace lead to it.
+    Routed,
 }
 
 /// Which hosts take traffic, in the words of a Service.

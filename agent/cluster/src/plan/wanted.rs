@@ -227,6 +227,7 @@ fn ports(spec: &ServiceSpec) -> Result<Vec<(TcpPort, NonZeroU16)>, Refusal> {
             name,
             port: Some(number),
             protocol: (protocol != Transport::default()).then_some(protocol),
+            app_protocol: None,
             listener_port: None,
         };
         served.push((port, node_port));

@@ -13,6 +13,10 @@ use kedge_control::{
         AddressType, GatewayReport, HostReport, NextKey, ReportAnswer, ReportedAddress,
         ReportedPeer, ReportedTunnel, ReportedUnit, ReportedVip, Unserved, UnservedReason,
     },
+    site::{
+        Action, Certificate, HeaderChange, HttpVersion, Match, PathChange, PathMatch, Rewrite,
+        Route, RouteBackend, Site, ValueMatch,
+    },
 };
 use kedge_core::{
     Code, Problem,
@@ -127,7 +131,73 @@ fn offer() -> Offer {
             affinity: Affinity::None,
             health: None,
             limits: Limits::default(),
+            http: HttpVersion::Two,
         }],
+        sites: vec![site()],
+    }
+}
+
+fn site() -> Site {
+    let exact = |value: &str| ValueMatch::Exact(text(value));
+    let forward = Route {
+        hosts: vec![text("shop.example.net")],
+        matches: Match {
+            path: PathMatch::Exact(text("/basket")),
+            method: Some(text("GET")),
+            headers: [(text("x-beta"), exact("1"))].into(),
+            query: [(text("lang"), ValueMatch::Regex(text("de|en")))].into(),
+        },
+        action: Action::Forward {
+            backends: vec![RouteBackend {
+                pool: text("store-014/web/https"),
+                weight: 9,
+            }],
+            rewrite: Rewrite {
+                host: Some(text("basket.internal")),
+                path: Some(PathChange::Prefix(text("/"))),
+            },
+            timeout_milliseconds: 10_000,
+            backend_timeout_milliseconds: 3_000,
+            retries: 1,
+        },
+        request_headers: HeaderChange {
+            set: [(text("x-from"), text("edge"))].into(),
+            add: [(text("x-seen"), text("gateway"))].into(),
+            remove: vec![text("x-secret")],
+        },
+        response_headers: HeaderChange::default(),
+    };
+    let redirect = Route {
+        hosts: Vec::new(),
+        matches: Match::default(),
+        action: Action::Redirect {
+            scheme: Some(text("https")),
+            host: Some(text("www.example.net")),
+            port: None,
+            path: Some(PathChange::Full(text("/"))),
+            status: 308,
+        },
+        request_headers: HeaderChange::default(),
+        response_headers: HeaderChange::default(),
+    };
+    let nobody = Route {
+        action: Action::Answer { status: 404 },
+        ..redirect.clone()
+    };
+    Site {
+        name: text("store-014/shop"),
+        tenant: text("store-014"),
+        address: "203.0.113.7".parse().unwrap(),
+        http: NonZeroU16::new(80),
+        https: NonZeroU16::new(443),
+        hosts: vec![text("shop.example.net"), text("*.example.net")],
+        certificates: vec![Certificate {
+            hosts: vec![text("shop.example.net")],
+            chain: text("-----BEGIN CERTIFICATE-----\n"),
+            key: text("-----BEGIN PRIVATE KEY-----\n"),
+        }],
+        redirect: true,
+        routes: vec![forward, redirect, nobody],
     }
 }
 

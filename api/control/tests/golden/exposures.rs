@@ -1,8 +1,8 @@
 //! What a cluster offers at the gateways.
 
 use kedge_control::exposure::{
-    Epoch, Exposed, Exposure, ExposureAnswer, ExposureChange, ExposureKind, ExposureList,
-    ExposureSet,
+    Epoch, Exposed, ExposedCertificate, Exposure, ExposureAnswer, ExposureChange, ExposureKind,
+    ExposureList, ExposureSet,
 };
 
 use crate::{golden, text};
@@ -19,6 +19,11 @@ fn exposures() {
                 kind: ExposureKind::Tcp,
                 name: text("web"),
                 spec: spec.clone(),
+            }],
+            certificates: vec![ExposedCertificate {
+                name: text("shop-tls"),
+                chain: text("-----BEGIN CERTIFICATE-----\n"),
+                key: text("-----BEGIN PRIVATE KEY-----\n"),
             }],
             confirm: false,
         },

@@ -47,6 +47,7 @@ fn offer(change: impl FnOnce(&mut Frontend, &mut Pool)) -> Offer {
     Offer {
         frontends: vec![frontend],
         pools: vec![pool],
+        ..Offer::default()
     }
 }
 

@@ -315,7 +315,11 @@ fn names_are_those_of_hosts() {
 }
 
 fn offer(frontends: Vec<Frontend>, pools: Vec<Pool>) -> Offer {
-    Offer { frontends, pools }
+    Offer {
+        frontends,
+        pools,
+        ..Offer::default()
+    }
 }
 
 fn tcp(pool: &str, address: &str, number: u16) -> Frontend {

@@ -240,6 +240,9 @@ fn check(object: &TcpLoadBalancer) -> Result<(), Refusal> {
             "Internal: gateways serve the outside alone",
         );
     }
+    if spec.exposure == Some(Exposure::Routed) {
+        return unsupported("spec.exposure", "Routed: no HTTPLoadBalancer is served yet");
+    }
     if spec.external_traffic_policy == Some(TrafficPolicy::Local) {
         let why = "Local: no host tells which of its endpoints are ready; select the hosts instead";
         return unsupported("spec.externalTrafficPolicy", why);

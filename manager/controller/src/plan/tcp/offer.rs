@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use kedge_control::frontend::{
-    Affinity, ClientIp, Frontend, Health, Limits, Policy, Pool, PoolMember, Protocol,
+use kedge_control::{
+    frontend::{Affinity, ClientIp, Frontend, Health, Limits, Policy, Pool, PoolMember, Protocol},
+    site::HttpVersion,
 };
 use kedge_crd::{
-    tcp::{BalancePolicy, HealthCheck, ProxyProtocol, SessionAffinity, TcpPort},
+    tcp::{AppProtocol, BalancePolicy, HealthCheck, ProxyProtocol, SessionAffinity, TcpPort},
     traffic::Transport,
 };
 
@@ -76,6 +77,10 @@ fn offered(tcp: &Tcp, given: &Given) -> Option<Offered> {
         affinity,
         health: spec.health_check.as_ref().map(health),
         limits,
+        http: match port.app_protocol.unwrap_or_default() {
+            AppProtocol::Http => HttpVersion::One,
+            AppProtocol::H2c => HttpVersion::Two,
+        },
     };
     Some((frontend, pool))
 }
