@@ -83,6 +83,8 @@ impl Outcome {
         if self.waiting.contains(key) {
             if wave == 0 {
                 self.unchosen.insert(key.name.namespace.clone());
+                // What waits for it is not there either, and nobody may say it is.
+                self.unpublished.insert(key.name.namespace.clone());
             }
             self.held.insert(key.clone());
             return true;
@@ -205,6 +207,17 @@ mod tests {
         assert!(outcome.holds(&infra("a", own())));
         assert!(!outcome.holds(&lb("a", Layer::Status)));
         assert!(outcome.refused.is_empty());
+
+        // What was not chosen is not published by the others of its namespace either.
+        let waiting = BTreeSet::from([lb("a", own()).key]);
+        let other = Write {
+            key: ObjectKey::new(meta::GROUP, "LoadBalancer", Name::new("a", "other")),
+            ..lb("a", Layer::Status)
+        };
+        let mut outcome = Outcome::new(&waiting);
+        assert!(outcome.holds(&lb("a", own())));
+        assert!(outcome.holds(&infra("a", own())));
+        assert!(outcome.holds(&other), "it would say it is published");
     }
 
     #[test]

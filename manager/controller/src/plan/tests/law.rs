@@ -1,10 +1,16 @@
 //! Apply the plan and the next plan is empty, whatever happened before.
 
+use kedge_control::local::FleetEndpoint;
 use kedge_core::vip::RouterState;
 use proptest::prelude::*;
 
 use super::world::{NS, VIP, World, cluster, demo};
-use crate::{cases, snapshot::Hearing};
+use crate::{
+    cases,
+    plan::Plan,
+    snapshot::Hearing,
+    store::{Name, ObjectKey},
+};
 
 /// Something that happens to a site.
 #[derive(Clone, Debug)]
@@ -65,14 +71,13 @@ fn happen(world: &mut World, event: &Event) {
     let host = |number: &u8| ["edge-a", "edge-b", "edge-c", "edge-d"][usize::from(*number)];
     let named =
         |number: &u8| ["c0", "c1", "c2", "edge", "edge-tunnel", "edge-host"][usize::from(*number)];
-    let key = |group: &str, kind: &str, name: &str| {
-        crate::store::ObjectKey::new(group, kind, crate::store::Name::new(NS, name))
-    };
+    let key =
+        |group: &str, kind: &str, name: &str| ObjectKey::new(group, kind, Name::new(NS, name));
     match event {
         Event::Enrol(number) => world.enrol(host(number)),
         Event::EnrolGateway => world.enrol_gateway("gw-0"),
         Event::Hear(number, alive) => {
-            let name = crate::store::Name::new(NS, host(number));
+            let name = Name::new(NS, host(number));
             if let Some(live) = world.live.hosts.get_mut(&name) {
                 live.hearing = if *alive {
                     Hearing::Alive
@@ -196,7 +201,7 @@ fn machine(number: &u8) -> &'static str {
     ["edge-cp-a", "edge-cp-b", "edge-cp-c"][usize::from(*number)]
 }
 
-fn delete(world: &mut World, key: &crate::store::ObjectKey) {
+fn delete(world: &mut World, key: &ObjectKey) {
     // Only an API server shows what is being deleted.
     if world.environment.has_finalizers() && world.objects.get(key).is_some() {
         world.delete(&key.group, &key.kind, &key.name.name);
@@ -223,6 +228,61 @@ proptest! {
             }
         }
     }
+
+    /// A write that is refused for a moment comes late, and that is all.
+    #[test]
+    fn an_object_that_was_not_to_be_written_for_a_moment_ends_as_if_it_had_been(
+        events in events(),
+        kubernetes in any::<bool>(),
+        refused in (0_usize..4, 0_u8..6, 0_usize..20, 0_usize..4),
+    ) {
+        let (kind, number, at, rounds) = refused;
+        let key = written_by_others(kind, number);
+        let site = || if kubernetes { demo().on_kubernetes() } else { demo() };
+        let (mut world, mut other) = (site(), site());
+        for (place, event) in events.iter().enumerate() {
+            for world in [&mut world, &mut other] {
+                world.later(1);
+                happen(world, event);
+            }
+            if place == at % events.len() {
+                other.settle_without(&key, rounds);
+            }
+            prop_assert_eq!(published(&world.settle()), published(&other.settle()));
+        }
+    }
+}
+
+/// Every endpoint, where it comes from, and whether it is published.
+fn published(plan: &Plan) -> Vec<[String; 5]> {
+    let told = |one: &FleetEndpoint| {
+        let mut all = one.conditions.iter();
+        let published = all.find(|condition| condition.kind == "EndpointPublished");
+        let published = published.map(|found| format!("{} {}", found.status, found.reason));
+        [
+            one.cluster.clone(),
+            one.mode.clone(),
+            one.endpoint.clone().unwrap_or_default(),
+            one.from.clone(),
+            published.unwrap_or_default(),
+        ]
+    };
+    plan.endpoints.iter().map(told).collect()
+}
+
+/// An object that somebody else writes to as well, so that a write of ours may be refused.
+fn written_by_others(kind: usize, number: u8) -> ObjectKey {
+    let clusters = ["c0", "c1", "c2", "edge", "edge-tunnel", "edge-host"];
+    let name = clusters[usize::from(number)];
+    match kind {
+        0 => ObjectKey::new("cluster.x-k8s.io", "Cluster", Name::new(NS, name)),
+        1 => ObjectKey::new(INFRA, "ElementalCluster", Name::new(NS, name)),
+        2 => ObjectKey::new("kedge.dev", "LoadBalancer", Name::new(NS, name)),
+        _ => {
+            let name = machine(&(number % 3));
+            ObjectKey::new("cluster.x-k8s.io", "Machine", Name::new(NS, name))
+        }
+    }
 }
 
 #[test]
@@ -234,11 +294,7 @@ fn a_cluster_that_is_made_anew_has_nothing_of_what_vanished_with_the_last_one() 
             happen(&mut world, &event);
             world.settle();
         }
-        let key = crate::store::ObjectKey::new(
-            "cluster.x-k8s.io",
-            "Cluster",
-            crate::store::Name::new(NS, "c1"),
-        );
+        let key = ObjectKey::new("cluster.x-k8s.io", "Cluster", Name::new(NS, "c1"));
         if is_another {
             let cluster = world.objects.by_key.get_mut(&key).unwrap();
             "another".clone_into(&mut cluster.server.as_mut().unwrap().uid);

@@ -10,7 +10,7 @@ use kedge_control::report::{
     AddressType, GatewayReport, HostReport, ReportedAddress, ReportedPeer, ReportedTunnel,
     ReportedVip, Unserved,
 };
-use kedge_core::{Problem, vip::RouterState};
+use kedge_core::{Code, Problem, vip::RouterState};
 use kedge_crd::{
     EdgeGatewaySpec, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus, TcpLoadBalancerSpec,
 };
@@ -26,7 +26,10 @@ use crate::{
     snapshot::{
         Contract, Environment, GatewayLive, Hearing, HostLive, Kubeconfig, Live, Snapshot, key,
     },
-    store::{CLAIM_KIND, IPAM_GROUP, Layer, Name, ObjectKey, Objects, Write, document},
+    store::{
+        CLAIM_KIND, IPAM_GROUP, Layer, Name, ObjectKey, Objects, Write, document,
+        outcome::{Outcome, wave},
+    },
 };
 
 pub const NS: &str = "store-014";
@@ -373,6 +376,28 @@ impl World {
         assert_eq!(second.gateways, first.gateways);
         assert_eq!(second.endpoints, first.endpoints);
         second
+    }
+
+    /// Plans and carries out, while the API server does not let us write one object: it is tried, left
+    /// alone for some rounds, and everything else goes on.
+    pub fn settle_without(&mut self, key: &ObjectKey, rounds: usize) {
+        let problem = || Problem::new(Code::HostStateNotPersisted, "somebody wrote meanwhile");
+        for _ in 0..=rounds {
+            let mut writes = plan(&self.snapshot()).writes;
+            writes.sort_by_key(wave);
+            let mut outcome = Outcome::new(&self.refused.keys().cloned().collect());
+            for write in &writes {
+                if outcome.holds(write) {
+                    continue;
+                }
+                match write.key == *key {
+                    true => outcome.refuse(write, problem()),
+                    false => self.objects.apply(write),
+                }
+            }
+            self.refused.extend(outcome.refused);
+        }
+        self.refused.clear();
     }
 
     /// What everybody reads of a cluster's endpoint: in its infrastructure cluster and in itself.
