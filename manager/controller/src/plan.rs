@@ -38,6 +38,7 @@ mod provision;
 mod refill;
 mod report;
 mod reserve;
+mod selected;
 pub mod share;
 pub mod slots;
 mod status;

@@ -16,6 +16,7 @@ use super::{
     endpoint::targets_edge_hosts,
     follow::follows,
     ledger::Ledger,
+    selected::selects,
     usable::{Refusal, refusal},
 };
 use crate::{snapshot::Snapshot, store::Name};
@@ -154,7 +155,7 @@ fn candidates<'a>(
         let here = name.namespace == balancer.name.namespace;
         let served = host.spec.identity.is_some() && host.spec.is_active();
         let fits = || match (&spec.selector, direct) {
-            (Some(selector), true) => selector.matches(&host.metadata.labels),
+            (Some(selector), true) => selects(selector, name, host),
             (None, true) => true,
             (_, false) => {
                 let survives = |(of, leaves): (Name, bool)| !leaves && of == **name;

@@ -10,7 +10,9 @@ use kedge_crd::{
     selector::{Operator, Requirement},
 };
 
-use super::{balancer::Balancer, endpoint::targets_edge_hosts, marks::TARGET_NAME};
+use super::{
+    balancer::Balancer, endpoint::targets_edge_hosts, marks::TARGET_NAME, selected::selects,
+};
 use crate::{
     snapshot::{Snapshot, key},
     store::{Name, ObjectKey},
@@ -188,7 +190,7 @@ fn edge_hosts(snapshot: &Snapshot, balancer: &Balancer, selector: &LabelSelector
         let served = host.spec.identity.is_some() && host.spec.is_active();
         let fits = match balancer.spec.mode {
             Some(Mode::HostAddress) => reserved == Some(&name.name),
-            _ => selector.matches(&host.metadata.labels),
+            _ => selects(selector, name, host),
         };
         here && served && fits
     });

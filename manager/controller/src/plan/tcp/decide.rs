@@ -7,7 +7,7 @@ use kedge_crd::{
     EdgeHost, HttpLoadBalancerSpec, Resource as _, TcpLoadBalancer, TcpLoadBalancerSpec,
     TcpLoadBalancerStatus,
     gateway::DEFAULT_PORTS,
-    host::{Family, HOST_LABEL},
+    host::Family,
     meta,
     tcp::{Backend, Exposure, HASHED, LISTENER_PORTS_ANNOTATION, TcpPort, TrafficPolicy},
     tenant::TenantLimits,
@@ -27,6 +27,7 @@ use crate::{
         ledger::{Holder, Ledger},
         overlay,
         ports::{Owner, OwnerKind, Seat},
+        selected::selects,
         vip::{next_of, usable},
     },
     snapshot::{Snapshot, key},
@@ -314,7 +315,7 @@ fn members(
         if let Some(selector) = &backend.host_selector {
             let selected = hosts
                 .iter()
-                .filter(|(name, host)| selector.matches_by(|key| label(name, host, key)));
+                .filter(|(name, host)| selects(selector, name, host));
             for (name, host) in selected {
                 let is_reached = |own: &&IpNet| {
                     let family = backend.address_family;
@@ -337,14 +338,6 @@ fn members(
         }
     }
     Ok(members)
-}
-
-/// The value of a label that a host is selected by: one of its own, or its name.
-fn label<'a>(name: &'a Name, host: &'a EdgeHost, key: &str) -> Option<&'a String> {
-    match key {
-        HOST_LABEL => Some(&name.name),
-        _ => host.metadata.labels.get(key),
-    }
 }
 
 /// Where one load balancer finds its ports.

@@ -100,3 +100,27 @@ fn a_host_that_a_user_reserved_is_refused_for_its_address_alike() {
         "{condition}"
     );
 }
+
+#[test]
+fn a_host_is_selected_by_its_name_as_by_a_label_whatever_its_label_says() {
+    let mut world = demo();
+    for host in ["edge-a", "edge-b", "edge-c"] {
+        world.enrol(host);
+    }
+    let lies = key::<EdgeHostSpec>(&Name::new(NS, "edge-a"));
+    let layers = world.objects.by_key.get_mut(&lies).unwrap();
+    let owned = layers.owned.get_mut(crate::managers::ENROL).unwrap();
+    owned["metadata"]["labels"]["kedge.dev/host"] = json!("edge-b");
+    let selector = json!({"matchExpressions": [
+        {"key": "kedge.dev/host", "operator": "In", "values": ["edge-b", "edge-d"]},
+    ]});
+    world.document("kedge.dev", "LoadBalancer", "edge-host")["spec"]["selector"] = selector;
+    world.settle();
+    assert_eq!(
+        world.endpoints("edge-host").0,
+        Some(json!({"host": "10.20.14.12", "port": 6443}))
+    );
+    let (_, status) = world.balancer("edge-host");
+    let targets: Vec<_> = status.targets.iter().map(|target| &target.name).collect();
+    assert_eq!(targets, ["edge-b"]);
+}
