@@ -3,6 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
+use kedge_api_lease::Leader;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
@@ -13,7 +14,6 @@ use tracing::{debug, warn};
 
 use crate::{
     apply,
-    leader::Leader,
     names::FIELD_MANAGER,
     plan::{Show, Target, status::Note},
     seen::Seen,

@@ -12,7 +12,6 @@
 pub mod apply;
 mod hands;
 pub mod identity;
-pub mod leader;
 pub mod names;
 mod place;
 pub mod plan;

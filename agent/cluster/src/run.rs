@@ -8,6 +8,7 @@ use std::{
 
 use jiff::{Timestamp, Unit};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
+use kedge_api_lease::Leader;
 use kedge_core::{Code, Fix, Problem, lease::Terms};
 use kube::{Api, Client};
 use tokio::{
@@ -19,7 +20,6 @@ use tracing::{info, warn};
 use crate::{
     hands::{Hands, NotWritten},
     identity::Identity,
-    leader::Leader,
     place::{Place, connect, unusable},
     plan::{Plan, plan},
     seen::Seen,
@@ -216,7 +216,7 @@ impl Agent<'_> {
             let identity = &self.options.identity;
             let begun = Speaker::begin(identity, &self.secrets, self.options.confirm).await;
             let (speaker, offered) = begun?;
-            self.leader.speaks_with(speaker.epoch());
+            self.leader.tell(EPOCH, &speaker.epoch().to_string());
             reign.offered = Some(offered);
             reign.speaker = Some(speaker);
             return Ok(());
@@ -372,6 +372,8 @@ fn now() -> String {
 
 /// The name of the Lease.
 pub const LEASE: &str = "kedge-services";
+/// The annotation of the Lease with the manager's epoch that its holder speaks with.
+pub const EPOCH: &str = "kedge.dev/epoch";
 /// Between two turns at least.
 const CALM: Duration = Duration::from_millis(50);
 /// How long a turn may take: some hundred writes.

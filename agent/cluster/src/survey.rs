@@ -8,7 +8,6 @@ use kedge_crd::{Status, condition::find};
 use kube::{Api, Client, api::ListParams};
 
 use crate::{
-    leader::EPOCH,
     names::PREFIX,
     place::{Place, connect, unusable},
     plan::{
@@ -16,7 +15,7 @@ use crate::{
         is_touched,
         status::{standing, typed},
     },
-    run::LEASE,
+    run::{EPOCH, LEASE},
     snapshot::Config,
 };
 

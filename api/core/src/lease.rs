@@ -11,7 +11,7 @@
 //! of it for as long as it says it lives. A leader that could not renew in time stops writing
 //! before anybody may take its place: the renewal deadline is shorter than the duration.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::Instant;
 
@@ -47,8 +47,8 @@ pub struct Record {
     pub resource_version: String,
     /// How often it changed hands.
     pub transitions: i32,
-    /// Where the holder serves the agent API; empty where it does not say.
-    pub address: String,
+    /// What the holder tells with it: its annotations.
+    pub told: BTreeMap<String, String>,
 }
 
 /// What we know of a lease.
@@ -148,7 +148,7 @@ mod tests {
             duration: TERMS.duration,
             resource_version: version.to_owned(),
             transitions: 0,
-            address: String::new(),
+            told: BTreeMap::new(),
         }
     }
 

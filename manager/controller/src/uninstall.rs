@@ -19,6 +19,7 @@ use std::{
 };
 
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
+use kedge_api_lease::Leader;
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{
     Cluster as CapiCluster, capi,
@@ -39,7 +40,7 @@ use crate::{
     store::{
         ADDRESS_KIND, CLAIM_KIND, IPAM_GROUP,
         kubernetes::{
-            LEASE, Leader, WATCHED, client,
+            LEASE, WATCHED, client,
             kinds::{self, Kind},
             lease::Terms,
             problems::caused,
@@ -97,7 +98,7 @@ pub async fn uninstall(request: &Request) -> Result<Vec<Taken>, Problem> {
     let leader = Arc::new(Leader::new(request.terms, me, LEASE));
     let (holds, changed) = (Arc::clone(&leader), Arc::new(Notify::new()));
     let (taking, woken) = (leases.clone(), Arc::clone(&changed));
-    let held = tokio::spawn(async move { holds.run(taking, woken).await });
+    let held = tokio::spawn(async move { holds.run(&taking, &woken).await });
     let leads = async {
         while leader.remaining().is_none() {
             let _: Result<(), _> = timeout(GLANCE, changed.notified()).await;

@@ -221,7 +221,7 @@ impl Store {
         let reign = match (self.reign().await?, self) {
             (Some(reign), _) => reign,
             (None, Self::Directory(_)) => Reign::default(),
-            (None, Self::Kubernetes(cluster)) => cluster.inner.leader.reign(),
+            (None, Self::Kubernetes(cluster)) => cluster.reign_now(),
         };
         let store = self.clone();
         let done = finish(async move { store.carry_out(writes, &BTreeSet::new(), reign).await });
@@ -369,7 +369,7 @@ impl Store {
     /// Tells other managers where this one serves the agent API.
     pub fn publish(&self, address: SocketAddr) {
         if let Self::Kubernetes(cluster) = self {
-            cluster.inner.leader.publish(address);
+            cluster.publish(address);
         }
     }
 

@@ -19,7 +19,7 @@ mod items;
 pub mod kinds;
 mod kubeconfig;
 pub mod layers;
-mod leader;
+mod lead;
 mod lists;
 mod open;
 mod over;
@@ -32,6 +32,5 @@ mod watches;
 
 pub use cluster::{Access, Cluster, LEASE};
 pub use kedge_core::lease;
-pub use leader::Leader;
 pub use open::{client, open};
 pub use watches::ALL as WATCHED;

@@ -49,6 +49,7 @@ pub const ROOMS: &[Room] = &[
     pure("kedge-core", "api/core", &[]),
     pure("kedge-crd", "api/crd", &["kedge-core"]),
     pure("kedge-control", "api/control", &["kedge-core"]),
+    room("kedge-api-lease", "api/lease", &["kedge-core"]),
     // The host.
     room("kedge-net", "appliance/net", &["kedge-core"]),
     room(
@@ -122,7 +123,13 @@ pub const ROOMS: &[Room] = &[
     room(
         "kedge-agent-cluster",
         "agent/cluster",
-        &["kedge-core", "kedge-crd", "kedge-control", "kedge-host"],
+        &[
+            "kedge-core",
+            "kedge-crd",
+            "kedge-control",
+            "kedge-api-lease",
+            "kedge-host",
+        ],
     ),
     room(
         "kedge-agent-lab",
@@ -165,7 +172,12 @@ pub const ROOMS: &[Room] = &[
     room(
         "kedge-manager-controller",
         "manager/controller",
-        &["kedge-core", "kedge-crd", "kedge-control"],
+        &[
+            "kedge-core",
+            "kedge-crd",
+            "kedge-control",
+            "kedge-api-lease",
+        ],
     ),
     // Tools and proof: they may see everything, nothing may see them.
     room("xtask", "packaging/xtask", &[]),
@@ -280,6 +292,7 @@ pub const RESERVED: &[Reserved] = &[
         crates: &["kube", "k8s-openapi", "kube-client", "kube-runtime"],
         rooms: &[
             "kedge-manager-controller",
+            "kedge-api-lease",
             "kedge-agent-cluster",
             "kedge-agent-lab",
             "kedge-tests-kube",

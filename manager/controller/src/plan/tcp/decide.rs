@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
 use kedge_crd::{
-    EdgeHost, HttpLoadBalancerSpec, Resource as _, TcpLoadBalancer, TcpLoadBalancerSpec,
+    HttpLoadBalancerSpec, Resource as _, TcpLoadBalancer, TcpLoadBalancerSpec,
     TcpLoadBalancerStatus,
     gateway::DEFAULT_PORTS,
     host::Family,

@@ -32,7 +32,7 @@ impl CatchUp {
     ///
     /// It was not when this was asked: what would be decided is decided without it.
     pub async fn check(&self, cluster: &Cluster) -> Result<Option<Reign>, Problem> {
-        let reign = cluster.inner.leader.reign();
+        let reign = cluster.reign_now();
         let mut done = self.0.lock().await;
         if !cluster.leads() {
             return Ok(None);

@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
+use kedge_api_lease::Leader;
 use kedge_core::{Code, Problem};
 use kedge_crd::meta::SYSTEM_NAMESPACE;
 use kube::{Api, Client, Config, api::PostParams, core::ApiResource};
@@ -27,7 +28,6 @@ use super::{
     fields,
     kinds::Kind,
     layers::{Seen, is_secret, split, with_text},
-    leader::Leader,
     lease::Terms,
     problems::{behind, leaving, not_written, refused, unanswered},
     raw::Raw,
@@ -131,7 +131,7 @@ impl Cluster {
         tasks.spawn(publish(cluster.clone(), client, me, to_tell));
         let inner = Arc::clone(&cluster.inner);
         tasks.spawn(async move {
-            inner.leader.run(leases, Arc::clone(&inner.changed)).await;
+            inner.leader.run(&leases, &inner.changed).await;
         });
         *lock(&cluster.inner.tasks) = Some(tasks);
         Ok(cluster)
@@ -241,7 +241,7 @@ impl Cluster {
             outcome.broken = Some(leaving(&self.inner.name));
             return outcome;
         }
-        if self.inner.leader.reign() != reign {
+        if self.reign_now() != reign {
             // Another may have led since: what it wrote was not looked at.
             outcome.broken = Some(behind(&self.inner.name));
             return outcome;

@@ -20,7 +20,7 @@ impl Cluster {
         if self.leads() && !self.is_closed() {
             Leadership::Me
         } else {
-            Leadership::Other(self.inner.leader.elsewhere())
+            Leadership::Other(self.elsewhere())
         }
     }
 
@@ -70,7 +70,7 @@ impl Cluster {
             }
             Step::Merge { .. } | Step::Delete { .. } => {}
         }
-        match self.send(write, step, self.inner.leader.reign()).await {
+        match self.send(write, step, self.reign_now()).await {
             Ok(()) => Ok(true),
             // Somebody wrote meanwhile, or the object is gone.
             Err(Failure::Refused(_, kube::Error::Api(status))) if status.code == 409 => Ok(false),

@@ -60,7 +60,7 @@ impl Cluster {
         let key = &write.key;
         let verb = verb(&step);
         let api = self.api(key).map_err(Failure::Unsent)?;
-        let left = self.left().filter(|_| self.inner.leader.reign() == reign);
+        let left = self.left().filter(|_| self.reign_now() == reign);
         let left = left.ok_or_else(|| {
             let holder = self.inner.leader.holder();
             let held = format!("the lease {LEASE} is held by `{holder}`");

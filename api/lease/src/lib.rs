@@ -1,10 +1,12 @@
-//! The Lease that says who of several managers writes: read and written by its verdict.
+//! A Lease that says who of several processes may write: read and written by the verdict of
+//! [`kedge_core::lease`].
+
+mod versions;
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -15,7 +17,10 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kedge_core::Instant;
+use kedge_core::{
+    Instant,
+    lease::{Observed, Record, Terms, Verdict},
+};
 use kube::{Api, api::PostParams};
 use tokio::{
     sync::Notify,
@@ -23,10 +28,9 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::lease::{Observed, Record, Terms, Verdict};
-use crate::store::Reign;
+use versions::Versions;
 
-/// Whether this manager may write, and until when.
+/// Whether this process may write, and until when.
 #[derive(Debug)]
 pub struct Leader {
     terms: Terms,
@@ -34,19 +38,17 @@ pub struct Leader {
     name: String,
     born: std::time::Instant,
     observed: Mutex<Observed>,
-    /// The newest version of anything, and how often an older one came after it.
-    newest: AtomicU64,
-    returns: AtomicU64,
-    /// How often the lease was taken from another, or from nobody.
+    versions: Versions,
+    /// How often the Lease was taken from another, or from nobody.
     reigns: AtomicU64,
-    /// Where this manager serves the agent API.
-    address: Mutex<Option<SocketAddr>>,
-    /// Told when that changed.
-    published: Notify,
+    /// What it tells others with the Lease.
+    told: Mutex<BTreeMap<String, String>>,
+    /// Told when that is to be read at once.
+    retold: Notify,
 }
 
 impl Leader {
-    /// A manager that does not write yet.
+    /// A process that does not write yet: `me` among those that want the Lease `name`.
     #[must_use]
     pub fn new(terms: Terms, me: String, name: &str) -> Self {
         Self {
@@ -55,29 +57,33 @@ impl Leader {
             name: name.to_owned(),
             born: std::time::Instant::now(),
             observed: Mutex::default(),
-            newest: AtomicU64::new(0),
-            returns: AtomicU64::new(0),
+            versions: Versions::default(),
             reigns: AtomicU64::new(0),
-            address: Mutex::default(),
-            published: Notify::new(),
+            told: Mutex::default(),
+            retold: Notify::new(),
         }
     }
 
-    /// How often the store went back in time: it was restored from a backup. A watch does not
-    /// notice, it waits for versions that are yet to come; a leader writes the lease every few
+    /// How often the API server went back in time: it was restored from a backup. A watch does not
+    /// notice, it waits for versions that are yet to come; a leader writes the Lease every few
     /// seconds.
     #[must_use]
     pub fn returns(&self) -> u64 {
-        self.returns.load(Ordering::Relaxed)
+        self.versions.returns()
+    }
+
+    /// A watch showed this version of something.
+    pub fn saw_version(&self, version: Option<&str>) {
+        self.versions.saw(version);
     }
 
     /// The time of leading: another number whenever somebody else may have led in between.
     #[must_use]
-    pub fn reign(&self) -> Reign {
-        Reign(self.reigns.load(Ordering::Relaxed))
+    pub fn reign(&self) -> u64 {
+        self.reigns.load(Ordering::Relaxed)
     }
 
-    /// How long this manager may still write; `None` while another leads, or nobody.
+    /// How long this process may still write; `None` while another leads, or nobody.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         let now = self.now();
@@ -87,31 +93,36 @@ impl Leader {
         }
     }
 
-    /// Who holds the lease, as far as is known.
+    /// Who holds the Lease, as far as is known.
     #[must_use]
     pub fn holder(&self) -> String {
         let holder = self.observed().record().map(|record| record.holder.clone());
         holder.unwrap_or_default()
     }
 
-    /// Tells others where this manager serves the agent API: it stands in the lease from here on.
-    pub fn publish(&self, address: SocketAddr) {
-        *self.address() = Some(address);
-        self.published.notify_one();
+    /// Tells others something with the Lease, as an annotation of it, from the next renewal on.
+    pub fn tell(&self, key: &str, value: &str) {
+        self.told().insert(key.to_owned(), value.to_owned());
     }
 
-    /// Where the holder of the lease serves the agent API, while another holds it.
+    /// Tells it at once, if it leads.
+    pub fn tell_now(&self, key: &str, value: &str) {
+        self.tell(key, value);
+        self.retold.notify_one();
+    }
+
+    /// What the holder tells with the Lease, while another holds it.
     #[must_use]
-    pub fn elsewhere(&self) -> Option<SocketAddr> {
+    pub fn told_by_other(&self, key: &str) -> Option<String> {
         let now = self.now();
         let observed = self.observed();
         match observed.evaluate(self.terms, &self.me, now) {
-            Verdict::Follow { .. } => observed.record()?.address.parse().ok(),
+            Verdict::Follow { .. } => observed.record()?.told.get(key).cloned(),
             Verdict::Lead { .. } | Verdict::Acquire => None,
         }
     }
 
-    /// Looks at the lease once and takes it where it is free, before anything is planned: what is
+    /// Looks at the Lease once and takes it where it is free, before anything is planned: what is
     /// planned as a follower is planned again as the leader. Whoever is not answered at once goes
     /// on without.
     pub async fn begin(&self, leases: &Api<Lease>) {
@@ -125,8 +136,8 @@ impl Leader {
         _ = timeout(self.terms.retry, begun).await;
     }
 
-    /// Takes part in the election for good; `changed` is told when it leads.
-    pub async fn run(&self, leases: Api<Lease>, changed: Arc<Notify>) {
+    /// Takes part in the election for good; `changed` is told when it begins or ends to lead.
+    pub async fn run(&self, leases: &Api<Lease>, changed: &Notify) {
         let mut led = false;
         loop {
             let now = self.now();
@@ -141,18 +152,18 @@ impl Leader {
                 Verdict::Lead { renew_at, .. } if now < renew_at => {
                     tokio::select! {
                         () = sleep(renew_at.since(now)) => {}
-                        () = self.published.notified() => {
-                            self.take(&leases).await;
+                        () = self.retold.notified() => {
+                            self.take(leases).await;
                         }
                     }
                 }
                 Verdict::Follow { retry_at } => {
-                    self.look(&leases).await;
+                    self.look(leases).await;
                     sleep(retry_at.since(now).min(self.terms.retry)).await;
                 }
                 Verdict::Lead { .. } | Verdict::Acquire => {
-                    if !self.take(&leases).await {
-                        self.look(&leases).await;
+                    if !self.take(leases).await {
+                        self.look(leases).await;
                         sleep(self.terms.retry / 4).await;
                     }
                 }
@@ -160,7 +171,7 @@ impl Leader {
         }
     }
 
-    /// Gives the lease back, so that another need not wait.
+    /// Gives the Lease back, so that another need not wait.
     pub async fn release(&self, leases: &Api<Lease>) {
         if self.remaining().is_none() {
             return;
@@ -169,7 +180,7 @@ impl Leader {
         self.observed().saw(None, self.now());
         let given = timeout(self.terms.retry, self.give(leases, held)).await;
         if !matches!(given, Ok(Ok(()))) {
-            warn!(lease = self.name, "the lease could not be given back");
+            warn!(lease = self.name, "the Lease could not be given back");
         }
     }
 
@@ -190,7 +201,8 @@ impl Leader {
         Ok(())
     }
 
-    async fn look(&self, leases: &Api<Lease>) {
+    /// Looks at the Lease.
+    pub async fn look(&self, leases: &Api<Lease>) {
         let read = timeout(self.terms.retry, leases.get_opt(&self.name)).await;
         if let Ok(Ok(lease)) = read {
             let record = lease.as_ref().map(record);
@@ -198,30 +210,24 @@ impl Leader {
         }
     }
 
-    /// Writes the lease over what was seen; says whether it was.
+    /// Writes the Lease over what was seen; says whether it was.
     async fn take(&self, leases: &Api<Lease>) -> bool {
         let began = self.now();
-        let newest = self.newest.load(Ordering::Relaxed);
+        let newest = self.versions.newest();
         let last = self.observed().record().cloned();
-        let written = match &last {
-            Some(last) => {
-                let lease = self.lease(last, self.me.clone());
-                let replaced = async move {
-                    let params = PostParams::default();
-                    leases.replace(&self.name, &params, &lease).await
-                };
-                timeout(self.terms.renew_deadline / 2, replaced).await
-            }
-            None => {
-                let lease = self.lease(&Record::default(), self.me.clone());
-                let created = async move { leases.create(&PostParams::default(), &lease).await };
-                timeout(self.terms.renew_deadline / 2, created).await
+        let lease = self.lease(&last.clone().unwrap_or_default(), self.me.clone());
+        let params = PostParams::default();
+        let written = async {
+            match last {
+                Some(_) => leases.replace(&self.name, &params, &lease).await,
+                None => leases.create(&params, &lease).await,
             }
         };
+        let written = timeout(self.terms.renew_deadline / 2, written).await;
         match written {
             Ok(Ok(lease)) => {
                 let record = record(&lease);
-                self.compare(&record, newest);
+                self.versions.wrote(&record.resource_version, newest);
                 // Before it may write.
                 if self.remaining().is_none() {
                     self.reigns.fetch_add(1, Ordering::Relaxed);
@@ -232,40 +238,19 @@ impl Leader {
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => false,
             Ok(Err(error)) => {
                 let error = &error as &dyn std::error::Error;
-                warn!(error, lease = self.name, "the lease cannot be written");
+                warn!(error, lease = self.name, "the Lease cannot be written");
                 false
             }
             Err(_) => {
-                warn!(lease = self.name, "the lease is not answered");
+                warn!(lease = self.name, "the Lease is not answered");
                 false
             }
-        }
-    }
-
-    /// A watch showed this version of something.
-    pub fn saw_version(&self, version: Option<&str>) {
-        let version = version.and_then(|version| version.parse().ok());
-        self.newest
-            .fetch_max(version.unwrap_or_default(), Ordering::Relaxed);
-    }
-
-    /// What is written now is newer than everything that was seen before, unless time went back.
-    fn compare(&self, record: &Record, newest: u64) {
-        let Ok(version) = record.resource_version.parse::<u64>() else {
-            return;
-        };
-        if version < newest {
-            warn!(
-                newest,
-                version, "the store went back in time: everything is read anew"
-            );
-            self.newest.store(version, Ordering::Relaxed);
-            self.returns.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn lease(&self, last: &Record, holder: String) -> Lease {
         let now = MicroTime(Timestamp::now());
+        let told = self.told().clone();
         let changes_hands = last.holder != holder;
         let seconds = i32::try_from(self.terms.duration.as_secs().max(1)).unwrap_or(i32::MAX);
         Lease {
@@ -273,15 +258,13 @@ impl Leader {
                 name: Some(self.name.clone()),
                 resource_version: (!last.resource_version.is_empty())
                     .then(|| last.resource_version.clone()),
-                annotations: self
-                    .address()
-                    .map(|address| BTreeMap::from([(ADDRESS.to_owned(), address.to_string())])),
+                annotations: (!told.is_empty()).then_some(told),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
                 holder_identity: Some(holder),
                 lease_duration_seconds: Some(seconds),
-                lease_transitions: Some(last.transitions + i32::from(changes_hands)),
+                lease_transitions: Some(last.transitions.saturating_add(i32::from(changes_hands))),
                 acquire_time: changes_hands.then(|| now.clone()),
                 renew_time: Some(now),
                 ..LeaseSpec::default()
@@ -294,27 +277,23 @@ impl Leader {
         Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    fn address(&self) -> std::sync::MutexGuard<'_, Option<SocketAddr>> {
-        self.address.lock().unwrap_or_else(PoisonError::into_inner)
+    fn told(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn observed(&self) -> std::sync::MutexGuard<'_, Observed> {
+    fn observed(&self) -> MutexGuard<'_, Observed> {
         self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn record(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
-    let annotations = lease.metadata.annotations.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.unwrap_or_default();
     Record {
         holder: spec.holder_identity.unwrap_or_default(),
         duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
         resource_version: lease.metadata.resource_version.clone().unwrap_or_default(),
         transitions: spec.lease_transitions.unwrap_or_default(),
-        address: annotations.get(ADDRESS).cloned().unwrap_or_default(),
+        told: lease.metadata.annotations.clone().unwrap_or_default(),
     }
 }
-
-/// Where the holder serves the agent API: other managers pass connections on to it.
-const ADDRESS: &str = "kedge.dev/agent-api";
