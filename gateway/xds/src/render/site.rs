@@ -29,7 +29,7 @@ use std::{
 use kedge_control::site::{Action, Certificate, Site};
 
 use super::{Here, Rendered, Told, check::Pools, cluster, endpoint};
-use crate::{Kind, Key, resource::Resource};
+use crate::{Key, Kind, resource::Resource};
 use certificate::Pem;
 pub use connections::Chain;
 pub use hosts::covers;
@@ -86,7 +86,10 @@ pub fn render<'a>(
         }
     }
     let of = |indices: &[usize]| -> Vec<&Good<'a>> {
-        indices.iter().filter_map(|index| sites.get(*index)).collect()
+        indices
+            .iter()
+            .filter_map(|index| sites.get(*index))
+            .collect()
     };
     let mut note = |indices: &[usize], key: &Key| {
         for index in indices {
@@ -150,10 +153,14 @@ fn clusters(
     let mut done = BTreeSet::new();
     for (good, told) in sites.iter().zip(told) {
         let tenant = &*good.site.tenant;
-        let backends = good.site.routes.iter().filter_map(|route| match &route.action {
-            Action::Forward { backends, .. } => Some(backends),
-            Action::Redirect { .. } | Action::Answer { .. } => None,
-        });
+        let backends = good
+            .site
+            .routes
+            .iter()
+            .filter_map(|route| match &route.action {
+                Action::Forward { backends, .. } => Some(backends),
+                Action::Redirect { .. } | Action::Answer { .. } => None,
+            });
         let backends = backends.flatten().filter(|backend| backend.weight > 0);
         for backend in backends {
             let Some(pool) = pools.get(&(tenant, &*backend.pool)) else {
@@ -174,3 +181,6 @@ fn clusters(
 fn key(resource: &Resource) -> Key {
     (resource.kind, resource.name.clone())
 }
+
+#[cfg(test)]
+mod tests;

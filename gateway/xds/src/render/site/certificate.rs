@@ -10,11 +10,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     sign::CertifiedKey,
 };
-use x509_parser::{
-    parse_x509_certificate,
-    public_key::PublicKey,
-    x509::SubjectPublicKeyInfo,
-};
+use x509_parser::{parse_x509_certificate, public_key::PublicKey, x509::SubjectPublicKeyInfo};
 
 /// A certificate as Envoy is told it: PEM without a word beside it.
 pub struct Pem {
@@ -50,7 +46,8 @@ pub fn read(certificate: &Certificate) -> Result<Pem, &'static str> {
         }
     }
     let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes());
-    let key = key.map_err(|_| "a private key cannot be read; one with a passphrase cannot either")?;
+    let key =
+        key.map_err(|_| "a private key cannot be read; one with a passphrase cannot either")?;
     let pem = Pem {
         chain: chain.iter().map(|der| pem("CERTIFICATE", der)).collect(),
         key: pem(label(&key)?, key.secret_der()),
@@ -97,7 +94,8 @@ fn pem(label: &str, der: &[u8]) -> String {
     text
 }
 
-const ALGORITHM: &str = "a certificate's key is RSA of 2048 to 8192 bits, or ECDSA on P-256, P-384 or P-521";
+const ALGORITHM: &str =
+    "a certificate's key is RSA of 2048 to 8192 bits, or ECDSA on P-256, P-384 or P-521";
 
 /// secp256r1, secp384r1, secp521r1 (RFC 5480 section 2.1.1.1).
 const CURVES: [&str; 3] = ["1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35"];

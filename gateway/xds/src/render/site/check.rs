@@ -22,7 +22,9 @@ impl<'a> Good<'a> {
         }
         let certificates = site.certificates.iter();
         let mut of_certificates = certificates.flat_map(|one| &one.hosts);
-        if !site.hosts.iter().all(|host| is_host(host)) || !of_certificates.all(|host| is_host(host)) {
+        if !site.hosts.iter().all(|host| is_host(host))
+            || !of_certificates.all(|host| is_host(host))
+        {
             return Err(Reason::Invalid(
                 "a name is no lower-case DNS name, with `*` as its first label or without",
             ));
@@ -114,7 +116,9 @@ fn route(site: &Site, route: &Route, pools: &Pools<'_>) -> Result<(), Wrong> {
             if !matches!(status, 301 | 302 | 303 | 307 | 308) {
                 return Err("a client is sent elsewhere with 301, 302, 303, 307 or 308".into());
             }
-            Ok(path.as_ref().map_or(Ok(()), |path| change(path, is_prefix))?)
+            Ok(path
+                .as_ref()
+                .map_or(Ok(()), |path| change(path, is_prefix))?)
         }
         Action::Answer { status } if (200..600).contains(status) => Ok(()),
         Action::Answer { .. } => Err("an answer's status is 200 to 599".into()),

@@ -2,32 +2,29 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use envoy_types::pb::{
-    envoy::{
-        config::{
-            core::v3::{
-                Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings,
-                TransportSocket, http_protocol_options::HeadersWithUnderscoresAction,
-                transport_socket,
-            },
-            listener::v3::{Filter, FilterChain, FilterChainMatch, Listener},
+use envoy_types::pb::envoy::{
+    config::{
+        core::v3::{
+            Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings, TransportSocket,
+            http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
         },
-        extensions::{
-            filters::{
-                http::router::v3::Router,
-                network::http_connection_manager::v3::{
-                    HttpConnectionManager, HttpFilter, Rds,
-                    http_connection_manager::{
-                        InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier,
-                        ServerHeaderTransformation, UpgradeConfig,
-                    },
-                    http_filter,
+        listener::v3::{Filter, FilterChain, FilterChainMatch, Listener},
+    },
+    extensions::{
+        filters::{
+            http::router::v3::Router,
+            network::http_connection_manager::v3::{
+                HttpConnectionManager, HttpFilter, Rds,
+                http_connection_manager::{
+                    InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier,
+                    ServerHeaderTransformation, UpgradeConfig,
                 },
+                http_filter,
             },
-            transport_sockets::tls::v3::{
-                CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
-                tls_parameters::TlsProtocol,
-            },
+        },
+        transport_sockets::tls::v3::{
+            CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
+            tls_parameters::TlsProtocol,
         },
     },
 };
@@ -174,7 +171,10 @@ fn manager(listener: &str, routes: &str) -> Filter {
         }],
         ..HttpConnectionManager::default()
     };
-    network("envoy.filters.network.http_connection_manager", any(&manager))
+    network(
+        "envoy.filters.network.http_connection_manager",
+        any(&manager),
+    )
 }
 
 /// What is kept of a connection whose other side is slow, bytes.

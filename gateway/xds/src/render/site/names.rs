@@ -1,9 +1,8 @@
 //! The names of a tenant at one address and port, each with what it serves.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU16};
 
 use kedge_control::site::{PathMatch, Route};
-use std::num::NonZeroU16;
 
 use super::{Good, hosts, order};
 
@@ -55,9 +54,11 @@ impl<'a> Names<'a> {
                 .or_insert_with(|| (Vec::new(), Host { secured, routes }));
             names.push(name);
         }
+        let mut alike: Vec<_> = alike.into_values().collect();
+        alike.sort_by(|(one, _), (other, _)| one.cmp(other));
         Self {
             tenant: sites.first().map_or("", |good| &good.site.tenant),
-            alike: alike.into_values().collect(),
+            alike,
         }
     }
 
@@ -77,9 +78,8 @@ fn routes<'a>(
         if !good.site.hosts.iter().any(|own| own == host) {
             continue;
         }
-        let of_host = |route: &&Route| {
-            route.hosts.is_empty() || route.hosts.iter().any(|own| own == host)
-        };
+        let of_host =
+            |route: &&Route| route.hosts.is_empty() || route.hosts.iter().any(|own| own == host);
         let of_site = good.site.routes.iter().enumerate();
         let of_site = of_site.filter(|(_, route)| of_host(route));
         let of_site = of_site.filter(|(_, route)| !challenges || is_challenge(&route.matches.path));

@@ -73,7 +73,8 @@ impl<'a> Served<'a> {
             };
             let name = names::http_cluster(tenant, &pool.name);
             served.to.push((name, backend.weight));
-            served.by_client |= pool.affinity == Affinity::ClientIp || pool.policy == Policy::Maglev;
+            served.by_client |=
+                pool.affinity == Affinity::ClientIp || pool.policy == Policy::Maglev;
             idle.push(pool.limits.idle_seconds);
         }
         let is_endless = idle.contains(&0);
@@ -116,7 +117,10 @@ fn matches(matches: &Match) -> RouteMatch {
         header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(matcher)),
         ..HeaderMatcher::default()
     };
-    let method = matches.method.iter().map(|one| header(":method", exact(one)));
+    let method = matches
+        .method
+        .iter()
+        .map(|one| header(":method", exact(one)));
     let headers = matches.headers.iter().map(|(name, value)| {
         // HTTP/2 calls it otherwise.
         let name = if name == "host" { ":authority" } else { name };
@@ -301,9 +305,10 @@ fn elements(path: &str) -> &str {
 
 /// Removed is before the rest, whatever its order.
 fn changed(change: &HeaderChange) -> Vec<HeaderValueOption> {
-    let set = change.set.iter().map(|(name, value)| {
-        option(name, value, HeaderAppendAction::OverwriteIfExistsOrAdd)
-    });
+    let set = change
+        .set
+        .iter()
+        .map(|(name, value)| option(name, value, HeaderAppendAction::OverwriteIfExistsOrAdd));
     let add = change
         .add
         .iter()

@@ -184,4 +184,5 @@ const BAD_REQUEST: u32 = 400;
 const MISDIRECTED: u32 = 421;
 
 /// `..` beside an escaped slash or a semicolon.
-const CLIMBING: &str = r"(?i).*(%2f|%5c|\\)(\.|%2e){2}(/|%2f|%5c|\\|;|$).*|.*/(\.|%2e){2}(%2f|%5c|\\|;).*";
+const CLIMBING: &str =
+    r"(?i).*(%2f|%5c|\\)(\.|%2e){2}(/|%2f|%5c|\\|;|$).*|.*/(\.|%2e){2}(%2f|%5c|\\|;).*";
