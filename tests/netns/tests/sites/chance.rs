@@ -22,7 +22,12 @@ impl Dice {
     fn site(&mut self, index: u64, address: IpAddr, certificates: &[Certificate]) -> Site {
         let hosts: Vec<String> = (0..1 + self.below(3)).map(|_| self.host()).collect();
         let shown = (0..self.below(3)).map(|_| {
-            let mut shown = certificates[self.index(certificates.len())].clone();
+            let many = if self.below(8) == 0 {
+                certificates.len()
+            } else {
+                4
+            };
+            let mut shown = certificates[self.index(many)].clone();
             shown.hosts = (0..1 + self.below(2)).map(|_| self.host()).collect();
             shown
         });
@@ -55,7 +60,7 @@ impl Dice {
             "*",
             "1.2.example",
         ];
-        match self.below(20) {
+        match self.below(200) {
             0 => "Bad".to_owned(),
             _ => self.of(&hosts).to_owned(),
         }
@@ -105,6 +110,17 @@ impl Dice {
 
     /// Anything: whether it is one is not known here.
     fn regex(&mut self) -> String {
+        if self.below(8) > 0 {
+            let good = [
+                "/a/[0-9]{1,300}",
+                "(?i)/a(/.*)?",
+                "/(?:x|y+?)/\\w*",
+                "(a{30}){30}",
+                "[^/]{500}",
+                "(/[a-z]{1,20}){1,20}",
+            ];
+            return self.of(&good).to_owned();
+        }
         let parts = [
             "/a",
             ".*",
