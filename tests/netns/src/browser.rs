@@ -83,20 +83,13 @@ impl<'a> Browser<'a> {
     /// A WebSocket of a name.
     #[must_use]
     pub fn socket(&self, port: u16, host: &str, path: &str) -> Option<Upgraded> {
-        let mut stream = self.connect(port)?;
-        let words = format!(
-            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-        );
-        stream.write_all(words.as_bytes()).ok()?;
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") {
-            stream.read_exact(&mut byte).ok()?;
-            head.push(byte[0]);
-        }
-        let is_it = head.starts_with(b"HTTP/1.1 101 ");
-        is_it.then(|| Upgraded(Box::new(stream)))
+        upgraded(self.connect(port)?, host, path)
+    }
+
+    /// A WebSocket of a name over TLS.
+    #[must_use]
+    pub fn secure_socket(&self, port: u16, host: &str, path: &str) -> Option<Upgraded> {
+        upgraded(self.secure(port, host, &[])?, host, path)
     }
 
     fn connect(&self, port: u16) -> Option<TcpStream> {
@@ -136,6 +129,22 @@ impl Upgraded {
         let said = self.0.write_all(b"well").and_then(|()| self.0.flush());
         said.and_then(|()| self.0.read_exact(&mut back)).is_ok() && back == *b"well"
     }
+}
+
+fn upgraded(mut stream: impl Stream + 'static, host: &str, path: &str) -> Option<Upgraded> {
+    let words = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    stream.write_all(words.as_bytes()).ok()?;
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let is_it = head.starts_with(b"HTTP/1.1 101 ");
+    is_it.then(|| Upgraded(Box::new(stream)))
 }
 
 fn request(host: &str, what: &str, headers: &str) -> String {

@@ -9,6 +9,7 @@
 mod chance;
 #[path = "../envoy/dice.rs"]
 mod dice;
+mod many;
 mod offered;
 #[path = "../envoy/site.rs"]
 #[allow(dead_code, reason = "other tests want more of it")]
