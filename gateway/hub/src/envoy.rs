@@ -332,3 +332,6 @@ fn untold(error: &dyn std::error::Error) -> Box<Problem> {
 const SOCKET: &str = "ads.sock";
 const ADMIN: &str = "admin.sock";
 const BOOTSTRAP: &str = "envoy.json";
+
+#[cfg(test)]
+mod tests;
