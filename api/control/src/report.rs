@@ -147,7 +147,7 @@ pub struct GatewayReport {
     /// The hosts that are alive in the tunnel, and those that are not.
     #[serde(default)]
     pub peers: Vec<ReportedPeer>,
-    /// The frontends of the desired state in force that are not served; whichever is not named is. Absent
+    /// The frontends and sites of the desired state in force that are not served; whichever is not named is. Absent
     /// where a gateway does not know frontends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unserved: Option<Vec<Unserved>>,
@@ -156,7 +156,7 @@ pub struct GatewayReport {
     pub problems: Vec<Problem>,
 }
 
-/// A frontend that a gateway does not serve.
+/// A frontend or a site that a gateway does not serve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unserved {
@@ -169,7 +169,7 @@ pub struct Unserved {
     pub message: String,
 }
 
-/// Why a frontend is not served.
+/// Why a frontend or a site is not served.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

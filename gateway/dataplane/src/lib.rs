@@ -20,6 +20,6 @@ mod relay;
 mod sessions;
 
 pub use listener::Limits;
-pub use offer::{Carries, Place, Verdict, place, served};
+pub use offer::{Carries, Place, Verdict, place, served, unserved_sites};
 pub use plane::DataPlane;
 pub use pool::UNHEARD;

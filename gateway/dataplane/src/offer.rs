@@ -6,6 +6,7 @@ use kedge_control::{
     balance::{Listener, Member},
     frontend::{Affinity, ClientIp, Frontend, Offer, Policy, Pool, Protocol, is_server_name},
     report::{Unserved, UnservedReason},
+    site::Site,
 };
 
 /// What the built-in proxy makes of a frontend: what it listens for, or why it does not serve it.
@@ -62,6 +63,19 @@ pub fn served(offer: &Offer) -> Vec<(&Frontend, Verdict)> {
         (frontend, verdict)
     });
     frontends.collect()
+}
+
+/// Every site of an offer: none is served.
+#[must_use]
+pub fn unserved_sites(offer: &Offer) -> Vec<Unserved> {
+    let unserved = |site: &Site| Unserved {
+        frontend: site.name.clone(),
+        reason: UnservedReason::Unsupported,
+        message:
+            "the built-in proxy does not do that: HTTP; a gateway with `proxy.engine: envoy` does"
+                .to_owned(),
+    };
+    offer.sites.iter().map(unserved).collect()
 }
 
 /// Who has which place, and who which name there.

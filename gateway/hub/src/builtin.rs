@@ -8,7 +8,7 @@ use kedge_control::{
     report::{Unserved, UnservedReason},
 };
 use kedge_core::{Code, Problem};
-use kedge_gateway_dataplane::{DataPlane, Limits, Place, place, served};
+use kedge_gateway_dataplane::{DataPlane, Limits, Place, place, served, unserved_sites};
 
 use crate::offered::is_own;
 
@@ -17,7 +17,7 @@ pub(crate) struct Builtin {
     plane: DataPlane,
     /// The tenants' frontends that are served, by place; names of TLS share one.
     frontends: BTreeMap<Place, Vec<String>>,
-    /// Those that are not.
+    /// Those that are not, and sites.
     refused: Vec<Unserved>,
     /// The gateway's own that are not. A tenant's may be called like one of them.
     own_refused: Vec<Unserved>,
@@ -52,6 +52,7 @@ impl Builtin {
                 Err(unserved) => self.refused.push(unserved),
             }
         }
+        self.refused.extend(unserved_sites(&offer));
         self.plane.serve(listeners);
     }
 
@@ -111,7 +112,10 @@ impl Builtin {
 mod tests {
     use std::{net::TcpListener, time::Instant};
 
-    use kedge_control::frontend::{ClientIp, Frontend, Pool, Protocol};
+    use kedge_control::{
+        frontend::{ClientIp, Frontend, Pool, Protocol},
+        site::Site,
+    };
 
     use super::*;
     use crate::offered::OWN;
@@ -157,6 +161,33 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(20), "it is served");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn no_site_is_served_and_that_is_told() {
+        let site = Site {
+            name: "t/web".to_owned(),
+            tenant: "t".to_owned(),
+            address: "127.0.0.1".parse().unwrap(),
+            http: Some(1.try_into().unwrap()),
+            https: None,
+            hosts: vec!["web.example".to_owned()],
+            certificates: Vec::new(),
+            redirect: false,
+            routes: Vec::new(),
+        };
+        let mut builtin = Builtin::new(Limits::default());
+        builtin.apply(Offer {
+            sites: vec![site],
+            ..Offer::default()
+        });
+        let unserved = builtin.unserved();
+        assert_eq!(unserved.len(), 1);
+        assert_eq!(unserved[0].frontend, "t/web");
+        assert_eq!(unserved[0].reason, UnservedReason::Unsupported);
+        assert_eq!(builtin.problems()[0].code, Code::GatewayUnserved);
+        builtin.apply(Offer::default());
+        assert_eq!(builtin.unserved(), []);
     }
 
     #[tokio::test]

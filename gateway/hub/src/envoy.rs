@@ -26,8 +26,8 @@ use kedge_control::{
 use kedge_core::{Code, Fix, Problem};
 use kedge_gateway_dataplane::UNHEARD;
 use kedge_gateway_xds::{
-    Ads, Bootstrap, Here, Key, Kind, Life, Members, Reason, Refused, Wanted, delta::Outcome, names,
-    render,
+    Ads, Bootstrap, Here, Key, Kind, Life, Members, Reason, Refused, Told, Wanted, delta::Outcome,
+    names, render,
 };
 use kedge_host::Root;
 use tokio::task::JoinSet;
@@ -54,6 +54,8 @@ pub(crate) struct Beside {
     /// Why each host lives or does not.
     because: BTreeMap<String, String>,
     refused: Vec<Refused>,
+    /// What Envoy is told of each site.
+    sites: Vec<Told>,
 }
 
 impl Beside {
@@ -73,6 +75,7 @@ impl Beside {
             here: Here::default(),
             because: BTreeMap::new(),
             refused: Vec::new(),
+            sites: Vec::new(),
         };
         beside.tend();
         beside
@@ -92,6 +95,7 @@ impl Beside {
         self.offer = offer;
         self.members = rendered.members;
         self.refused = rendered.refused;
+        self.sites = rendered.sites;
         self.wanted.declare(rendered.resources);
     }
 
@@ -186,13 +190,9 @@ impl Beside {
                 members: members.map(|one| self.member(one)).collect(),
             }
         };
-        let is_refused = |frontend: &Frontend| {
-            let mut refused = self.refused.iter();
-            refused.any(|refused| refused.frontend == frontend.name)
-        };
         let frontends = self.offer.frontends.iter();
         let frontends = frontends.filter(|frontend| frontend.protocol == Protocol::Tcp);
-        let served = frontends.filter(|frontend| is_own(frontend) || !is_refused(frontend));
+        let served = frontends.filter(|frontend| is_own(frontend) || !self.is_refused(frontend));
         served.map(status).collect()
     }
 
@@ -207,49 +207,59 @@ impl Beside {
         }
     }
 
-    /// The tenants' frontends that are not served, and why.
+    /// The tenants' frontends and sites that are not served, and why.
     pub fn unserved(&self) -> Vec<Unserved> {
         let pending: BTreeSet<_> = self.wanted.pending().into_iter().collect();
-        let tenants = self.offer.frontends.iter();
-        let tenants = tenants.filter(|frontend| !is_own(frontend));
-        let unserved = tenants.filter_map(|frontend| {
-            let (reason, message) = self.verdict(frontend, &pending)?;
-            Some(Unserved {
-                frontend: frontend.name.clone(),
-                reason,
-                message,
-            })
+        let told = |name: &str, (reason, message)| Unserved {
+            frontend: name.to_owned(),
+            reason,
+            message,
+        };
+        // A tenant's may be called like one of the gateway's own, which are not reported.
+        let frontends = self.offer.frontends.iter().filter(|one| !is_own(one));
+        let sites = self.offer.sites.iter().map(|site| &*site.name);
+        let names = frontends.map(|frontend| &*frontend.name).chain(sites);
+        let refused = names.filter_map(|name| {
+            let refused = self.refused.iter().find(|one| one.frontend == name)?;
+            Some(told(name, reason(&refused.reason)))
         });
-        unserved.collect()
+        let frontends = self.offer.frontends.iter();
+        let frontends =
+            frontends.filter(|frontend| !is_own(frontend) && !self.is_refused(frontend));
+        let frontends = frontends.filter_map(|frontend| {
+            let at = SocketAddr::new(frontend.address, frontend.port.get());
+            let cluster = names::cluster(&frontend.tenant, &frontend.pool, frontend.client_ip);
+            let keys = [
+                (Kind::Cluster, cluster.as_str().into()),
+                (Kind::Listener, names::tcp_listener(at).as_str().into()),
+            ];
+            Some(told(&frontend.name, self.verdict(&keys, &pending)?))
+        });
+        let sites = self.sites.iter();
+        let sites =
+            sites.filter_map(|site| Some(told(&site.site, self.verdict(&site.keys, &pending)?)));
+        refused.chain(frontends).chain(sites).collect()
     }
 
-    fn verdict(
-        &self,
-        frontend: &Frontend,
-        pending: &BTreeSet<Key>,
-    ) -> Option<(UnservedReason, String)> {
+    fn is_refused(&self, frontend: &Frontend) -> bool {
         let mut refused = self.refused.iter();
-        if let Some(refused) = refused.find(|refused| refused.frontend == frontend.name) {
-            let reason = match refused.reason {
-                Reason::PortInUse { .. } | Reason::NameInUse { .. } => UnservedReason::PortInUse,
-                Reason::Unsupported(_) => UnservedReason::Unsupported,
-                Reason::NoPool | Reason::Invalid(_) => UnservedReason::Invalid,
-            };
-            return Some((reason, refused.reason.to_string()));
+        refused.any(|refused| refused.frontend == frontend.name)
+    }
+
+    /// Why what needs these is not served.
+    fn verdict(&self, keys: &[Key], pending: &BTreeSet<Key>) -> Option<(UnservedReason, String)> {
+        let refused = keys
+            .iter()
+            .find_map(|(kind, name)| match self.wanted.outcome(*kind, name) {
+                Some(Outcome::Refused { detail, .. }) => Some(detail),
+                Some(Outcome::Applied(_) | Outcome::Gone) | None => None,
+            });
+        if let Some(detail) = refused {
+            return Some((UnservedReason::EnvoyRefused, detail.trim().to_owned()));
         }
-        let at = SocketAddr::new(frontend.address, frontend.port.get());
-        let cluster = names::cluster(&frontend.tenant, &frontend.pool, frontend.client_ip);
-        for (kind, name) in [
-            (Kind::Cluster, cluster),
-            (Kind::Listener, names::tcp_listener(at)),
-        ] {
-            if pending.contains(&(kind, name.as_str().into())) {
-                let text = "Envoy has not taken it yet".to_owned();
-                return Some((UnservedReason::Pending, text));
-            }
-            if let Some(Outcome::Refused { detail, .. }) = self.wanted.outcome(kind, &name) {
-                return Some((UnservedReason::EnvoyRefused, detail.trim().to_owned()));
-            }
+        if keys.iter().any(|key| pending.contains(key)) {
+            let text = "Envoy has not taken it yet".to_owned();
+            return Some((UnservedReason::Pending, text));
         }
         None
     }
@@ -292,6 +302,18 @@ impl Beside {
     }
 }
 
+/// A reason as it is reported.
+fn reason(reason: &Reason) -> (UnservedReason, String) {
+    let word = match reason {
+        Reason::PortInUse { .. } | Reason::NameInUse { .. } => UnservedReason::PortInUse,
+        Reason::Unsupported(_) => UnservedReason::Unsupported,
+        Reason::NoPool | Reason::Invalid(_) | Reason::Route { .. } | Reason::Certificate { .. } => {
+            UnservedReason::Invalid
+        }
+    };
+    (word, reason.to_string())
+}
+
 /// The process that is to run, if it is to be ours.
 fn process(config: &ProxyConfig, root: &Root, directory: &Path) -> Option<Process> {
     let executable = root.locate(config.envoy.as_ref()?);
@@ -310,3 +332,6 @@ fn untold(error: &dyn std::error::Error) -> Box<Problem> {
 const SOCKET: &str = "ads.sock";
 const ADMIN: &str = "admin.sock";
 const BOOTSTRAP: &str = "envoy.json";
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,8 @@ pub(crate) fn merged(listeners: &[Listener], tenants: &Offer) -> Offer {
     }
     let frontends = tenants.frontends.iter().filter(|one| !is_own(one));
     offer.frontends.extend(frontends.cloned());
+    let sites = tenants.sites.iter().filter(|site| site.tenant != OWN);
+    offer.sites.extend(sites.cloned());
     let pools = tenants.pools.iter().filter(|pool| pool.tenant != OWN);
     offer.pools.extend(pools.cloned());
     offer

@@ -40,6 +40,11 @@ impl Bootstrap<'_> {
                 "lds_config": over_ads,
             },
             "static_resources": {"clusters": [self.ads()]},
+            "layered_runtime": {"layers": [{"name": "gateway", "static_layer": {
+                // Regular expressions are bounded before they are told; Envoy's own bound is a few dozen
+                // characters.
+                "re2.max_program_size.error_level": 1_000_000,
+            }}]},
             // Statistics are most of the memory of a listener and a cluster.
             "deferred_stat_options": {"enable_deferred_creation_stats": true},
             "stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [

@@ -18,7 +18,7 @@ mod wanted;
 
 pub use bootstrap::Bootstrap;
 pub use kind::Kind;
-pub use render::{Here, Life, Lives, Members, Reason, Refused, Rendered, names, render};
+pub use render::{Here, Life, Lives, Members, Reason, Refused, Rendered, Told, names, render};
 pub use resource::Resource;
 pub use server::{Ads, Error};
 pub use wanted::{Key, Wanted};

@@ -6,6 +6,7 @@
 //! | a name that TLS is passed through for | cluster and members `sni/NAME`, of its frontend's pool |
 //! | a TCP frontend | listener `tcp/ADDRESS:PORT` |
 //! | all frontends that pass TLS through on an address and port | one listener `tls/ADDRESS:PORT` |
+//! | a site | what [`site`] says; its part of TLS in the same listener |
 //!
 //! A listener that stands for many names never changes when a name comes or goes: it leads to the
 //! cluster called after the name the client asks for. The prefix keeps clients from asking for a cluster
@@ -21,13 +22,18 @@ mod listener;
 mod members;
 pub mod names;
 mod proto;
+mod site;
+mod taken;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 use kedge_control::frontend::{Frontend, Offer, Pool, Protocol};
 use serde::Serialize;
 
-use crate::resource::Resource;
+use crate::{resource::Resource, wanted::Key};
 
 pub use check::{Reason, Refused};
 pub use members::Members;
@@ -55,6 +61,15 @@ pub struct Here {
     pub namespaces: BTreeMap<String, String>,
 }
 
+/// What Envoy is told of a site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Its name.
+    pub site: String,
+    /// What it needs to be served.
+    pub keys: Vec<Key>,
+}
+
 /// An offer as Envoy is told it.
 #[derive(Clone, Debug, Default)]
 pub struct Rendered {
@@ -64,20 +79,22 @@ pub struct Rendered {
     pub refused: Vec<Refused>,
     /// The members of what it is to hold, for when a host lives or dies.
     pub members: Members,
+    /// The sites that are told.
+    pub sites: Vec<Told>,
 }
 
 /// Renders an offer. What of it Envoy would refuse is left out, with the reason.
 #[must_use]
 pub fn render(offer: &Offer, here: &Here) -> Rendered {
-    let (frontends, refused) = check::check(offer);
+    let checked = check::check(offer);
     let mut rendered = Rendered {
-        refused,
+        refused: checked.refused,
         ..Rendered::default()
     };
     let resources = &mut rendered.resources;
     let mut clusters = BTreeSet::new();
-    let mut shared = BTreeSet::new();
-    for (frontend, pool) in frontends {
+    let mut tls: BTreeMap<SocketAddr, BTreeSet<&str>> = BTreeMap::new();
+    for (frontend, pool) in checked.frontends {
         for way in ways(frontend, pool) {
             if clusters.insert(way.cluster.clone()) {
                 resources.push(cluster::render(&way, here));
@@ -86,13 +103,21 @@ pub fn render(offer: &Offer, here: &Here) -> Rendered {
             }
         }
         match &frontend.protocol {
-            Protocol::TlsPassthrough { .. } => {
-                if shared.insert((frontend.address, frontend.port)) {
-                    resources.push(listener::passthrough(frontend.address, frontend.port));
-                }
+            Protocol::TlsPassthrough { server_names } => {
+                let at = SocketAddr::new(frontend.address, frontend.port.get());
+                let passed = tls.entry(at).or_default();
+                passed.extend(server_names.iter().map(String::as_str));
             }
             Protocol::Tcp | Protocol::Udp => resources.push(listener::tcp(frontend, pool)),
         }
+    }
+    let chains = site::render(&checked.sites, &checked.pools, here, &mut rendered);
+    for at in chains.keys() {
+        tls.entry(*at).or_default();
+    }
+    for (at, passed) in tls {
+        let chains = chains.get(&at).map_or(&[] as &[_], Vec::as_slice);
+        rendered.resources.push(listener::tls(at, &passed, chains));
     }
     rendered
 }

@@ -1,6 +1,6 @@
 //! A resource as it goes to Envoy.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use blake2::{Blake2s, Digest, digest::consts::U8};
 use envoy_types::pb::google::protobuf::Any;
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A resource: what it is called, what it says, and in which version.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Resource {
     /// Its kind.
     pub kind: Kind,
@@ -23,6 +23,17 @@ pub struct Resource {
     pub revision: Revision,
     /// What it says.
     pub(crate) body: Any,
+}
+
+/// Without what it says: of a secret that is a private key.
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource")
+            .field("kind", &self.kind)
+            .field("name", &self.name)
+            .field("revision", &self.revision)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Resource {

@@ -85,6 +85,12 @@ impl Envoy {
         envoy
     }
 
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// What it says to a question.
     #[must_use]
     pub fn ask(&self, path: &str) -> Option<String> {

@@ -16,6 +16,7 @@ pub mod bfdd;
 pub mod bgpd;
 pub mod bird;
 pub mod bounds;
+pub mod browser;
 pub mod capture;
 pub mod client;
 pub mod enrolled;
@@ -37,6 +38,7 @@ pub mod tenant;
 pub mod tor;
 pub mod train;
 pub mod vmac;
+pub mod web;
 
 use std::time::{Duration, Instant};
 

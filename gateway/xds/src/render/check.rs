@@ -4,12 +4,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    net::IpAddr,
 };
 
-use kedge_control::frontend::{Frontend, Health, Offer, Pool, Protocol, is_server_name};
+use kedge_control::frontend::{Frontend, Health, Offer, Pool};
 
-/// A frontend that is not served, and why.
+use super::{site::Good, taken::Taken};
+
+/// A frontend or a site that is not served, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Its name.
@@ -18,7 +19,7 @@ pub struct Refused {
     pub reason: Reason,
 }
 
-/// Why a frontend is not served.
+/// Why a frontend or a site is not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Another has its address and port.
@@ -26,7 +27,7 @@ pub enum Reason {
         /// Which one.
         by: String,
     },
-    /// Another passes TLS through for this name there.
+    /// Another serves this name there, or passes TLS through for it.
     NameInUse {
         /// The name.
         name: String,
@@ -39,6 +40,20 @@ pub enum Reason {
     Unsupported(&'static str),
     /// A value is none that can be told.
     Invalid(&'static str),
+    /// A value of one of its routes is none that can be told.
+    Route {
+        /// Which one, from 1.
+        number: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// One of its certificates is none that can be shown.
+    Certificate {
+        /// The first name it is for.
+        host: String,
+        /// What is wrong.
+        what: &'static str,
+    },
 }
 
 impl fmt::Display for Reason {
@@ -48,112 +63,73 @@ impl fmt::Display for Reason {
             Self::NameInUse { name, by } => write!(f, "{by} has the name {name} there"),
             Self::NoPool => f.write_str("its tenant has no pool of that name"),
             Self::Unsupported(what) | Self::Invalid(what) => f.write_str(what),
+            Self::Route { number, what } => write!(f, "its route {number}: {what}"),
+            Self::Certificate { host, what } => write!(f, "its certificate for {host}: {what}"),
         }
     }
 }
 
-/// Each frontend that can be told with its pool, in the order of the offer, and those that cannot.
-pub fn check(offer: &Offer) -> (Vec<(&Frontend, &Pool)>, Vec<Refused>) {
+/// What of an offer can be told, and what cannot.
+#[derive(Default)]
+pub struct Checked<'a> {
+    /// The pools, by tenant and name.
+    pub pools: Pools<'a>,
+    /// Frontends with their pools, in the order of the offer.
+    pub frontends: Vec<(&'a Frontend, &'a Pool)>,
+    /// Sites, in the same order.
+    pub sites: Vec<Good<'a>>,
+    pub refused: Vec<Refused>,
+}
+
+/// Pools, by tenant and name.
+pub type Pools<'a> = BTreeMap<(&'a str, &'a str), &'a Pool>;
+
+/// Finds out what can be told. Where two want one thing, frontends go before sites.
+pub fn check(offer: &Offer) -> Checked<'_> {
     let pools = offer.pools.iter();
-    let pools: BTreeMap<(&str, &str), &Pool> = pools
-        .map(|pool| ((&*pool.tenant, &*pool.name), pool))
-        .collect();
+    let mut checked = Checked {
+        pools: pools
+            .map(|pool| ((&*pool.tenant, &*pool.name), pool))
+            .collect(),
+        ..Checked::default()
+    };
     let mut taken = Taken::default();
-    let (mut good, mut refused) = (Vec::new(), Vec::new());
     for frontend in &offer.frontends {
-        let pool = pools.get(&(&*frontend.tenant, &*frontend.pool));
-        let checked = pool.ok_or(Reason::NoPool).and_then(|pool| {
+        let pool = checked.pools.get(&(&*frontend.tenant, &*frontend.pool));
+        let good = pool.ok_or(Reason::NoPool).and_then(|pool| {
             pool_of(pool)?;
-            taken.take(frontend)?;
+            taken.frontend(frontend)?;
             Ok(*pool)
         });
-        match checked {
-            Ok(pool) => good.push((frontend, pool)),
-            Err(reason) => refused.push(Refused {
-                frontend: frontend.name.clone(),
-                reason,
-            }),
+        match good {
+            Ok(pool) => checked.frontends.push((frontend, pool)),
+            Err(reason) => checked.refuse(&frontend.name, reason),
         }
     }
-    (good, refused)
-}
-
-/// Who has which address, port and name.
-#[derive(Default)]
-struct Taken<'a> {
-    alone: BTreeMap<(IpAddr, u16), &'a str>,
-    shared: BTreeMap<(IpAddr, u16), &'a str>,
-    names: BTreeMap<&'a str, (&'a str, &'a Frontend)>,
-}
-
-impl<'a> Taken<'a> {
-    fn take(&mut self, frontend: &'a Frontend) -> Result<(), Reason> {
-        let at = (frontend.address, frontend.port.get());
-        let in_use = |by: &&str| Reason::PortInUse {
-            by: (*by).to_owned(),
-        };
-        match &frontend.protocol {
-            Protocol::Udp => Err(Reason::Unsupported("Envoy carries no UDP here")),
-            Protocol::Tcp => {
-                let other = self.alone.get(&at).or_else(|| self.shared.get(&at));
-                if let Some(other) = other {
-                    return Err(in_use(other));
-                }
-                self.alone.insert(at, &frontend.name);
-                Ok(())
-            }
-            Protocol::TlsPassthrough { server_names } => {
-                if let Some(other) = self.alone.get(&at) {
-                    return Err(in_use(other));
-                }
-                self.names(frontend, server_names)?;
-                self.shared.entry(at).or_insert(&frontend.name);
-                Ok(())
-            }
+    for site in &offer.sites {
+        let good = Good::check(site, &checked.pools).and_then(|good| {
+            let names: Vec<&str> = good.secured.keys().copied().collect();
+            taken.site(site, &names)?;
+            Ok(good)
+        });
+        match good {
+            Ok(good) => checked.sites.push(good),
+            Err(reason) => checked.refuse(&site.name, reason),
         }
     }
+    checked
+}
 
-    /// A name leads to one pool, on whichever address it is asked for: clusters are called after it.
-    fn names(&mut self, frontend: &'a Frontend, names: &'a [String]) -> Result<(), Reason> {
-        if names.is_empty() {
-            return Err(Reason::Invalid("no name is passed through"));
-        }
-        let mut own = BTreeSet::new();
-        for name in names {
-            if !is_server_name(name) || !own.insert(name) {
-                return Err(Reason::Invalid(
-                    "a server name is no lower-case DNS name of its own",
-                ));
-            }
-            let other = self
-                .names
-                .get(&**name)
-                .filter(|(_, other)| !alike(other, frontend));
-            if let Some((by, _)) = other {
-                return Err(Reason::NameInUse {
-                    name: name.clone(),
-                    by: (*by).to_owned(),
-                });
-            }
-        }
-        for name in names {
-            self.names.entry(name).or_insert((&frontend.name, frontend));
-        }
-        Ok(())
+impl Checked<'_> {
+    fn refuse(&mut self, name: &str, reason: Reason) {
+        self.refused.push(Refused {
+            frontend: name.to_owned(),
+            reason,
+        });
     }
 }
 
-/// Whether two frontends lead to the same cluster.
-fn alike(one: &Frontend, other: &Frontend) -> bool {
-    let of = |frontend: &Frontend| {
-        let pool = (frontend.tenant.clone(), frontend.pool.clone());
-        (pool, frontend.client_ip)
-    };
-    let at = |frontend: &Frontend| (frontend.address, frontend.port);
-    of(one) == of(other) && at(one) != at(other)
-}
-
-fn pool_of(pool: &Pool) -> Result<(), Reason> {
+pub fn pool_of(pool: &Pool) -> Result<(), Reason> {
     let mut members = BTreeSet::new();
     let is_twice = |at| !members.insert(at);
     if pool

@@ -12,26 +12,37 @@ use envoy_types::pb::envoy::{
             },
         },
         core::v3::{
-            AggregatedConfigSource, ApiVersion, BindConfig, ConfigSource, ExtraSourceAddress,
-            HealthCheck, ProxyProtocolConfig, SocketAddress, TransportSocket,
-            config_source::ConfigSourceSpecifier,
+            BindConfig, ExtraSourceAddress, HealthCheck, Http1ProtocolOptions,
+            Http2ProtocolOptions, HttpProtocolOptions as Common, KeepaliveSettings,
+            ProxyProtocolConfig, SocketAddress, TransportSocket,
             health_check::{HealthChecker, TcpHealthCheck},
             proxy_protocol_config,
             socket_address::PortSpecifier,
             transport_socket,
         },
     },
-    extensions::transport_sockets::{
-        proxy_protocol::v3::ProxyProtocolUpstreamTransport, raw_buffer::v3::RawBuffer,
+    extensions::{
+        transport_sockets::{
+            proxy_protocol::v3::ProxyProtocolUpstreamTransport, raw_buffer::v3::RawBuffer,
+        },
+        upstreams::http::v3::{
+            HttpProtocolOptions,
+            http_protocol_options::{
+                ExplicitHttpConfig, UpstreamProtocolOptions, explicit_http_config::ProtocolConfig,
+            },
+        },
     },
     r#type::v3::Percent,
 };
-use kedge_control::frontend::{Affinity, ClientIp, Health, Limits, Policy, Pool};
+use kedge_control::{
+    frontend::{Affinity, ClientIp, Health, Limits, Policy, Pool},
+    site::HttpVersion,
+};
 use serde::Serialize;
 
 use super::{
     Here, Way,
-    proto::{any, keepalive, number, span},
+    proto::{any, keepalive, number, over_ads, span},
 };
 use crate::{Kind, resource::Resource};
 
@@ -46,25 +57,53 @@ struct Made<'a> {
     namespace: Option<&'a String>,
 }
 
+impl<'a> Made<'a> {
+    fn of(pool: &Pool, client_ip: ClientIp, here: &'a Here) -> Self {
+        Self {
+            policy: pool.policy,
+            affinity: pool.affinity,
+            health: pool.health,
+            limits: pool.limits,
+            client_ip,
+            namespace: here.namespaces.get(&pool.tenant),
+        }
+    }
+}
+
+/// The cluster that connections are carried to.
 pub fn render(way: &Way<'_>, here: &Here) -> Resource {
-    let pool = way.pool;
-    let made = Made {
-        policy: pool.policy,
-        affinity: pool.affinity,
-        health: pool.health,
-        limits: pool.limits,
-        client_ip: way.frontend.client_ip,
-        namespace: here.namespaces.get(&pool.tenant),
-    };
-    let cluster = Cluster {
-        name: way.cluster.clone(),
+    let made = Made::of(way.pool, way.frontend.client_ip, here);
+    let cluster = cluster(&way.cluster, way.pool, &made);
+    Resource::new(Kind::Cluster, way.cluster.as_str(), &made, &cluster)
+}
+
+/// The cluster that requests are carried to.
+pub fn http(name: &str, pool: &Pool, here: &Here) -> Resource {
+    let made = Made::of(pool, ClientIp::Hidden, here);
+    let mut cluster = cluster(name, pool, &made);
+    // Three at a time is few where a host is gone that the tunnel has not missed yet.
+    for threshold in cluster
+        .circuit_breakers
+        .iter_mut()
+        .flat_map(|breakers| &mut breakers.thresholds)
+    {
+        threshold.max_retries = Some(number(made.limits.connections));
+    }
+    let options = (HTTP.to_owned(), any(&options(pool.http)));
+    cluster.typed_extension_protocol_options.extend([options]);
+    Resource::new(Kind::Cluster, name, &(&made, pool.http), &cluster)
+}
+
+fn cluster(name: &str, pool: &Pool, made: &Made<'_>) -> Cluster {
+    Cluster {
+        name: name.to_owned(),
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into())),
         eds_cluster_config: Some(EdsClusterConfig {
             eds_config: Some(over_ads()),
             service_name: String::new(),
         }),
         connect_timeout: Some(span(CONNECT)),
-        lb_policy: policy(&made).into(),
+        lb_policy: policy(made).into(),
         circuit_breakers: Some(breakers(made.limits)),
         // A member that is removed gets no new connections, whatever its checks said last.
         ignore_health_on_host_removal: true,
@@ -83,16 +122,33 @@ pub fn render(way: &Way<'_>, here: &Here) -> Resource {
         health_checks: made.health.iter().map(check).collect(),
         transport_socket: transport(made.client_ip),
         ..Cluster::default()
-    };
-    Resource::new(Kind::Cluster, way.cluster.as_str(), &made, &cluster)
+    }
 }
 
-/// Members come by the same stream.
-fn over_ads() -> ConfigSource {
-    ConfigSource {
-        resource_api_version: ApiVersion::V3.into(),
-        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
-        ..ConfigSource::default()
+/// What is spoken with members.
+fn options(version: HttpVersion) -> HttpProtocolOptions {
+    let config = match version {
+        HttpVersion::One => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
+        HttpVersion::Two => ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions {
+            connection_keepalive: Some(KeepaliveSettings {
+                interval: Some(span(Duration::from_secs(30))),
+                timeout: Some(span(Duration::from_secs(10))),
+                ..KeepaliveSettings::default()
+            }),
+            ..Http2ProtocolOptions::default()
+        }),
+    };
+    HttpProtocolOptions {
+        common_http_protocol_options: Some(Common {
+            idle_timeout: Some(span(IDLE)),
+            ..Common::default()
+        }),
+        upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(
+            ExplicitHttpConfig {
+                protocol_config: Some(config),
+            },
+        )),
+        ..HttpProtocolOptions::default()
     }
 }
 
@@ -193,3 +249,10 @@ const JITTER_SECONDS: f64 = 0.1;
 
 /// How long a member may take to answer the first packet. It is near, or the tunnel knows that it is gone.
 const CONNECT: Duration = Duration::from_millis(500);
+
+/// How long a connection that carries no request is kept: less than most servers keep it, so that few
+/// requests meet one that is being closed.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The name under which Envoy looks for what is spoken.
+const HTTP: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";

@@ -22,7 +22,7 @@ pub fn render(cluster: &str, members: &[PoolMember], here: &Here) -> Resource {
         health_status: status(*life).into(),
         load_balancing_weight: Some(number(u32::from(member.weight.max(1)))),
         host_identifier: Some(HostIdentifier::Endpoint(Endpoint {
-            address: Some(address(member.address, member.port)),
+            address: Some(address(member.address, member.port.get())),
             ..Endpoint::default()
         })),
         ..LbEndpoint::default()

@@ -1,10 +1,6 @@
 //! Listeners.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    num::NonZeroU16,
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use envoy_types::pb::{
     envoy::{
@@ -41,6 +37,7 @@ use kedge_control::frontend::{Affinity, Frontend, Limits, Pool};
 use super::{
     names,
     proto::{address, any, keepalive, number, span, yes},
+    site::{Chain, covers},
 };
 use crate::{Kind, resource::Resource};
 
@@ -62,15 +59,53 @@ pub fn tcp(frontend: &Frontend, pool: &Pool) -> Resource {
             filters: vec![network("envoy.filters.network.tcp_proxy", any(&proxy))],
             ..FilterChain::default()
         }],
-        ..listener(name.clone(), frontend.address, frontend.port)
+        ..listener(name.clone(), at)
     };
     Resource::new(Kind::Listener, name, &made, &listener)
 }
 
-/// The listener of every frontend that passes TLS through on this address and port.
-pub fn passthrough(ip: IpAddr, port: NonZeroU16) -> Resource {
-    let at = SocketAddr::new(ip, port.get());
+/// The listener of everything with TLS on this address and port: of the names in `passed`, which are
+/// passed through, and of those of `chains`, which are served.
+///
+/// It does not know the names that are passed through, and none that comes or goes changes it; but for
+/// those that a wildcard of a chain would have.
+pub fn tls(at: SocketAddr, passed: &BTreeSet<&str>, chains: &[Chain]) -> Resource {
     let name = names::tls_listener(at);
+    let served = chains.iter().flat_map(|chain| &chain.names);
+    let served: Vec<&str> = served.map(String::as_str).collect();
+    let is_covered = |name: &&str| served.iter().any(|wide| covers(wide, name));
+    let own: Vec<&str> = passed.iter().copied().filter(is_covered).collect();
+    let rest = !passed.is_empty() && !served.contains(&"*");
+    let mut all = Vec::new();
+    if rest {
+        all.push(passthrough(&[]));
+    }
+    if !own.is_empty() {
+        all.push(FilterChain {
+            name: "passed".to_owned(),
+            ..passthrough(&own)
+        });
+    }
+    all.extend(chains.iter().flat_map(|chain| chain.render(&name)));
+    let listener = Listener {
+        listener_filters: vec![ListenerFilter {
+            name: "envoy.filters.listener.tls_inspector".to_owned(),
+            config_type: Some(listener_filter::ConfigType::TypedConfig(any(
+                &TlsInspector::default(),
+            ))),
+            ..ListenerFilter::default()
+        }],
+        filter_chains: all,
+        ..listener(name.clone(), at)
+    };
+    if chains.is_empty() {
+        return Resource::new(Kind::Listener, name, &at, &listener);
+    }
+    Resource::new(Kind::Listener, name, &(at, rest, own, chains), &listener)
+}
+
+/// The chain of these names, or of all of which no other chain knows.
+fn passthrough(names: &[&str]) -> FilterChain {
     let format = names::passthrough("%REQUESTED_SERVER_NAME%");
     let state = SetFilterState {
         on_new_connection: vec![FilterStateValue {
@@ -91,36 +126,26 @@ pub fn passthrough(ip: IpAddr, port: NonZeroU16) -> Resource {
         hash_policy: vec![by_client()],
         ..proxy(names::passthrough(NOBODY), Limits::default())
     };
-    let listener = Listener {
-        listener_filters: vec![ListenerFilter {
-            name: "envoy.filters.listener.tls_inspector".to_owned(),
-            config_type: Some(listener_filter::ConfigType::TypedConfig(any(
-                &TlsInspector::default(),
-            ))),
-            ..ListenerFilter::default()
-        }],
-        filter_chains: vec![FilterChain {
-            // Bytes that are not TLS reach nobody.
-            filter_chain_match: Some(FilterChainMatch {
-                transport_protocol: "tls".to_owned(),
-                ..FilterChainMatch::default()
-            }),
-            filters: vec![
-                network("envoy.filters.network.set_filter_state", any(&state)),
-                network("envoy.filters.network.tcp_proxy", any(&proxy)),
-            ],
-            ..FilterChain::default()
-        }],
-        ..listener(name.clone(), ip, port)
-    };
-    Resource::new(Kind::Listener, name, &at, &listener)
+    FilterChain {
+        // Bytes that are not TLS reach nobody.
+        filter_chain_match: Some(FilterChainMatch {
+            transport_protocol: "tls".to_owned(),
+            server_names: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..FilterChainMatch::default()
+        }),
+        filters: vec![
+            network("envoy.filters.network.set_filter_state", any(&state)),
+            network("envoy.filters.network.tcp_proxy", any(&proxy)),
+        ],
+        ..FilterChain::default()
+    }
 }
 
-fn listener(name: String, ip: IpAddr, port: NonZeroU16) -> Listener {
+pub fn listener(name: String, at: SocketAddr) -> Listener {
     Listener {
         stat_prefix: name.clone(),
         name,
-        address: Some(address(ip, port)),
+        address: Some(address(at.ip(), at.port())),
         // A gateway whose VIP is elsewhere has the listener already.
         freebind: Some(yes()),
         tcp_keepalive: Some(keepalive()),
@@ -145,7 +170,7 @@ const fn by_client() -> HashPolicy {
     }
 }
 
-fn network(name: &str, config: Any) -> Filter {
+pub fn network(name: &str, config: Any) -> Filter {
     Filter {
         name: name.to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(config)),

@@ -10,7 +10,17 @@ pub fn tcp_listener(at: SocketAddr) -> String {
     format!("tcp/{at}")
 }
 
-/// The listener of all frontends that pass TLS through there.
+/// The listener and the routes of all sites that are served plain there.
+pub(super) fn http_listener(at: SocketAddr) -> String {
+    format!("http/{at}")
+}
+
+/// The cluster that requests are carried to.
+pub(super) fn http_cluster(tenant: &str, pool: &str) -> String {
+    format!("h/{tenant}/{pool}")
+}
+
+/// The listener of all frontends that pass TLS through there, and of all sites that are served over it.
 pub(super) fn tls_listener(at: SocketAddr) -> String {
     format!("tls/{at}")
 }

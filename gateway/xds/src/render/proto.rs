@@ -1,10 +1,11 @@
 //! Small pieces of Envoy's protocol buffers.
 
-use std::{net::IpAddr, num::NonZeroU16, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use envoy_types::pb::{
     envoy::config::core::v3::{
-        Address, SocketAddress, TcpKeepalive, address, socket_address::PortSpecifier,
+        Address, AggregatedConfigSource, ApiVersion, ConfigSource, SocketAddress, TcpKeepalive,
+        address, config_source::ConfigSourceSpecifier, socket_address::PortSpecifier,
     },
     google::protobuf::{self, Any, BoolValue, UInt32Value},
 };
@@ -19,14 +20,23 @@ pub fn any<M: Message + Name>(message: &M) -> Any {
 }
 
 /// Where to connect to, or to listen.
-pub fn address(ip: IpAddr, port: NonZeroU16) -> Address {
+pub fn address(ip: IpAddr, port: u16) -> Address {
     let socket = SocketAddress {
         address: ip.to_string(),
-        port_specifier: Some(PortSpecifier::PortValue(u32::from(port.get()))),
+        port_specifier: Some(PortSpecifier::PortValue(u32::from(port))),
         ..SocketAddress::default()
     };
     Address {
         address: Some(address::Address::SocketAddress(socket)),
+    }
+}
+
+/// What comes by the same stream.
+pub fn over_ads() -> ConfigSource {
+    ConfigSource {
+        resource_api_version: ApiVersion::V3.into(),
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        ..ConfigSource::default()
     }
 }
 

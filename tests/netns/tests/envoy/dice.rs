@@ -2,8 +2,11 @@
 
 use std::net::IpAddr;
 
-use kedge_control::frontend::{
-    Affinity, ClientIp, Frontend, Health, Limits, Offer, Policy, Pool, PoolMember, Protocol,
+use kedge_control::{
+    frontend::{
+        Affinity, ClientIp, Frontend, Health, Limits, Offer, Policy, Pool, PoolMember, Protocol,
+    },
+    site::HttpVersion,
 };
 
 use super::site::number;
@@ -29,7 +32,11 @@ impl Dice {
         let frontends = (0..self.below(12))
             .map(|index| self.frontend(index, address))
             .collect();
-        Offer { frontends, pools }
+        Offer {
+            frontends,
+            pools,
+            ..Offer::default()
+        }
     }
 
     fn pool(&mut self, index: u64) -> Pool {
@@ -58,6 +65,7 @@ impl Dice {
                 connections: self.of(&[1, 20_000, u32::MAX]),
                 idle_seconds: self.of(&[0, 1, u32::MAX]),
             },
+            http: self.of(&[HttpVersion::One, HttpVersion::Two]),
         }
     }
 

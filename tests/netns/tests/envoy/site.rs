@@ -146,7 +146,11 @@ pub fn offer(mut frontends: Vec<Frontend>, pools: Vec<Pool>) -> Offer {
     for frontend in &mut frontends {
         frontend.address = address.into();
     }
-    Offer { frontends, pools }
+    Offer {
+        frontends,
+        pools,
+        ..Offer::default()
+    }
 }
 
 pub fn tcp(name: &str, port: u16) -> Frontend {

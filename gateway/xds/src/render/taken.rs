@@ -1,0 +1,154 @@
+//! Who has which address, port and name.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    num::NonZeroU16,
+};
+
+use kedge_control::{
+    frontend::{Frontend, Protocol, is_server_name},
+    site::Site,
+};
+
+use super::check::Reason;
+
+/// Who has which address, port and name. Whoever comes first has it.
+#[derive(Default)]
+pub struct Taken<'a> {
+    places: BTreeMap<SocketAddr, (Use, &'a str)>,
+    /// Names that are passed through.
+    passed: BTreeMap<&'a str, (&'a str, &'a Frontend)>,
+    passed_at: BTreeMap<(SocketAddr, &'a str), &'a str>,
+    /// Names that are served.
+    sites: BTreeMap<(SocketAddr, &'a str), &'a Site>,
+}
+
+/// What an address and port is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// One TCP frontend.
+    Alone,
+    /// TLS, by names.
+    Tls,
+    /// HTTP, by names.
+    Http,
+}
+
+impl<'a> Taken<'a> {
+    pub fn frontend(&mut self, frontend: &'a Frontend) -> Result<(), Reason> {
+        let at = SocketAddr::new(frontend.address, frontend.port.get());
+        match &frontend.protocol {
+            Protocol::Udp => return Err(Reason::Unsupported("Envoy carries no UDP here")),
+            Protocol::Tcp => {
+                if let Some((_, by)) = self.places.get(&at) {
+                    return Err(Reason::PortInUse {
+                        by: (*by).to_owned(),
+                    });
+                }
+                self.places.insert(at, (Use::Alone, &frontend.name));
+            }
+            Protocol::TlsPassthrough { server_names } => {
+                self.is_free(at, Use::Tls)?;
+                self.names(frontend, server_names)?;
+                for name in server_names {
+                    self.passed_at.insert((at, name), &frontend.name);
+                }
+                self.places.entry(at).or_insert((Use::Tls, &frontend.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// `secured` are the names with a certificate.
+    pub fn site(&mut self, site: &'a Site, secured: &[&'a str]) -> Result<(), Reason> {
+        let at = |port: NonZeroU16| SocketAddr::new(site.address, port.get());
+        let tls = site.https.filter(|_| !secured.is_empty()).map(at);
+        let plain = site.http.map(at);
+        if plain.is_some() && plain == tls {
+            return Err(Reason::Invalid("plain HTTP and TLS are on one port"));
+        }
+        let mut names: BTreeSet<(SocketAddr, &'a str)> = BTreeSet::new();
+        if let Some(at) = plain {
+            self.is_free(at, Use::Http)?;
+            names.extend(site.hosts.iter().map(|host| (at, &**host)));
+            if site.redirect && tls.is_some() {
+                names.extend(secured.iter().map(|name| (at, *name)));
+            }
+        }
+        if let Some(at) = tls {
+            self.is_free(at, Use::Tls)?;
+            names.extend(secured.iter().map(|name| (at, *name)));
+        }
+        for place in &names {
+            let passed = self.passed_at.get(place).copied();
+            let other = self.sites.get(place);
+            let other = other.filter(|other| other.tenant != site.tenant);
+            if let Some(by) = passed.or_else(|| other.map(|other| &*other.name)) {
+                return Err(Reason::NameInUse {
+                    name: place.1.to_owned(),
+                    by: by.to_owned(),
+                });
+            }
+        }
+        for (at, of) in [(plain, Use::Http), (tls, Use::Tls)] {
+            if let Some(at) = at {
+                self.places.entry(at).or_insert((of, &site.name));
+            }
+        }
+        for place in names {
+            self.sites.entry(place).or_insert(site);
+        }
+        Ok(())
+    }
+
+    fn is_free(&self, at: SocketAddr, wanted: Use) -> Result<(), Reason> {
+        match self.places.get(&at) {
+            Some((of, by)) if *of != wanted => Err(Reason::PortInUse {
+                by: (*by).to_owned(),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// A name leads to one pool, on whichever address it is asked for: clusters are called after it.
+    fn names(&mut self, frontend: &'a Frontend, names: &'a [String]) -> Result<(), Reason> {
+        if names.is_empty() {
+            return Err(Reason::Invalid("no name is passed through"));
+        }
+        let mut own = BTreeSet::new();
+        for name in names {
+            if !is_server_name(name) || !own.insert(name) {
+                return Err(Reason::Invalid(
+                    "a server name is no lower-case DNS name of its own",
+                ));
+            }
+            let other = self
+                .passed
+                .get(&**name)
+                .filter(|(_, other)| !alike(other, frontend));
+            if let Some((by, _)) = other {
+                return Err(Reason::NameInUse {
+                    name: name.clone(),
+                    by: (*by).to_owned(),
+                });
+            }
+        }
+        for name in names {
+            self.passed
+                .entry(name)
+                .or_insert((&frontend.name, frontend));
+        }
+        Ok(())
+    }
+}
+
+/// Whether two frontends lead to the same cluster.
+fn alike(one: &Frontend, other: &Frontend) -> bool {
+    let of = |frontend: &Frontend| {
+        let pool = (frontend.tenant.clone(), frontend.pool.clone());
+        (pool, frontend.client_ip)
+    };
+    let at = |frontend: &Frontend| (frontend.address, frontend.port);
+    of(one) == of(other) && at(one) != at(other)
+}
