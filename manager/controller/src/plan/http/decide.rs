@@ -146,7 +146,8 @@ impl<'a> Desk<'a> {
             .of(tenant, &found.name, object, &http.generated);
         http.generated = own.unwrap_or_default();
         let object_gateway = self.snapshot.gateway(&gateway);
-        let ports = object_gateway.and_then(|object| self.ports(&gateway, object));
+        let ports =
+            object_gateway.and_then(|object| self.ports(&found.name.namespace, &gateway, object));
         let Some(ports) = ports else {
             return Err(Refusal::NotServed { gateway });
         };
@@ -243,7 +244,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The ports that HTTPLoadBalancers share at a gateway; `None` where it serves none.
-    fn ports(&self, name: &Name, gateway: &EdgeGateway) -> Option<Ports> {
+    fn ports(&self, space: &str, name: &Name, gateway: &EdgeGateway) -> Option<Ports> {
         let shared = gateway.spec.http.as_ref()?;
         let (http, https) = (shared.http_port(), shared.https_port());
         let twice = |port, field, other| {
@@ -267,7 +268,7 @@ impl<'a> Desk<'a> {
                 Some(by) => Err(Refusal::Common(tcp::Refusal::PortInUse {
                     protocol: seat.protocol,
                     port,
-                    by: by.told_to(&self.snapshot.space),
+                    by: by.told_to(space),
                 })),
             }
         };

@@ -156,9 +156,9 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Pools for Led<'_, F> {
     }
 
     fn nobody(&mut self, backend: &HttpBackend) -> String {
-        let place = Name::new(&self.http.name.namespace, &backend.name);
-        // No pool of a port is called so.
-        let name = format!("{place}:{}", backend.port);
+        // No port has a pool that is called so, and no other load balancer has this one.
+        let HttpBackend { name, port, .. } = backend;
+        let name = format!("{}:{name}:{port}", self.http.name);
         self.empty.insert(name.clone());
         name
     }

@@ -3,19 +3,14 @@
 use std::collections::BTreeMap;
 
 use kedge_control::{
-    frontend::{Offer, Protocol},
+    frontend::Offer,
     report::{Unserved, UnservedReason},
-    site::{Action, PathMatch, Site},
+    site::{Action, Site},
 };
 use serde_json::{Value, json};
 
 use super::world::*;
-use crate::{
-    certificates::{Found, Pair},
-    plan::Plan,
-    snapshot::key,
-    store::{Name, ObjectKey},
-};
+use crate::{certificates::Pair, plan::Plan, snapshot::key, store::Name};
 
 /// A site whose gateway serves HTTP, with hosts behind a TCPLoadBalancer that is led to.
 pub fn ready() -> World {
@@ -415,18 +410,18 @@ fn rules_become_routes_in_their_order() {
     let plan = world.settle();
     let routes = site_of(&plan, "front").unwrap().routes;
     let routes = serde_json::to_value(&routes).unwrap();
-    let forward = json!({"type": "Forward", "backends": [{"pool": "store-014/web/http", "weight": 3},
-        {"pool": "store-014/web/grpc", "weight": 0}], "rewrite": {"host": "inner", "path": {"type": "Full",
+    let forward = json!({"type": "forward", "backends": [{"pool": "store-014/web/http", "weight": 3},
+        {"pool": "store-014/web/grpc", "weight": 0}], "rewrite": {"host": "inner", "path": {"type": "full",
         "value": "/c"}}, "timeoutMilliseconds": 3000, "backendTimeoutMilliseconds": 1000, "retries": 1});
     let one = |path: Value| {
         json!({"hosts": ["shop.example.com"], "matches": {"path": path, "method": "POST", "headers": {"x-one":
-            {"type": "Exact", "value": "two"}}, "query": {"q": {"type": "Exact", "value": "r"}}},
+            {"type": "exact", "value": "two"}}, "query": {"q": {"type": "exact", "value": "r"}}},
             "action": forward, "requestHeaders": {"set": {"x-a": "b"}, "remove": ["x-c"]}})
     };
-    let redirect = json!({"matches": {"path": {"type": "Prefix", "value": "/"}}, "action": {"type": "Redirect",
-        "scheme": "https", "port": 8443, "path": {"type": "Prefix", "value": "/z"}, "status": 308}});
-    let exact = one(json!({"type": "Exact", "value": "/a"}));
-    let regex = one(json!({"type": "Regex", "value": "/b.*"}));
+    let redirect = json!({"matches": {"path": {"type": "prefix", "value": "/"}}, "action": {"type": "redirect",
+        "scheme": "https", "port": 8443, "path": {"type": "prefix", "value": "/z"}, "status": 308}});
+    let exact = one(json!({"type": "exact", "value": "/a"}));
+    let regex = one(json!({"type": "regex", "value": "/b.*"}));
     assert_eq!(routes, json!([exact, regex, redirect]));
 }
 
@@ -441,7 +436,7 @@ fn a_backend_that_is_not_there_keeps_its_share_and_is_told() {
     let plan = world.settle();
     let site = site_of(&plan, "front").unwrap();
     let shares = backends(&site.routes[0].action);
-    let nobody = "store-014/gone:80".to_owned();
+    let nobody = "store-014/front:gone:80".to_owned();
     let wanted = BTreeMap::from([("store-014/web/http".to_owned(), 1), (nobody.clone(), 2)]);
     assert_eq!(shares, wanted);
     let pools = served(&plan).pools;
