@@ -44,10 +44,16 @@ fn secret(site: &Site, name: &str) -> Option<Layers> {
 async fn speaking() -> (Site, Host, u64) {
     let site = Site::start().await;
     let files = [
-        ("http.yaml", "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\nmetadata: {name: gw, namespace: kedge-system}\n\
-          spec: {tunnel: {publicEndpoints: [{host: 203.0.113.7}]}, http: {}}\n"),
-        ("tenant.yaml", "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {name: store-014}\nspec: {namespace: \
-          store-014, gatewayRef: {name: gw}, dns: {domain: lb.example.net}}\n"),
+        (
+            "http.yaml",
+            "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\nmetadata: {name: gw, namespace: kedge-system}\n\
+          spec: {tunnel: {publicEndpoints: [{host: 203.0.113.7}]}, http: {}}\n",
+        ),
+        (
+            "tenant.yaml",
+            "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {name: store-014}\nspec: {namespace: \
+          store-014, gatewayRef: {name: gw}, dns: {domain: lb.example.net}}\n",
+        ),
     ];
     for (name, text) in files {
         fs::write(site.objects().join(name), text).unwrap();
@@ -55,9 +61,9 @@ async fn speaking() -> (Site, Host, u64) {
     for old in ["gateway.yaml", "site.yaml"] {
         let path = site.objects().join(old);
         let text = fs::read_to_string(&path).unwrap();
-        let rest = text.split("---\n").filter(|part| {
-            !part.contains("kind: EdgeGateway") && !part.contains("kind: Tenant")
-        });
+        let rest = text
+            .split("---\n")
+            .filter(|part| !part.contains("kind: EdgeGateway") && !part.contains("kind: Tenant"));
         fs::write(&path, rest.collect::<Vec<_>>().join("---\n")).unwrap();
     }
     let host = Host::enrol(&site, "speaker").await;
@@ -95,7 +101,10 @@ async fn certificates_come_and_go_with_the_set_and_their_keys_are_told_to_nobody
     assert_eq!(layers.effective()["type"], "kubernetes.io/tls");
     // A renewed one is in the place of the last.
     let second = certificate("kedge-tls-front");
-    assert_eq!(put(&[front("kedge-tls-front")], &[second.clone()]).await.0, 200);
+    assert_eq!(
+        put(&[front("kedge-tls-front")], &[second.clone()]).await.0,
+        200
+    );
     let layers = secret(&site, "kedge-tls-front").unwrap();
     assert_eq!(layers.effective()["stringData"]["tls.key"], second["key"]);
     // Nobody is told of a key: not the cluster, not people.
@@ -130,8 +139,18 @@ async fn a_secret_of_somebody_else_is_neither_written_nor_led_to() {
     large["chain"] = Value::from("x".repeat(64 * 1024));
     let tcp = json!(["TCPLoadBalancer"]);
     for (items, certificates, kinds, status) in [
-        (vec![], vec![own(), certificate("kedge-tls-theirs")], None, 409),
-        (vec![], vec![certificate("kedge-exposures-store-014")], None, 400),
+        (
+            vec![],
+            vec![own(), certificate("kedge-tls-theirs")],
+            None,
+            409,
+        ),
+        (
+            vec![],
+            vec![certificate("kedge-exposures-store-014")],
+            None,
+            400,
+        ),
         (vec![], vec![certificate("kedge-tls-UPPER")], None, 400),
         (vec![], vec![own(), own()], None, 400),
         (vec![], vec![large], None, 413),

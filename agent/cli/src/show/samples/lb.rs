@@ -74,7 +74,10 @@ pub(crate) fn load_balancers() -> FleetLoadBalancerList {
         kind: "HTTPLoadBalancer".into(),
         name: "front".into(),
         source: "Ingress shop/front".into(),
-        hostnames: vec!["front.shop.lb.example.net".into(), "shop.example.com".into()],
+        hostnames: vec![
+            "front.shop.lb.example.net".into(),
+            "shop.example.com".into(),
+        ],
         ports: vec![port("http", 80), port("https", 443)],
         conditions: vec![
             condition("Accepted", "Accepted", ""),
