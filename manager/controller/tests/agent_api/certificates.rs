@@ -91,7 +91,7 @@ async fn certificates_come_and_go_with_the_set_and_their_keys_are_told_to_nobody
         Some(format!("{}: {}", found["status"], found["reason"]))
     };
     let first = certificate("kedge-tls-front");
-    let answer = put(&[front("kedge-tls-front")], &[first.clone()]).await;
+    let answer = put(&[front("kedge-tls-front")], std::slice::from_ref(&first)).await;
     assert_eq!(answer.0, 200, "{}", answer.1);
     eventually("it is shown", async || {
         (told().await? == "\"True\": \"Valid\"").then_some(())
@@ -102,7 +102,9 @@ async fn certificates_come_and_go_with_the_set_and_their_keys_are_told_to_nobody
     // A renewed one is in the place of the last.
     let second = certificate("kedge-tls-front");
     assert_eq!(
-        put(&[front("kedge-tls-front")], &[second.clone()]).await.0,
+        put(&[front("kedge-tls-front")], std::slice::from_ref(&second))
+            .await
+            .0,
         200
     );
     let layers = secret(&site, "kedge-tls-front").unwrap();

@@ -145,24 +145,21 @@ fn changed(headers: Option<&HttpHeaders>) -> HeaderChange {
     };
     let remove = headers.remove.iter();
     HeaderChange {
-        set: lower(&headers.set, Clone::clone),
-        add: lower(&headers.add, Clone::clone),
+        set: lower(&headers.set, str::to_owned),
+        add: lower(&headers.add, str::to_owned),
         remove: remove.map(|name| name.to_ascii_lowercase()).collect(),
     }
 }
 
 /// Values by the names of their headers in lower case.
-fn lower<T>(
-    headers: &BTreeMap<String, String>,
-    value: impl Fn(&String) -> T,
-) -> BTreeMap<String, T> {
+fn lower<T>(headers: &BTreeMap<String, String>, value: impl Fn(&str) -> T) -> BTreeMap<String, T> {
     let each = headers.iter();
     each.map(|(name, text)| (name.to_ascii_lowercase(), value(text)))
         .collect()
 }
 
-fn exact(text: &String) -> ValueMatch {
-    ValueMatch::Exact(text.clone())
+fn exact(text: &str) -> ValueMatch {
+    ValueMatch::Exact(text.to_owned())
 }
 
 fn milliseconds(span: Option<Span>) -> u32 {
