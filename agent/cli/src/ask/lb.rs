@@ -36,30 +36,49 @@ fn find(app: &App, wanted: &str) -> Result<FleetLoadBalancer, Failure> {
 
 /// The one that is meant.
 fn one(list: FleetLoadBalancerList, wanted: &str) -> Result<FleetLoadBalancer, Problem> {
-    let (space, name) = match wanted.split_once('/') {
+    let (space, name) = match wanted.rsplit_once('/') {
         Some((space, name)) => (Some(space), name),
         None => (None, wanted),
     };
-    let is_meant =
-        |it: &FleetLoadBalancer| it.name == name && space.is_none_or(|space| it.namespace == space);
+    // Of each kind there may be one of a name: `KIND/NAMESPACE/NAME` says which.
+    let (kind, space) = match space.and_then(|space| space.split_once('/')) {
+        Some((kind, space)) => (Some(kind), Some(space)),
+        None => (None, space),
+    };
+    let is_meant = |it: &FleetLoadBalancer| {
+        it.name == name
+            && space.is_none_or(|space| it.namespace == space)
+            && kind.is_none_or(|kind| kind_of(it).eq_ignore_ascii_case(kind))
+    };
     let mut meant = list.items.into_iter().filter(is_meant);
     let fix = Fix::text("use a name from the list").command("kedge lb list");
     let shown = wanted.escape_debug();
     match (meant.next(), meant.next()) {
         (Some(one), None) => Ok(one),
         (None, _) => {
-            let what = format!("the manager has no TCPLoadBalancer {shown}");
+            let what = format!("the manager has no load balancer {shown}");
             Err(Problem::new(Code::ApiNotFound, what).fix(fix))
         }
         (Some(one), Some(other)) => {
-            let what = format!("several TCPLoadBalancers are called {shown}");
-            let evidence = format!("{}/{name} and {}/{name}", one.namespace, other.namespace);
-            let fix =
-                Fix::text("say which").command(format!("kedge lb show {}/{name}", one.namespace));
+            let what = format!("several load balancers are called {shown}");
+            let whole = |it: &FleetLoadBalancer| match one.namespace == other.namespace {
+                true => format!("{}/{}/{name}", kind_of(it), it.namespace),
+                false => format!("{}/{name}", it.namespace),
+            };
+            let evidence = format!("{} and {}", whole(&one), whole(&other));
+            let fix = Fix::text("say which").command(format!("kedge lb show {}", whole(&one)));
             Err(Problem::new(Code::SysUsage, what)
                 .evidence(evidence)
                 .fix(fix))
         }
+    }
+}
+
+/// What it is; managers before there were two kinds do not say.
+fn kind_of(it: &FleetLoadBalancer) -> &str {
+    match it.kind.as_str() {
+        "" => "TCPLoadBalancer",
+        kind => kind,
     }
 }
 
@@ -90,7 +109,14 @@ mod tests {
         );
         let several = one(all(), "web").unwrap_err();
         assert_eq!(several.code, Code::SysUsage);
-        for nobody in ["c/web", "mail", ""] {
+        let mut both = list(&[("a", "web"), ("a", "web")]);
+        "HTTPLoadBalancer".clone_into(&mut both.items[1].kind);
+        let several = one(both.clone(), "a/web").unwrap_err();
+        let evidence = "TCPLoadBalancer/a/web and HTTPLoadBalancer/a/web";
+        assert_eq!(several.evidence, [evidence]);
+        let http = one(both, "httploadbalancer/a/web").map(|it| it.kind);
+        assert_eq!(http, Ok("HTTPLoadBalancer".to_owned()));
+        for nobody in ["c/web", "mail", "", "HTTPLoadBalancer/a/web"] {
             assert_eq!(one(all(), nobody).unwrap_err().code, Code::ApiNotFound);
         }
     }

@@ -16,6 +16,7 @@ impl Show for FleetLoadBalancerList {
         let mut titles = vec![
             "NAMESPACE",
             "NAME",
+            "KIND",
             "TENANT",
             "ADDRESS",
             "PORTS",
@@ -24,13 +25,14 @@ impl Show for FleetLoadBalancerList {
             "AGE",
         ];
         if view.wide {
-            titles.extend(["GATEWAY", "SOURCE"]);
+            titles.extend(["GATEWAY", "SOURCE", "HOSTNAMES"]);
         }
         let mut table = Table::new(&titles);
         for it in &self.items {
             let mut cells = vec![
                 it.namespace.clone(),
                 it.name.clone(),
+                kind(it).to_owned(),
                 it.tenant.clone(),
                 or(it.addresses.join(","), PENDING),
                 listeners(it),
@@ -39,7 +41,11 @@ impl Show for FleetLoadBalancerList {
                 view.age(it.since.as_deref().unwrap_or_default()),
             ];
             if view.wide {
-                cells.extend([it.gateway.clone(), it.source.clone()]);
+                cells.extend([
+                    it.gateway.clone(),
+                    it.source.clone(),
+                    it.hostnames.join(","),
+                ]);
             }
             table.row(cells);
             if let Some(why) = wrong(it) {
@@ -50,7 +56,7 @@ impl Show for FleetLoadBalancerList {
         let next = match (ill, self.items.first()) {
             (Some(ill), _) => format!("kedge lb explain {}", place(ill)),
             (None, Some(first)) => format!("kedge lb show {}", place(first)),
-            (None, None) => "kedge fleet endpoints  (there is no TCPLoadBalancer)".to_owned(),
+            (None, None) => "kedge fleet endpoints  (there is no load balancer)".to_owned(),
         };
         table.render() + &view.next(&[next])
     }
@@ -69,6 +75,10 @@ impl Show for FleetLoadBalancer {
             ("  gateway", self.gateway.clone()),
             ("  addresses", self.addresses.join(", ")),
         ]));
+        if !self.hostnames.is_empty() {
+            let names = pairs(&[("  hostnames", self.hostnames.join(", "))]);
+            text.push_str(&names);
+        }
         let mut ports = Table::new(&["PORT", "PROTOCOL", "ASKED-FOR", "CLIENTS-USE"]);
         for port in &self.ports {
             ports.row(vec![
@@ -159,17 +169,26 @@ fn remedy(it: &FleetLoadBalancer, why: &FleetCondition) -> String {
             "kubectl get tenants  (one whose namespace is {})",
             clean(&it.namespace)
         ),
-        "GatewayUnset" | "QuotaExceeded" => format!("kubectl edit tenant {tenant}"),
-        "GatewayMissing" | "GatewayNoAddress" | "PortsExhausted" | "Pending" => {
+        "GatewayUnset" | "QuotaExceeded" | "HostnameNotAllowed" | "NoHostnames" => {
+            format!("kubectl edit tenant {tenant}")
+        }
+        "GatewayMissing" | "GatewayNoAddress" | "PortsExhausted" | "Pending" | "NotServed" => {
             "kubectl get edgegateways --all-namespaces".to_owned()
         }
-        "PortInUse" | "PortsResting" => "kedge lb list".to_owned(),
+        "PortInUse" | "PortsResting" | "HostnameTaken" | "BackendNotFound" => {
+            "kedge lb list".to_owned()
+        }
+        _ if why.kind == "CertificateReady" && why.reason != "Unsupported" => format!(
+            "kubectl -n {} get secrets --field-selector type=kubernetes.io/tls",
+            clean(&it.namespace)
+        ),
         "NoBackends" | "NoneHealthy" | "SomeUnhealthy" | "UnknownHost" => {
             "kedge fleet hosts".to_owned()
         }
         _ => format!(
-            "kubectl -n {} edit tcploadbalancer {}",
+            "kubectl -n {} edit {} {}",
             clean(&it.namespace),
+            kind(it).to_lowercase(),
             clean(&it.name)
         ),
     }
@@ -185,7 +204,7 @@ fn is_ready(it: &FleetLoadBalancer) -> bool {
 fn wrong(it: &FleetLoadBalancer) -> Option<&FleetCondition> {
     it.conditions
         .iter()
-        .find(|condition| condition.kind != READY && condition.status != "True")
+        .find(|condition| condition.kind != READY && condition.status == "False")
 }
 
 fn reason(condition: &FleetCondition) -> String {
@@ -194,6 +213,14 @@ fn reason(condition: &FleetCondition) -> String {
         clean(&condition.reason),
         clean(&condition.message)
     )
+}
+
+/// What it is, of the two kinds there are.
+fn kind(it: &FleetLoadBalancer) -> &'static str {
+    match it.kind.as_str() {
+        "HTTPLoadBalancer" => "HTTPLoadBalancer",
+        _ => "TCPLoadBalancer",
+    }
 }
 
 fn place(it: &FleetLoadBalancer) -> String {

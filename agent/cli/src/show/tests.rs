@@ -275,7 +275,10 @@ fn a_load_balancer_says_who_serves_it_and_why_not() {
     let list = samples::load_balancers();
     insta::assert_snapshot!("lb_list", list.text(&view()));
     insta::assert_snapshot!("lb_list_wide", list.text(&wide()));
-    assert_eq!(list.names(), ["tenant-shop/other", "tenant-shop/web"]);
+    assert_eq!(
+        list.names(),
+        ["tenant-shop/front", "tenant-shop/other", "tenant-shop/web"]
+    );
     let shown: Vec<String> = list.items.iter().map(|it| it.text(&view())).collect();
     insta::assert_snapshot!("lb_show", shown.join("\n"));
     let items = list.items.into_iter();

@@ -1,3 +1,4 @@
+mod names;
 mod scale;
 
 use std::collections::BTreeMap;

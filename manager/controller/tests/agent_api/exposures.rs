@@ -12,15 +12,15 @@ use crate::{
     wire::{Wire, identity_key},
 };
 
-const PATH: &str = "/kedge/v1/tenants/store-014/exposures";
+pub const PATH: &str = "/kedge/v1/tenants/store-014/exposures";
 
-struct Host {
+pub struct Host {
     certificate: String,
     key: KeyPair,
 }
 
 impl Host {
-    async fn enrol(site: &Site, name: &str) -> Self {
+    pub async fn enrol(site: &Site, name: &str) -> Self {
         let (token, key) = (site.token(host_token(None)).await, identity_key());
         let mut wire = Wire::open(site, None).await.unwrap();
         let answer = wire
@@ -30,14 +30,14 @@ impl Host {
         Self { certificate, key }
     }
 
-    async fn ask(&self, site: &Site, method: Method, path: &str, body: Value) -> (u16, Value) {
+    pub async fn ask(&self, site: &Site, method: Method, path: &str, body: Value) -> (u16, Value) {
         let identity = (self.certificate.as_str(), &self.key);
         let mut wire = Wire::open(site, Some(identity)).await.unwrap();
         let answer = wire.send(method, path, body.to_string().into_bytes()).await;
         (answer.0.as_u16(), answer.1)
     }
 
-    async fn takes_over(&self, site: &Site, seen: u64) -> u64 {
+    pub async fn takes_over(&self, site: &Site, seen: u64) -> u64 {
         let path = format!("{PATH}/epoch");
         let answer = self
             .ask(site, Method::POST, &path, json!({"epoch": seen}))
@@ -68,7 +68,7 @@ fn set(epoch: u64, names: &[&str]) -> Value {
     json!({"epoch": epoch, "kinds": ["TCPLoadBalancer"], "items": items})
 }
 
-fn may_speak(site: &Site, name: &str) {
+pub fn may_speak(site: &Site, name: &str) {
     let text = format!(
         "apiVersion: kedge.dev/v1alpha1\nkind: EdgeHost\nmetadata: {{name: {name}, namespace: {NS}}}\nspec: {{exposures: true}}\n"
     );

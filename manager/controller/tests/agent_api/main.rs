@@ -10,6 +10,7 @@
 )]
 
 mod attack;
+mod certificates;
 mod exposures;
 mod flow;
 mod identity;

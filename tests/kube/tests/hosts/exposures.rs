@@ -50,4 +50,4 @@ pub async fn are(fleet: &Fleet, what: &str, wanted: &[(&str, &str)]) {
     eventually(what, LIMIT, async || fleet.exposures().await == wanted).await;
 }
 
-const PATH: &str = "/kedge/v1/tenants/t/exposures";
+pub const PATH: &str = "/kedge/v1/tenants/t/exposures";

@@ -338,7 +338,7 @@ impl Fleet {
         self.api("kedge.dev", "v1alpha1", "EdgeHost")
     }
 
-    fn api(&self, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+    pub fn api(&self, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk(group, version, kind);
         Api::namespaced_with(self.client.clone(), NS, &ApiResource::from_gvk(&kind))
     }

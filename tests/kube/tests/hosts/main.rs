@@ -13,6 +13,7 @@ mod fleet;
 mod hangups;
 mod host;
 mod inventory;
+mod sites;
 mod tokens;
 
 use std::{

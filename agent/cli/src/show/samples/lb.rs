@@ -1,4 +1,4 @@
-//! Load balancers: one that is served, and one whose port another has.
+//! Load balancers: one that is served, one whose port another has, and one by its names.
 
 use kedge_control::local::{
     FleetBackend, FleetCondition, FleetLoadBalancer, FleetLoadBalancerList, FleetPort,
@@ -17,12 +17,14 @@ pub(crate) fn load_balancers() -> FleetLoadBalancerList {
         up,
     };
     let served = FleetLoadBalancer {
+        kind: "TCPLoadBalancer".into(),
         namespace: "tenant-shop".into(),
         name: "web".into(),
         tenant: "shop".into(),
         source: "Service shop/web".into(),
         gateway: "kedge-system/gw".into(),
         addresses: vec!["203.0.113.7".into()],
+        hostnames: Vec::new(),
         ports: vec![FleetPort {
             name: "http".into(),
             protocol: "TCP".into(),
@@ -61,7 +63,35 @@ pub(crate) fn load_balancers() -> FleetLoadBalancerList {
         ],
         ..served.clone()
     };
+    let port = |name: &str, port| FleetPort {
+        name: name.into(),
+        protocol: "TCP".into(),
+        port: Some(port),
+        listener_port: Some(port),
+    };
+    let expired = "the certificate in Secret kedge-tls-front ended at 2026-11-01T00:00:00Z";
+    let named = FleetLoadBalancer {
+        kind: "HTTPLoadBalancer".into(),
+        name: "front".into(),
+        source: "Ingress shop/front".into(),
+        hostnames: vec![
+            "front.shop.lb.example.net".into(),
+            "shop.example.com".into(),
+        ],
+        ports: vec![port("http", 80), port("https", 443)],
+        conditions: vec![
+            condition("Accepted", "Accepted", ""),
+            condition("CertificateReady", "Expired", expired),
+            FleetCondition {
+                status: "Unknown".into(),
+                ..condition("DNSReady", "NotManaged", "no records are made here")
+            },
+            condition("Programmed", "Programmed", ""),
+            condition("Ready", "Expired", expired),
+        ],
+        ..served.clone()
+    };
     FleetLoadBalancerList {
-        items: vec![refused, served],
+        items: vec![named, refused, served],
     }
 }
