@@ -74,11 +74,8 @@ impl Show for FleetLoadBalancer {
             ("  stands for", self.source.clone()),
             ("  gateway", self.gateway.clone()),
             ("  addresses", self.addresses.join(", ")),
+            ("  hostnames", self.hostnames.join(", ")),
         ]));
-        if !self.hostnames.is_empty() {
-            let names = pairs(&[("  hostnames", self.hostnames.join(", "))]);
-            text.push_str(&names);
-        }
         let mut ports = Table::new(&["PORT", "PROTOCOL", "ASKED-FOR", "CLIENTS-USE"]);
         for port in &self.ports {
             ports.row(vec![

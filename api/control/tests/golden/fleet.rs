@@ -81,6 +81,7 @@ fn the_fleet() {
                 }],
                 since: Some(text("2026-01-01T00:00:00Z")),
                 conditions: vec![condition.clone()],
+                ..FleetLoadBalancer::default()
             }],
         }),
     );

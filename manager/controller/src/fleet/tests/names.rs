@@ -92,6 +92,10 @@ fn a_start_takes_no_certificate_from_a_gateway() {
     world.ask("a", "web", tls);
     world.settle();
     world.restart();
+    for space in ["a", "b", "kedge-system"] {
+        let snapshot = world.snapshot(space);
+        world.fleet.seed(&snapshot);
+    }
     let plan = |world: &mut World, space: &str, found: Option<Found>| {
         let environment = Environment::Kubernetes {
             contracts: BTreeMap::new(),

@@ -1,9 +1,6 @@
 //! Who is served, by which names, and what of it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroU16,
-};
+use std::{collections::BTreeMap, num::NonZeroU16};
 
 use kedge_crd::{EdgeGateway, HttpLoadBalancer, HttpLoadBalancerSpec, Tenant};
 
@@ -52,7 +49,22 @@ pub fn all(
             desk.names.enter(gateway, host, tenant);
         }
     }
-    found.iter().map(|found| desk.decide(found)).collect()
+    let decided = found.iter().map(|found| (found, desk.decide(found)));
+    let mut decided: Vec<(&Found, (Http, Option<Ports>))> = decided.collect();
+    // How TLS ends for a name that several share is said by who came first, whoever has its names by now.
+    let mut order: Vec<_> = decided.iter().collect();
+    order.sort_by_key(|(found, _)| (&found.created, &found.name));
+    for (_, (http, ports)) in order {
+        if ports.is_some() {
+            tls::claim(http, &mut desk.modes);
+        }
+    }
+    for (found, (http, ports)) in &mut decided {
+        if let Some(ports) = ports.take() {
+            desk.finish(found, http, ports);
+        }
+    }
+    decided.into_iter().map(|(_, (http, _))| http).collect()
 }
 
 /// What is decided from.
@@ -98,7 +110,8 @@ impl<'a> Desk<'a> {
         }
     }
 
-    fn decide(&mut self, found: &Found) -> Http {
+    /// Decides about its names; what of it is served follows, unless it is refused.
+    fn decide(&mut self, found: &Found) -> (Http, Option<Ports>) {
         let mut http = Http {
             name: found.name.clone(),
             tenant: String::new(),
@@ -112,17 +125,17 @@ impl<'a> Desk<'a> {
             served: None,
             is_asked: found.asked.is_some(),
         };
-        let done = self.serve(found, &mut http);
-        if let Err(refusal) = done {
-            http.refused.push(refusal);
-        }
-        if http.refused.iter().any(Refusal::is_whole) || http.names.is_empty() {
-            http.served = None;
-        }
-        http
+        let ports = match self.serve(found, &mut http) {
+            Ok(ports) => ports,
+            Err(refusal) => {
+                http.refused.push(refusal);
+                None
+            }
+        };
+        (http, ports)
     }
 
-    fn serve(&mut self, found: &Found, http: &mut Http) -> Result<(), Refusal> {
+    fn serve(&mut self, found: &Found, http: &mut Http) -> Result<Option<Ports>, Refusal> {
         // It keeps what it has until it may be served again, and gets nothing.
         if let Some((gateway, names)) = found.keeps(self.snapshot) {
             let tenant = found.tenant(self.snapshot);
@@ -136,7 +149,7 @@ impl<'a> Desk<'a> {
                 let error = error.clone();
                 return Err(Refusal::Common(tcp::Refusal::Unreadable { error }));
             }
-            None => return Ok(()),
+            None => return Ok(None),
         };
         http.spec = object.spec.clone();
         let (tenant, gateway) = self.place(found)?;
@@ -159,13 +172,17 @@ impl<'a> Desk<'a> {
             }
         }
         self.claim(http, tenant, &gateway, object)?;
-        let names: BTreeSet<&str> = http.names.iter().map(String::as_str).collect();
-        let place = (&found.name, &gateway);
-        let spec = &object.spec;
-        let modes = &mut self.modes;
-        http.endings = tls::endings(self.snapshot, place, spec, &http.generated, &names, modes);
+        Ok(Some(ports).filter(|_| !http.names.is_empty()))
+    }
+
+    /// What of it is served, at the ports that are free.
+    fn finish(&self, found: &Found, http: &mut Http, ports: Ports) {
+        let Some(gateway) = http.gateway.clone() else {
+            return;
+        };
+        http.endings = tls::endings(self.snapshot, http, &gateway, &self.modes);
         let (plain, secure) = (ports.http, ports.https);
-        let wants_tls = !spec.tls.is_empty();
+        let wants_tls = !http.spec.tls.is_empty();
         let served = Served {
             http: plain.as_ref().ok().copied(),
             https: secure.as_ref().ok().copied().filter(|_| wants_tls),
@@ -178,7 +195,6 @@ impl<'a> Desk<'a> {
         };
         http.served = Some(offer::served(http, served, &gateway, tcp));
         http.refused.extend(refusals.into_iter().flatten());
-        Ok(())
     }
 
     /// Where it is to be served, and whose it is.

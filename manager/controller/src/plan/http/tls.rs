@@ -9,7 +9,7 @@ use kedge_crd::{
     http::{HttpBackend, HttpLoadBalancerSpec, HttpRule, PathKind, Tls},
 };
 
-use super::{certificate::read, refusal::Refusal};
+use super::{Http, certificate::read, refusal::Refusal};
 use crate::{certificates::Found, clock, snapshot::Snapshot, store::Name};
 
 /// How TLS ends for the names of one HTTPLoadBalancer.
@@ -126,15 +126,23 @@ pub fn passed<'a>(
     }
 }
 
-/// How TLS ends for the names it has.
-pub fn endings(
-    snapshot: &Snapshot,
-    (name, gateway): (&Name, &Name),
-    spec: &HttpLoadBalancerSpec,
-    generated: &str,
-    names: &BTreeSet<&str>,
-    modes: &mut Modes,
-) -> Endings {
+/// Says how TLS ends for the names it has, where nobody said that before.
+pub fn claim(http: &Http, modes: &mut Modes) {
+    let Some(gateway) = &http.gateway else { return };
+    for tls in &http.spec.tls {
+        let asked = hosts(&http.spec, tls, &http.generated).into_iter();
+        for host in asked.filter(|host| http.names.iter().any(|name| name == host)) {
+            let place = (gateway.clone(), host.to_owned());
+            modes.entry(place).or_insert(tls.passthrough);
+        }
+    }
+}
+
+/// How TLS ends for the names it has at a gateway.
+pub fn endings(snapshot: &Snapshot, http: &Http, gateway: &Name, modes: &Modes) -> Endings {
+    let (name, spec, generated) = (&http.name, &http.spec, &http.generated);
+    let names: BTreeSet<&str> = http.names.iter().map(String::as_str).collect();
+    let names = &names;
     let mut endings = Endings::default();
     for (at, tls) in spec.tls.iter().enumerate() {
         let asked = hosts(spec, tls, generated).into_iter();
@@ -144,7 +152,7 @@ pub fn endings(
             .extend(asked.iter().map(|&host| host.to_owned()));
         asked.retain(|host| {
             let place = (gateway.clone(), (*host).to_owned());
-            let mode = *modes.entry(place).or_insert(tls.passthrough);
+            let mode = modes.get(&place).copied().unwrap_or(tls.passthrough);
             if mode != tls.passthrough {
                 let text = format!(
                     "TLS for {host} ends in two ways: at the gateway, and where it is passed through to"
