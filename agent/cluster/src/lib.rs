@@ -10,6 +10,7 @@
 //! out; one agent of several does so, by a Lease, and the manager's epoch fences the others.
 
 pub mod apply;
+pub mod certificates;
 mod hands;
 pub mod identity;
 pub mod leader;

@@ -1,5 +1,5 @@
-//! The cluster as it is seen: watches of its Services, Nodes and EndpointSlices, trimmed to what a
-//! plan looks at, so that a kubelet's heartbeat is no event.
+//! The cluster as it is seen: watches of what a plan looks at, trimmed to that, so that a kubelet's
+//! heartbeat is no event.
 
 use std::{
     collections::BTreeMap,
@@ -7,10 +7,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use futures_util::{StreamExt as _, future::join3};
+use futures_util::{StreamExt as _, future::join5};
 use k8s_openapi::api::{
     core::v1::{Node, NodeSpec, NodeStatus, Service},
     discovery::v1::EndpointSlice,
+    networking::v1::{Ingress, IngressClass},
 };
 use kube::{
     Api, Client, Resource,
@@ -23,7 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::snapshot::{Key, Slice, Snapshot};
+use crate::snapshot::{Ingresses, Key, Slice, Snapshot};
 
 /// What is known of a cluster.
 #[derive(Debug, Default)]
@@ -31,6 +32,8 @@ pub struct Seen {
     services: Kept<Key, Service>,
     nodes: Kept<String, Node>,
     slices: Kept<Key, Slice>,
+    ingresses: Kept<Key, Ingress>,
+    classes: Kept<String, IngressClass>,
     changed: Arc<Notify>,
 }
 
@@ -110,7 +113,7 @@ impl Seen {
         }
     }
 
-    /// Whether everything was seen once.
+    /// Whether everything that Services need was seen once.
     pub fn is_whole(&self) -> bool {
         self.services.is_whole() && self.nodes.is_whole() && self.slices.is_whole()
     }
@@ -124,25 +127,22 @@ impl Seen {
         snapshot.services = services;
         snapshot.nodes = nodes;
         snapshot.slices = slices;
+        let all = (self.ingresses.all(), self.classes.all());
+        snapshot.ingresses = match all {
+            (Some(all), Some(classes)) => Some(Ingresses { all, classes }),
+            _ => None,
+        };
         true
     }
 
     /// Takes a Service in as an answer showed it: its watch may be behind.
     pub fn saw(&self, service: Service) {
-        let key = Key::of(&service);
-        // A deleted one is not brought back by the answer to its last write.
-        let leaves = service.metadata.deletion_timestamp.is_some();
-        let held = service.metadata.finalizers.as_ref();
-        if leaves && held.is_none_or(Vec::is_empty) {
-            return;
-        }
-        let mut state = self.services.state();
-        let known = state.all.as_mut().and_then(|all| all.get_mut(&key));
-        if let Some(known) = known
-            && known.metadata.uid == service.metadata.uid
-        {
-            *known = service;
-        }
+        saw(&self.services, service);
+    }
+
+    /// The same of an Ingress.
+    pub fn saw_ingress(&self, ingress: Ingress) {
+        saw(&self.ingresses, ingress);
     }
 
     /// Watches for good.
@@ -163,7 +163,34 @@ impl Seen {
                 Some((key, Slice::of(&slice)?))
             },
         );
-        join3(services, nodes, slices).await;
+        let ingresses = follow(client, &self.ingresses, &self.changed, |it: Ingress| {
+            Some((Key::of(&it), it))
+        });
+        let classes = follow(client, &self.classes, &self.changed, |it: IngressClass| {
+            Some((it.metadata.name.clone()?, it))
+        });
+        join5(services, nodes, slices, ingresses, classes).await;
+    }
+}
+
+fn saw<R>(kept: &Kept<Key, R>, object: R)
+where
+    R: Resource<DynamicType = ()> + PartialEq + Clone,
+{
+    let key = Key::of(&object);
+    let meta = object.meta();
+    // A deleted one is not brought back by the answer to its last write.
+    let leaves = meta.deletion_timestamp.is_some();
+    let held = meta.finalizers.as_ref();
+    if leaves && held.is_none_or(Vec::is_empty) {
+        return;
+    }
+    let mut state = kept.state();
+    let known = state.all.as_mut().and_then(|all| all.get_mut(&key));
+    if let Some(known) = known
+        && known.meta().uid == meta.uid
+    {
+        *known = object;
     }
 }
 

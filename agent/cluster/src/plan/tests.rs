@@ -3,6 +3,7 @@
 mod claims;
 mod fields;
 mod flow;
+mod ingresses;
 mod law;
 mod shown;
 mod world;
