@@ -73,11 +73,15 @@ pub struct ExposureSet {
     pub confirm: bool,
 }
 
+/// How the names of an agent's certificates begin. Other Secrets of the tenant's namespace are none of its
+/// business: it neither writes them nor leads a load balancer to them.
+pub const CERTIFICATE_PREFIX: &str = "kedge-tls-";
+
 /// A certificate with its key, which ends TLS at the gateway.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExposedCertificate {
-    /// The name of the Secret.
+    /// The name of the Secret; it begins with [`CERTIFICATE_PREFIX`].
     pub name: String,
     /// `tls.crt`: PEM.
     pub chain: String,

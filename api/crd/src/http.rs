@@ -258,25 +258,29 @@ pub struct Tls {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpLoadBalancerStatus {
-    /// `INGRESS.CLUSTER.<domain>`.
+    /// `<source>.<tenant>.<domain>`: a name that is its own.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub generated_hostname: String,
+    /// The EdgeGateway where it has its names, `NAMESPACE/NAME`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub served_by: String,
     /// The addresses clients use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub ingress: Vec<Ingress>,
-    /// What became of each name.
+    /// The names it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub hostnames: Vec<HostnameStatus>,
-    /// Accepted, Programmed, DNSReady, CertificateReady, Paused, Ready.
+    /// Accepted, Programmed, ResolvedRefs, CertificateReady, DNSReady, Ready.
     #[serde(default)]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 
-/// What became of one name.
+/// A name, and what of it is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostnameStatus {

@@ -50,12 +50,20 @@ pub struct TenantSpec {
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "!has(self.provider) || self.provider == 'None' || has(self.domain)",
     "message": "domain is required where a provider makes records",
+}, {
+    "rule": "!has(self.allowedHostnames) || self.allowedHostnames.all(h, h.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",
+    "message": "allowedHostnames must be DNS names in lower case, at most with one leading wildcard",
 }]))]
 pub struct TenantDns {
     /// The domain below which names are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub domain: Option<String>,
+    /// The names its HTTPLoadBalancers may ask for beside `<name>.<tenant>.<domain>`. One with a leading wildcard
+    /// stands for every name below it, and for that wildcard.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    pub allowed_hostnames: Vec<String>,
     /// Who makes the records; `None` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<DnsProvider>,

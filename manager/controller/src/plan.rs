@@ -30,6 +30,7 @@ pub mod ledger;
 pub mod marks;
 pub mod names;
 mod nodes;
+pub mod offered;
 pub mod overlay;
 pub mod pending;
 pub mod ports;

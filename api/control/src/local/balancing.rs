@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::FleetCondition;
 
-/// Every TCPLoadBalancer.
+/// Every TCPLoadBalancer and HTTPLoadBalancer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetLoadBalancerList {
@@ -13,10 +13,13 @@ pub struct FleetLoadBalancerList {
     pub items: Vec<FleetLoadBalancer>,
 }
 
-/// A TCPLoadBalancer: where clients come, who serves them, and why or why not.
+/// A TCPLoadBalancer or HTTPLoadBalancer: where clients come, who serves them, and why or why not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetLoadBalancer {
+    /// What it is; `TCPLoadBalancer` when empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -33,6 +36,9 @@ pub struct FleetLoadBalancer {
     /// Where clients come: addresses and names.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// The names whose requests it serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hostnames: Vec<String>,
     /// Its ports.
     #[serde(default)]
     pub ports: Vec<FleetPort>,

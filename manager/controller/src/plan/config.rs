@@ -14,7 +14,6 @@ use kedge_control::{
         TunnelConfig, VipConfig,
     },
     balance::{Listener, Member},
-    frontend::Offer,
 };
 use kedge_core::vip::AdvertInterval;
 use kedge_crd::{
@@ -25,7 +24,7 @@ use kedge_crd::{
 };
 use serde::Serialize;
 
-use super::{Service, endpoint::ports, overlay::gateway_of, share::Share, slots, tcp::Offered};
+use super::{Service, endpoint::ports, offered, overlay::gateway_of, share::Share, slots};
 use crate::{snapshot::Snapshot, store::Name};
 
 /// What a host must do, but for the generation.
@@ -74,8 +73,8 @@ pub fn gateway(
     let mut meshes: Vec<Mesh> = meshes.cloned().collect();
     meshes.sort_by(|one, other| one.hosts.cmp(&other.hosts));
     let own = share.offers.get(name).into_iter().flatten();
-    let offered = own.chain(snapshot.commons.offers(name, &snapshot.space));
-    let offer = offer(offered, address);
+    let parts = own.chain(snapshot.commons.offers(name, &snapshot.space));
+    let offer = offered::at(parts, address);
     GatewayConfig {
         generation: 0,
         tunnel: Some(TunnelConfig {
@@ -88,21 +87,6 @@ pub fn gateway(
         offer,
         ca_bundle: snapshot.ca_bundle.clone(),
     }
-}
-
-/// What one instance serves of TCPLoadBalancers.
-fn offer<'a>(offered: impl Iterator<Item = &'a Offered>, address: IpAddr) -> Offer {
-    let mut all: Vec<Offered> = offered.cloned().collect();
-    all.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-    let mut offer = Offer::default();
-    for (mut frontend, pool) in all {
-        if frontend.address.is_unspecified() {
-            frontend.address = address;
-        }
-        offer.frontends.push(frontend);
-        offer.pools.push(pool);
-    }
-    offer
 }
 
 /// An enrolled host as a peer of its gateway.

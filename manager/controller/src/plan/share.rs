@@ -21,9 +21,10 @@ use kedge_crd::EdgeGateway;
 use super::{
     Because, Case, Decided, Service, config, ledger,
     ledger::Ledger,
+    offered::Offered,
     overlay,
     ports::{Owner, Port, Seat},
-    tcp::{self, Offered},
+    tcp,
 };
 use crate::{
     snapshot::{Hearing, Snapshot},
@@ -47,7 +48,7 @@ pub struct Share {
     pub meshes: BTreeMap<Name, Vec<Mesh>>,
     /// Its listeners; each instance binds an address of its own.
     pub listeners: BTreeMap<Name, Vec<Listener>>,
-    /// What gateways serve of its TCPLoadBalancers.
+    /// What gateways serve of its TCPLoadBalancers and HTTPLoadBalancers.
     pub offers: BTreeMap<Name, Vec<Offered>>,
     /// Its own gateways.
     pub gateways: BTreeMap<Name, Face>,
@@ -153,7 +154,7 @@ impl Commons {
         others(&self.listeners, gateway, own)
     }
 
-    /// What a gateway serves of other namespaces' TCPLoadBalancers.
+    /// What a gateway serves of other namespaces' TCPLoadBalancers and HTTPLoadBalancers.
     pub fn offers<'a>(
         &'a self,
         gateway: &Name,

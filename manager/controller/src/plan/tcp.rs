@@ -18,17 +18,21 @@ mod refusal;
 mod resting;
 mod shown;
 mod status;
+mod usage;
 
 use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
 use kedge_control::local::FleetLoadBalancer;
-use kedge_crd::{TcpLoadBalancerSpec, TcpLoadBalancerStatus, traffic::Transport};
+use kedge_crd::{
+    TcpLoadBalancerSpec, TcpLoadBalancerStatus,
+    tcp::{Exposure, TcpPort},
+    traffic::Transport,
+};
 
 use super::{desired::Desired, share::Share, status::put, wake::Wake};
 use crate::{snapshot::Snapshot, store::Name};
 
 pub use decide::all;
-pub use offer::Offered;
 pub use read::{Found, all as found, enter, held};
 use refusal::Refusal;
 use resting::Rest;
@@ -83,8 +87,47 @@ struct Member {
 impl Tcp {
     /// Whether it may be served at all: what was not given to it is not.
     fn is_served(&self) -> bool {
+        if self.is_routed() {
+            return self.refused.is_none();
+        }
         !self.given.is_empty() && !self.refused.as_ref().is_some_and(Refusal::is_whole)
     }
+
+    /// Whether HTTPLoadBalancers alone lead to it.
+    fn is_routed(&self) -> bool {
+        is_routed(&self.spec)
+    }
+
+    /// Whether it counts among its tenant's load balancers.
+    pub fn counts(&self) -> bool {
+        self.is_served() || !self.given.is_empty()
+    }
+
+    /// The ports that have a pool at its gateway.
+    fn pooled(&self) -> impl Iterator<Item = &TcpPort> {
+        let is_given = |port: &&TcpPort| {
+            self.is_routed() || self.given.iter().any(|given| given.name == port.name)
+        };
+        let ports = self.spec.ports.iter().filter(|_| self.is_served());
+        ports.filter(is_given)
+    }
+
+    /// The pool of a TCP port, for who leads to it at that gateway.
+    pub fn pool_of(&self, tenant: &str, gateway: &Name, port: NonZeroU16) -> Option<String> {
+        if self.tenant != tenant || self.gateway.as_ref() != Some(gateway) {
+            return None;
+        }
+        let mut ports = self.pooled();
+        let found = ports.find(|it| {
+            it.port == Some(port) && it.protocol.unwrap_or_default() == Transport::Tcp
+        })?;
+        Some(offer::frontend_name(&self.name, &found.name))
+    }
+}
+
+/// Whether HTTPLoadBalancers alone lead to it.
+fn is_routed(spec: &TcpLoadBalancerSpec) -> bool {
+    spec.exposure == Some(Exposure::Routed)
 }
 
 /// Adds what gateways serve of them to what the namespace has.

@@ -1,24 +1,26 @@
 //! Who is served, at which ports, by which hosts.
 
-use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
+use std::{net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
 use kedge_crd::{
-    EdgeHost, HttpLoadBalancerSpec, Resource as _, TcpLoadBalancer, TcpLoadBalancerSpec,
+    EdgeHost, Status, TcpLoadBalancer, TcpLoadBalancerSpec,
     TcpLoadBalancerStatus,
+    balancer::POOL_ANNOTATION,
+    condition,
     gateway::DEFAULT_PORTS,
     host::{Family, HOST_LABEL},
-    meta,
     tcp::{Backend, Exposure, HASHED, LISTENER_PORTS_ANNOTATION, TcpPort, TrafficPolicy},
     tenant::TenantLimits,
     traffic::Transport,
 };
 
 use super::{
-    Given, Member, Tcp,
+    Given, Member, Tcp, is_routed,
     read::{Found, Life, gateway_of, pool, protocols, target, tenant},
     refusal::Refusal,
     resting::{Rests, rests},
+    usage::Usage,
 };
 use crate::{
     plan::{
@@ -26,7 +28,7 @@ use crate::{
         gateway::public_addresses,
         ledger::{Holder, Ledger},
         overlay,
-        ports::{Owner, OwnerKind, Seat},
+        ports::{Owner, Seat},
         vip::{next_of, usable},
     },
     snapshot::{Snapshot, key},
@@ -40,7 +42,7 @@ pub fn all(snapshot: &Snapshot, found: &[Found], cases: &[Case], ledger: &mut Le
     for found in found {
         let kept = found.keeps.len();
         let space = &found.name.namespace;
-        *usage.balancers(space) += u32::from(kept > 0);
+        *usage.balancers(space) += u32::from(kept > 0 || was_routed(snapshot, found));
         *usage.ports(space) += u32::try_from(kept).unwrap_or(u32::MAX);
     }
     let decided = found
@@ -49,50 +51,15 @@ pub fn all(snapshot: &Snapshot, found: &[Found], cases: &[Case], ledger: &mut Le
     decided.collect()
 }
 
-/// What of its tenant's limits a namespace has used up.
-#[derive(Default)]
-struct Usage {
-    balancers: BTreeMap<String, u32>,
-    ports: BTreeMap<String, u32>,
-}
-
-impl Usage {
-    /// What others than TCPLoadBalancers have.
-    fn of(snapshot: &Snapshot, cases: &[Case], ledger: &Ledger) -> Self {
-        let mut usage = Self::default();
-        let asked = cases.iter().filter_map(|case| case.asked.as_ref().ok());
-        for balancer in asked {
-            *usage
-                .balancers
-                .entry(balancer.name.namespace.clone())
-                .or_default() += 1;
-        }
-        let of_http = snapshot
-            .objects
-            .of_kind(meta::GROUP, HttpLoadBalancerSpec::KIND);
-        for (key, _) in of_http {
-            *usage
-                .balancers
-                .entry(key.name.namespace.clone())
-                .or_default() += 1;
-        }
-        for (_, owner) in ledger.ports.of_space(&snapshot.space).values().flatten() {
-            if owner.kind == OwnerKind::Balancer {
-                *usage.ports.entry(owner.name.namespace.clone()).or_default() += 1;
-            }
-        }
-        usage
-    }
-
-    /// How many load balancers a namespace has.
-    fn balancers(&mut self, space: &str) -> &mut u32 {
-        self.balancers.entry(space.to_owned()).or_default()
-    }
-
-    /// How many ports a namespace has.
-    fn ports(&mut self, space: &str) -> &mut u32 {
-        self.ports.entry(space.to_owned()).or_default()
-    }
+/// Whether HTTPLoadBalancers alone lead to it, and could when that was last said.
+fn was_routed(snapshot: &Snapshot, found: &Found) -> bool {
+    let is_routed = found.asked().is_some_and(|object| is_routed(&object.spec));
+    let accepted = || {
+        let last = last(snapshot, &found.name);
+        let accepted = condition::find(&last.conditions, "Accepted").cloned();
+        accepted.is_some_and(|accepted| accepted.status == Status::True)
+    };
+    is_routed && accepted()
 }
 
 fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Found) -> Option<Tcp> {
@@ -172,6 +139,17 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
             tcp.refused = Some(Refusal::PortsResting);
             tcp.given = kept;
         }
+        Ok((members, _)) if is_routed(&object.spec) => {
+            tcp.members = members;
+            let used = usage.balancers(space);
+            let over = limits.load_balancers.filter(|most| *used >= *most);
+            let is_new = !was_routed(snapshot, found);
+            tcp.refused = over.filter(|_| is_new).map(|most| Refusal::Quota {
+                what: LOAD_BALANCERS,
+                most,
+            });
+            *used += u32::from(is_new && tcp.refused.is_none());
+        }
         Ok((members, own)) => {
             tcp.members = members;
             seats.own = own;
@@ -216,7 +194,8 @@ fn at(
     let Some(gateway) = snapshot.gateway(&name) else {
         return Err(Refusal::GatewayMissing { gateway: name });
     };
-    if pool(object).is_none() && public_addresses(gateway).is_empty() {
+    let is_reached = pool(object).is_some() || is_routed(&object.spec);
+    if !is_reached && public_addresses(gateway).is_empty() {
         return Err(Refusal::GatewayNoAddress { gateway: name });
     }
     Ok(name)
@@ -240,8 +219,8 @@ fn check(object: &TcpLoadBalancer) -> Result<(), Refusal> {
             "Internal: gateways serve the outside alone",
         );
     }
-    if spec.exposure == Some(Exposure::Routed) {
-        return unsupported("spec.exposure", "Routed: no HTTPLoadBalancer is served yet");
+    if is_routed(spec) {
+        routed(object)?;
     }
     if spec.external_traffic_policy == Some(TrafficPolicy::Local) {
         let why = "Local: no host tells which of its endpoints are ready; select the hosts instead";
@@ -278,6 +257,25 @@ fn check(object: &TcpLoadBalancer) -> Result<(), Refusal> {
         }),
         None => Ok(()),
     }
+}
+
+/// What makes no sense where HTTPLoadBalancers alone lead to it.
+fn routed(object: &TcpLoadBalancer) -> Result<(), Refusal> {
+    let spec = &object.spec;
+    let unsupported = |field, why| Err(Refusal::Unsupported { field, why });
+    if protocols(spec).any(|(_, protocol)| protocol == Transport::Udp) {
+        let why = "Routed: no HTTPLoadBalancer leads to a UDP port";
+        return unsupported("spec.exposure", why);
+    }
+    if spec.proxy_protocol.is_some() {
+        let why = "Routed: requests tell who the client is by their headers";
+        return unsupported("spec.proxyProtocol", why);
+    }
+    if pool(object).is_some() {
+        let why = "Routed: it is reached at the addresses of HTTPLoadBalancers";
+        return unsupported(POOL_ANNOTATION, why);
+    }
+    Ok(())
 }
 
 /// The hosts behind it: those of its namespace that are enrolled, served, and at the same gateway. A
@@ -375,7 +373,7 @@ impl Seats<'_> {
             let over = |used: u32, most: Option<u32>| most.filter(|most| used >= *most);
             let balancers = (*usage.balancers(space), limits.load_balancers);
             if let Some(most) = over(balancers.0, balancers.1).filter(|_| !*counts) {
-                let what = "load balancers";
+                let what = LOAD_BALANCERS;
                 return Err(Refusal::Quota { what, most });
             }
             if let Some(most) = over(*usage.ports(space), limits.ports) {
@@ -465,6 +463,9 @@ fn given(port: &TcpPort, listener: NonZeroU16) -> Given {
         listener,
     }
 }
+
+/// What a limit counts.
+const LOAD_BALANCERS: &str = "load balancers";
 
 /// FNV-1a, 32 bits, over the names that stay.
 fn hash(name: &Name, port: &str) -> u32 {

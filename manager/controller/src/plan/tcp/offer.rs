@@ -1,4 +1,5 @@
-//! What a gateway serves of a TCPLoadBalancer: for each port a frontend and a pool of its own.
+//! What a gateway serves of a TCPLoadBalancer: for each port a frontend and a pool of its own, or the
+//! pool alone where only HTTPLoadBalancers lead to it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,37 +13,30 @@ use kedge_crd::{
 };
 
 use super::{Given, Tcp};
-use crate::{plan::config::peer_name, store::Name};
-
-/// A frontend and its pool. Where the frontend's address is unspecified, every instance of the gateway
-/// puts its own there.
-pub type Offered = (Frontend, Pool);
+use crate::{
+    plan::{config::peer_name, offered::Offered},
+    store::Name,
+};
 
 /// What a gateway serves of it.
 pub fn of(tcp: &Tcp) -> Vec<Offered> {
-    if !tcp.is_served() {
-        return Vec::new();
+    let mut parts = Vec::new();
+    for port in tcp.pooled() {
+        let given = tcp.given.iter().find(|given| given.name == port.name);
+        parts.extend(given.map(|given| Offered::Frontend(frontend(tcp, given))));
+        parts.extend(pool(tcp, port).map(Offered::Pool));
     }
-    tcp.given
-        .iter()
-        .filter_map(|given| offered(tcp, given))
-        .collect()
+    parts
 }
 
-/// What a port of a TCPLoadBalancer is called at gateways.
+/// What a port of a TCPLoadBalancer is called at gateways, and its pool.
 pub fn frontend_name(name: &Name, port: &str) -> String {
     format!("{name}/{port}")
 }
 
-fn offered(tcp: &Tcp, given: &Given) -> Option<Offered> {
-    let spec = &tcp.spec;
-    let port = spec.ports.iter().find(|port| port.name == given.name)?;
+fn frontend(tcp: &Tcp, given: &Given) -> Frontend {
     let name = frontend_name(&tcp.name, &given.name);
-    let affinity = match spec.session_affinity.unwrap_or_default() {
-        SessionAffinity::None => Affinity::None,
-        SessionAffinity::ClientIP => Affinity::ClientIp,
-    };
-    let frontend = Frontend {
+    Frontend {
         name: name.clone(),
         tenant: tcp.tenant.clone(),
         address: tcp.own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
@@ -51,22 +45,26 @@ fn offered(tcp: &Tcp, given: &Given) -> Option<Offered> {
             Transport::Tcp => Protocol::Tcp,
             Transport::Udp => Protocol::Udp,
         },
-        pool: name.clone(),
-        client_ip: match spec.proxy_protocol {
+        pool: name,
+        client_ip: match tcp.spec.proxy_protocol {
             None => ClientIp::Hidden,
             Some(ProxyProtocol::V1) => ClientIp::ProxyV1,
             Some(ProxyProtocol::V2) => ClientIp::ProxyV2,
         },
-    };
-    let limits = match given.protocol {
+    }
+}
+
+fn pool(tcp: &Tcp, port: &TcpPort) -> Option<Pool> {
+    let spec = &tcp.spec;
+    let limits = match port.protocol.unwrap_or_default() {
         Transport::Tcp => Limits::default(),
         Transport::Udp => Limits {
             idle_seconds: UDP_IDLE_SECONDS,
             ..Limits::default()
         },
     };
-    let pool = Pool {
-        name,
+    Some(Pool {
+        name: frontend_name(&tcp.name, &port.name),
         tenant: tcp.tenant.clone(),
         members: members(tcp, port)?,
         policy: match spec.policy.unwrap_or_default() {
@@ -74,15 +72,17 @@ fn offered(tcp: &Tcp, given: &Given) -> Option<Offered> {
             BalancePolicy::LeastConnections => Policy::LeastConnections,
             BalancePolicy::Maglev => Policy::Maglev,
         },
-        affinity,
+        affinity: match spec.session_affinity.unwrap_or_default() {
+            SessionAffinity::None => Affinity::None,
+            SessionAffinity::ClientIP => Affinity::ClientIp,
+        },
         health: spec.health_check.as_ref().map(health),
         limits,
         http: match port.app_protocol.unwrap_or_default() {
             AppProtocol::Http => HttpVersion::One,
             AppProtocol::H2c => HttpVersion::Two,
         },
-    };
-    Some((frontend, pool))
+    })
 }
 
 fn members(tcp: &Tcp, port: &TcpPort) -> Option<Vec<PoolMember>> {

@@ -18,7 +18,10 @@ use kedge_crd::{
 };
 use serde_json::Value;
 
-use super::resting::{self, Rest};
+use super::{
+    is_routed,
+    resting::{self, Rest},
+};
 use crate::{
     managers,
     plan::{
@@ -110,6 +113,9 @@ impl Found {
         let Ok(object) = &**read else {
             return self.seats();
         };
+        if is_routed(&object.spec) {
+            return Vec::new();
+        }
         let gateway = tenant(snapshot, &self.name, object).and_then(gateway_of);
         if gateway.is_some() && gateway != self.kept.gateway {
             return Vec::new();

@@ -30,7 +30,10 @@ pub fn status(snapshot: &Snapshot, tcp: &Tcp) -> TcpLoadBalancerStatus {
     let up = hosts.len() - down.len();
     let mut conditions = vec![accepted(tcp)];
     if tcp.is_served() {
-        conditions.push(programmed(snapshot, tcp));
+        conditions.push(match tcp.is_routed() {
+            true => Condition::new("Programmed", true, "Routed", ""),
+            false => programmed(snapshot, tcp),
+        });
         conditions.push(backends(hosts.len(), &down));
     }
     let missing = conditions
@@ -69,7 +72,7 @@ fn accepted(tcp: &Tcp) -> Condition {
 /// Where clients come.
 fn ingress(snapshot: &Snapshot, tcp: &Tcp) -> Vec<Ingress> {
     let gateway = tcp.gateway.as_ref().and_then(|name| snapshot.gateway(name));
-    let Some(gateway) = gateway.filter(|_| tcp.is_served()) else {
+    let Some(gateway) = gateway.filter(|_| tcp.is_served() && !tcp.is_routed()) else {
         return Vec::new();
     };
     let addresses = match tcp.own {
