@@ -139,7 +139,7 @@ mod tests {
         let Certificate::There(found) = &good else {
             panic!("{good:?}");
         };
-        assert_eq!(found.name, "tls-web.shop.12345678");
+        assert_eq!(found.name, "kedge-tls-web.shop.12345678");
         assert!(!format!("{good:?}").contains("secret"));
         for bad in [
             secret("Opaque", chain, key),

@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kedge_control::exposure::CERTIFICATE_PREFIX;
 
 /// The `spec.loadBalancerClass` of Services that are ours.
 pub const CLASS: &str = "kedge.dev/gateway";
@@ -84,11 +85,9 @@ pub fn backend(service: &ObjectMeta, port: NonZeroU16) -> String {
 #[must_use]
 pub fn certificate(secret: &ObjectMeta) -> String {
     let name = secret.name.as_deref().unwrap_or_default();
-    exposed(&format!("{CERTIFICATE}{name}"), secret)
+    exposed(&format!("{CERTIFICATE_PREFIX}{name}"), secret)
 }
 
-/// What the names of certificates begin with, so that they are told from other Secrets.
-pub const CERTIFICATE: &str = "tls-";
 /// How much of the uid is in a name: enough for two of one name, short enough to be read.
 const UID: usize = 8;
 /// As long as a name may be.
@@ -113,7 +112,7 @@ mod tests {
         assert_eq!(exposed("web", &web), "web.shop.6a0e1122");
         let port = NonZeroU16::new(80).unwrap();
         assert_eq!(backend(&web, port), "web-80.shop.6a0e1122");
-        assert_eq!(certificate(&web), "tls-web.shop.6a0e1122");
+        assert_eq!(certificate(&web), "kedge-tls-web.shop.6a0e1122");
     }
 
     #[test]

@@ -53,6 +53,17 @@ impl Trouble {
         )
     }
 
+    /// The Secret it is about.
+    #[must_use]
+    pub const fn secret(&self) -> Option<&Key> {
+        match self {
+            Self::CertificateMissing { key }
+            | Self::CertificateForbidden { key }
+            | Self::CertificateUnfit { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
     /// Its reason, as one word.
     #[must_use]
     pub const fn reason(&self) -> &'static str {

@@ -105,8 +105,9 @@ const fn spelt(protocol: Transport) -> &'static str {
 }
 
 /// The conditions that tell what is wrong, the cause before what follows from it.
-const KINDS: [&str; 5] = [
+const KINDS: [&str; 6] = [
     "Accepted",
+    "ResolvedRefs",
     "CertificateReady",
     "DNSReady",
     "Programmed",
