@@ -25,6 +25,11 @@ pub const DEFAULT_PORTS: PortRange = PortRange {
     to: port(30999),
 };
 
+/// The port of plain HTTP that HTTPLoadBalancers share when none is set.
+pub const HTTP_PORT: NonZeroU16 = port(80);
+/// The port of HTTP over TLS that they share when none is set.
+pub const HTTPS_PORT: NonZeroU16 = port(443);
+
 const fn port(number: u16) -> NonZeroU16 {
     NonZeroU16::MIN.saturating_add(number - 1)
 }
@@ -70,6 +75,20 @@ pub struct GatewayHttp {
     /// HTTP over TLS, and TLS that is passed through; 443 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_port: Option<NonZeroU16>,
+}
+
+impl GatewayHttp {
+    /// The port of plain HTTP.
+    #[must_use]
+    pub fn http_port(&self) -> NonZeroU16 {
+        self.port.unwrap_or(HTTP_PORT)
+    }
+
+    /// The port of HTTP over TLS.
+    #[must_use]
+    pub fn https_port(&self) -> NonZeroU16 {
+        self.tls_port.unwrap_or(HTTPS_PORT)
+    }
 }
 
 /// The tunnel of a gateway.

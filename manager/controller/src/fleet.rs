@@ -162,14 +162,17 @@ impl Fleet {
         };
         let others = self.spaces.iter();
         let mut others = others.filter(|(space, _)| **space != snapshot.space);
-        let is_early = !snapshot.gateways.is_empty() && others.any(|(_, known)| !known.is_planned);
+        let known = self.spaces.get(&snapshot.space);
+        // Nor whose certificate nobody has read yet, where the manager just started.
+        let is_unread = planned.is_unread && known.is_none_or(|known| !known.is_planned);
+        let has_gateways = !snapshot.gateways.is_empty();
+        let is_early = has_gateways && (is_unread || others.any(|(_, known)| !known.is_planned));
         let mut share = planned.share.clone();
         if is_early {
-            let known = self.spaces.get(&snapshot.space);
             share.gateways = known.map_or_else(BTreeMap::new, |known| known.share.gateways.clone());
             self.early.insert(snapshot.space.clone());
         }
-        self.adopt(snapshot, share, planned.wake.clone());
+        self.adopt(snapshot, share, planned.wake.clone(), !is_unread);
         (!is_early).then_some(planned)
     }
 
@@ -182,7 +185,7 @@ impl Fleet {
         commons.replace(space, &known.share, &Share::default());
     }
 
-    fn adopt(&mut self, snapshot: &Snapshot, share: Share, wake: Wake) {
+    fn adopt(&mut self, snapshot: &Snapshot, share: Share, wake: Wake, is_planned: bool) {
         let space = &snapshot.space;
         let seen = snapshot.faces.iter();
         let seen = seen.map(|(name, face)| (name.clone(), print(face)));
@@ -190,7 +193,7 @@ impl Fleet {
             wake,
             seen: seen.collect(),
             share,
-            is_planned: true,
+            is_planned,
         };
         let last = self.spaces.remove(space).unwrap_or_default();
         let share = &known.share;
@@ -239,6 +242,11 @@ impl Fleet {
                 .any(|port| now.is_none_or(|now| !now.contains(port)))
         });
         let mut freed: BTreeSet<&Name> = ports.map(|(gateway, _)| gateway).collect();
+        let names = last.names.iter().filter(|(gateway, names)| {
+            let now = share.names.get(*gateway);
+            !now.is_some_and(|now| names.is_subset(now))
+        });
+        freed.extend(names.map(|(gateway, _)| gateway));
         if !last.addresses.is_subset(&share.addresses) {
             freed.extend(&last.uses);
         }

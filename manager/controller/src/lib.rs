@@ -14,6 +14,7 @@ pub mod api;
 mod calm;
 #[cfg(test)]
 mod cases;
+pub mod certificates;
 pub mod clock;
 pub mod events;
 pub mod fleet;

@@ -24,6 +24,7 @@ pub mod gateway;
 mod given;
 mod handed;
 mod health;
+pub mod http;
 mod lead;
 mod leave;
 pub mod ledger;
@@ -34,6 +35,7 @@ pub mod offered;
 pub mod overlay;
 pub mod pending;
 pub mod ports;
+mod programmed;
 mod provider;
 mod provision;
 mod refill;
@@ -92,7 +94,7 @@ pub struct Plan {
     pub gateways: BTreeMap<(Name, String), GatewayConfig>,
     /// Every cluster's endpoint, for people.
     pub endpoints: Vec<FleetEndpoint>,
-    /// Every TCPLoadBalancer, for people.
+    /// Every TCPLoadBalancer and HTTPLoadBalancer, for people.
     pub load_balancers: Vec<FleetLoadBalancer>,
     /// The endpoints among them that are there once they are written.
     pub pending: Pending,
@@ -104,6 +106,10 @@ pub struct Plan {
     pub problems: Vec<Problem>,
     /// Where the kubeconfig Secrets of clusters shall lead, by cluster.
     pub kubeconfigs: BTreeMap<Name, String>,
+    /// The Secrets that HTTPLoadBalancers name.
+    pub certificates: BTreeSet<Name>,
+    /// Whether one of them was not read yet.
+    pub is_unread: bool,
     /// The names of endpoints, which must resolve.
     pub names: BTreeSet<String>,
     /// When to plan again although nothing happened.
@@ -165,6 +171,10 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let tcp = tcp::all(&next, &found, &cases, &mut ledger);
     plan.share = Share::of(&next, &cases, &decided, &services, &ledger);
     tcp::share(&tcp, &mut plan.share);
+    let asked = http::found(&next);
+    let http = http::all(&next, &asked, &tcp, tcp::counted(&cases, &tcp), &ledger);
+    http::share(&next, &asked, &http, &mut plan.share);
+    (plan.certificates, plan.is_unread) = http::secrets(&http);
     configure_gateways(&mut next, &mut plan);
     leave::states(&next, &mut services, &mut wake);
     let mut wanted = Desired::default();
@@ -177,7 +187,10 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     desired::records(&next, &mut wanted);
     denied::lists(&next, &mut wanted);
     exposed::withdraw(&next, &mut wanted);
-    plan.load_balancers = tcp::write(&next, &found, &tcp, &mut wake, &mut wanted);
+    let people = &mut plan.load_balancers;
+    people.extend(tcp::write(&next, &found, &tcp, &mut wake, &mut wanted));
+    people.extend(http::write(&next, &http, &mut wake, &mut wanted));
+    people.sort_by(|a, b| (&a.namespace, &a.name, &a.kind).cmp(&(&b.namespace, &b.name, &b.kind)));
     let decisions = Decisions {
         cases: &cases,
         decided: &decided,

@@ -16,7 +16,7 @@ use kedge_crd::{
 use serde::{Deserialize as _, de::DeserializeOwned};
 
 use crate::{
-    managers,
+    certificates, managers,
     plan::share::{Commons, Face},
     store::{CLAIM_KIND, IPAM_GROUP, Layers, Name, ObjectKey, Objects},
 };
@@ -106,6 +106,8 @@ pub struct Snapshot {
     pub names: Option<Arc<BTreeMap<String, BTreeSet<IpAddr>>>>,
     /// Where the kubeconfig Secrets of clusters lead, of those that were looked at.
     pub kubeconfigs: BTreeMap<Name, Kubeconfig>,
+    /// The Secrets that HTTPLoadBalancers name, of those that an API server was asked for.
+    pub certificates: BTreeMap<Name, certificates::Found>,
     /// Who is heard of.
     pub live: Live,
     /// The layers.
@@ -259,6 +261,7 @@ impl Snapshot {
             environment: Environment::default(),
             names: None,
             kubeconfigs: BTreeMap::new(),
+            certificates: BTreeMap::new(),
             live,
             clusters,
             machines,
@@ -320,6 +323,21 @@ impl Snapshot {
         }
         let key = (gateway.clone(), instance.to_owned());
         self.live.gateways.get(&key).map(|live| live.hearing)
+    }
+
+    /// The certificate in a Secret; `None` where it was not read yet. On a directory it is a document
+    /// like others.
+    #[must_use]
+    pub fn certificate(&self, secret: &Name) -> Option<certificates::Found> {
+        if self.environment.has_core() {
+            return self.certificates.get(secret).cloned();
+        }
+        let key = ObjectKey::new("", "Secret", secret.clone());
+        let layers = self.objects.get(&key);
+        let layers = layers.filter(|layers| layers.user.is_some() || !layers.owned.is_empty());
+        Some(layers.map_or(certificates::Found::Missing, |layers| {
+            certificates::Found::of(&layers.effective())
+        }))
     }
 
     /// The tenant whose objects live in that namespace; the first by name if several claim it.

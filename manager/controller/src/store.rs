@@ -22,6 +22,7 @@
 //! go by merge patch with the `uid`, a key that is no longer wanted as `null`, finalizers as the
 //! whole list with the `resourceVersion`. A status is compared before it is patched.
 
+pub mod certificates;
 pub mod directory;
 pub mod document;
 pub mod files;

@@ -39,8 +39,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    access::Access, api::buckets::Limits, clock::Clock, fleet::Fleet, metrics::Metrics,
-    pki::Authority, resolver::Resolver, sampled::Sampled, store::Store, token,
+    access::Access, api::buckets::Limits, certificates::Certificates, clock::Clock, fleet::Fleet,
+    metrics::Metrics, pki::Authority, resolver::Resolver, sampled::Sampled, store::Store, token,
 };
 
 pub use member::{Kept, Member, Party};
@@ -68,6 +68,8 @@ pub struct World {
     pub resolver: Resolver,
     /// The kubeconfigs that lead through a gateway.
     pub access: Access,
+    /// The certificates of sites.
+    pub certificates: Certificates,
     /// How often somebody may be refused, or a tenant enrol.
     pub limits: Limits,
     /// The store.
@@ -99,6 +101,7 @@ impl World {
             metrics: store.metrics(),
             resolver: Resolver::default(),
             access: Access::default(),
+            certificates: Certificates::default(),
             limits: Limits::default(),
             dirty: Notify::new(),
             is_late: AtomicBool::new(false),
@@ -168,7 +171,7 @@ impl World {
         }
     }
 
-    /// Looks at what lies beyond the store, for good: names, and where kubeconfigs lead.
+    /// Looks at what lies beyond the store, for good: names, where kubeconfigs lead, and certificates.
     pub async fn look_around(self: Arc<Self>) {
         let mut looked = None;
         loop {
@@ -177,10 +180,16 @@ impl World {
             let is_same = |(last, at): (u64, TokioInstant)| last == version && now < at + LOOK;
             if !looked.is_some_and(is_same) {
                 looked = Some((version, now));
-                let (wanted, kubeconfigs) = {
+                let (wanted, kubeconfigs, secrets) = {
                     let state = self.state().await;
-                    (state.names(), state.kubeconfigs())
+                    (state.names(), state.kubeconfigs(), state.certificates())
                 };
+                // Gateways may wait for certificates: a manager that starts hands out none before.
+                let certified = self.certificates.look(&self.store, &secrets).await;
+                if !certified.is_empty() {
+                    self.state().await.again.extend(certified);
+                    self.touch();
+                }
                 let names = wanted.keys().cloned().collect();
                 let names = self.resolver.look(&names).await;
                 let clusters = self.access.carry_out(&self.store, &kubeconfigs).await;

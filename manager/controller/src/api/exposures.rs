@@ -3,6 +3,7 @@
 //! Only a host that may speak for its cluster is heard, and only for its own tenant. Its words are
 //! fenced by an epoch: whoever takes over gets the next one.
 
+mod certificates;
 mod write;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -40,7 +41,7 @@ use crate::{
     store::{Name, ObjectKey},
     world::{self, Party, World},
 };
-use write::{Kept, apply, balancers, epoch, kept, remove, take_over};
+use write::{Kept, apply, balancers, checked_all, epoch, kept, remove, take_over};
 
 /// A host that asks for its tenant's exposures.
 pub struct Speaker {
@@ -190,7 +191,7 @@ pub async fn speak(
 pub async fn replace(
     State(world): State<Arc<World>>,
     speaker: Speaker,
-    Bounded(set): Bounded<ExposureSet, 1024>,
+    Bounded(set): Bounded<ExposureSet, 4096>,
 ) -> Result<Json<ExposureAnswer>, ApiError> {
     if set.items.len() > MAX_ITEMS {
         return Err(ApiError::too_large(&format!("{MAX_ITEMS} exposures")));
@@ -203,9 +204,14 @@ pub async fn replace(
             "an exposure is of a kind that `kinds` does not name",
         ));
     }
+    certificates::check(&set)?;
     in_turn(world, |world| async move {
         let scope = speaker.scope(&*world.state().await)?;
         fenced(&world, &scope, set.epoch).await?;
+        // Nothing is written where one of them may not be.
+        let changed = certificates::changed(&world, &scope, &set.certificates).await?;
+        checked_all(&world, &scope, &set.items)?;
+        certificates::put(&world, &scope, &changed).await?;
         let objects = balancers(&world, &scope);
         let synced: Vec<Kept> = kept(&objects, &scope)
             .into_iter()
@@ -227,6 +233,9 @@ pub async fn replace(
                 .collect();
         } else {
             answer.removed = remove(&world, &gone).await?;
+            if set.kinds.contains(&ExposureKind::Http) {
+                certificates::remove_others(&world, &scope, &set.certificates).await?;
+            }
         }
         world.touch();
         Ok(Json(answer))

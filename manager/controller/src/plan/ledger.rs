@@ -99,6 +99,7 @@ impl Ledger {
         ledger.enter_given(&snapshot.now);
         tcp::enter(snapshot, found, &mut ledger);
         ledger.enter_others(snapshot);
+        ledger.enter_http(snapshot);
         for balancer in cases.iter().filter_map(|case| case.asked.as_ref().ok()) {
             let gateway = gateway_of(snapshot, &balancer.name, &balancer.given);
             ledger.enter(&balancer.name, &balancer.given, gateway);
@@ -114,6 +115,19 @@ impl Ledger {
             let taken = snapshot.commons.ports(gateway, &snapshot.space);
             for port in taken {
                 self.ports.enter_other(gateway, port);
+            }
+        }
+    }
+
+    /// The ports that HTTPLoadBalancers share are nobody's wish. Who has one of them already keeps it.
+    fn enter_http(&mut self, snapshot: &Snapshot) {
+        let faces = snapshot.faces.iter();
+        let faces = faces.map(|(name, face)| (name, &face.gateway));
+        for (name, gateway) in snapshot.gateways.iter().chain(faces) {
+            let shared = gateway.spec.http.iter();
+            for port in shared.flat_map(|http| [http.http_port(), http.https_port()]) {
+                let owner = Owner::http(name);
+                self.ports.enter(name, Seat::own_tcp(port), owner);
             }
         }
     }

@@ -35,7 +35,9 @@ pub fn at<'a>(offered: impl Iterator<Item = &'a Offered>, address: IpAddr) -> Of
             }),
         }
     }
-    offer.frontends.sort_by(|one, other| one.name.cmp(&other.name));
+    offer
+        .frontends
+        .sort_by(|one, other| one.name.cmp(&other.name));
     offer.pools.sort_by(|one, other| one.name.cmp(&other.name));
     offer.sites.sort_by(|one, other| one.name.cmp(&other.name));
     offer

@@ -50,6 +50,8 @@ pub enum OwnerKind {
     Tcp,
     /// A TCPLoadBalancer had it, and it rests.
     Rests,
+    /// The HTTPLoadBalancers of a gateway share it.
+    Http,
 }
 
 /// A seat, and who has it.
@@ -107,15 +109,27 @@ impl Owner {
         }
     }
 
+    /// The HTTPLoadBalancers of that gateway.
+    #[must_use]
+    pub fn http(gateway: &Name) -> Self {
+        Self {
+            kind: OwnerKind::Http,
+            name: gateway.clone(),
+            port: String::new(),
+        }
+    }
+
     /// Who it is, for the people of that namespace: others' names are none of their business.
     #[must_use]
     pub fn told_to(&self, namespace: &str) -> String {
-        if self.name.namespace == namespace {
+        if self.name.namespace == namespace || self.kind == OwnerKind::Http {
             self.to_string()
         } else {
             match self.kind {
                 OwnerKind::Rests => "another tenant's load balancer had it a moment ago".to_owned(),
-                OwnerKind::Balancer | OwnerKind::Tcp => "another tenant has it".to_owned(),
+                OwnerKind::Balancer | OwnerKind::Tcp | OwnerKind::Http => {
+                    "another tenant has it".to_owned()
+                }
             }
         }
     }
@@ -127,6 +141,9 @@ impl fmt::Display for Owner {
             OwnerKind::Balancer => write!(f, "LoadBalancer {} has it", self.name),
             OwnerKind::Tcp => write!(f, "TCPLoadBalancer {} has it", self.name),
             OwnerKind::Rests => write!(f, "TCPLoadBalancer {} had it a moment ago", self.name),
+            OwnerKind::Http => {
+                f.write_str("HTTPLoadBalancers share it (spec.http of the EdgeGateway)")
+            }
         }
     }
 }
@@ -141,7 +158,7 @@ impl Ports {
     pub fn enter(&mut self, gateway: &Name, seat: Seat, owner: Owner) {
         let seats = match owner.kind {
             OwnerKind::Rests => &mut self.resting,
-            OwnerKind::Balancer | OwnerKind::Tcp => &mut self.given,
+            OwnerKind::Balancer | OwnerKind::Tcp | OwnerKind::Http => &mut self.given,
         };
         let seats = seats.entry(gateway.clone()).or_default();
         seats.entry(seat).or_insert(owner);

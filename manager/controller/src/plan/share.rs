@@ -19,7 +19,9 @@ use kedge_control::{
 use kedge_crd::EdgeGateway;
 
 use super::{
-    Because, Case, Decided, Service, config, ledger,
+    Because, Case, Decided, Service, config,
+    http::{self, Held},
+    ledger,
     ledger::Ledger,
     offered::Offered,
     overlay,
@@ -40,6 +42,8 @@ pub struct Share {
     pub starved: BTreeSet<Name>,
     /// The ports it has.
     pub ports: BTreeMap<Name, BTreeSet<Port>>,
+    /// The names whose requests are its tenants'.
+    pub names: BTreeMap<Name, BTreeSet<Held>>,
     /// The overlay addresses it has.
     pub addresses: BTreeSet<IpAddr>,
     /// Its hosts, as peers.
@@ -67,6 +71,7 @@ pub struct Face {
 #[derive(Clone, Debug, Default)]
 pub struct Commons {
     ports: BTreeMap<Name, BTreeSet<Port>>,
+    names: BTreeMap<Name, BTreeMap<String, Vec<Held>>>,
     addresses: BTreeSet<(IpAddr, Arc<str>)>,
     peers: BTreeMap<Name, BTreeMap<String, Vec<PeerConfig>>>,
     meshes: BTreeMap<Name, BTreeMap<String, Vec<Mesh>>>,
@@ -104,6 +109,15 @@ impl Commons {
             &share.listeners,
         );
         put(&mut self.offers, space, &last.offers, &share.offers);
+        let listed = |share: &Share| {
+            let names = share.names.iter();
+            let names =
+                names.map(|(gateway, all)| (gateway.clone(), all.iter().cloned().collect()));
+            names.collect::<BTreeMap<Name, Vec<Held>>>()
+        };
+        if last.names != share.names {
+            put(&mut self.names, space, &listed(last), &listed(share));
+        }
     }
 
     /// The ports of a gateway that other namespaces have.
@@ -114,6 +128,15 @@ impl Commons {
     ) -> impl Iterator<Item = &'a Port> + use<'a> {
         let all = self.ports.get(gateway).into_iter().flatten();
         all.filter(move |(_, owner)| owner.name.namespace != own)
+    }
+
+    /// The names of a gateway that other namespaces have.
+    pub fn names<'a>(
+        &'a self,
+        gateway: &Name,
+        own: &'a str,
+    ) -> impl Iterator<Item = &'a Held> + use<'a> {
+        others(&self.names, gateway, own)
     }
 
     /// Whether another namespace has the overlay address.
@@ -219,6 +242,11 @@ impl Share {
             for (gateway, seat, owner) in tcp::held(snapshot, &found) {
                 let ports = share.ports.entry(gateway).or_default();
                 ports.insert((seat, owner));
+            }
+        }
+        for found in http::found(snapshot) {
+            for (gateway, held) in http::held(snapshot, &found) {
+                share.names.entry(gateway).or_default().insert(held);
             }
         }
         share

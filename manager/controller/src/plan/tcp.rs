@@ -13,6 +13,7 @@
 mod decide;
 mod layer;
 mod offer;
+mod place;
 mod read;
 mod refusal;
 mod resting;
@@ -22,20 +23,22 @@ mod usage;
 
 use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
-use kedge_control::local::FleetLoadBalancer;
+use kedge_control::{frontend::ClientIp, local::FleetLoadBalancer};
 use kedge_crd::{
     TcpLoadBalancerSpec, TcpLoadBalancerStatus,
     tcp::{Exposure, TcpPort},
     traffic::Transport,
 };
 
-use super::{desired::Desired, share::Share, status::put, wake::Wake};
+use super::{Case, desired::Desired, share::Share, status::put, wake::Wake};
 use crate::{snapshot::Snapshot, store::Name};
 
 pub use decide::all;
-pub use read::{Found, all as found, enter, held};
-use refusal::Refusal;
+pub(super) use place::gateway;
+pub use read::{Found, all as found, enter, gateway_of, held, named, tenant};
+pub(super) use refusal::Refusal;
 use resting::Rest;
+pub use shown::{addresses, source};
 
 /// A TCPLoadBalancer, and what was decided about it.
 #[derive(Clone, Debug)]
@@ -112,17 +115,60 @@ impl Tcp {
         ports.filter(is_given)
     }
 
-    /// The pool of a TCP port, for who leads to it at that gateway.
-    pub fn pool_of(&self, tenant: &str, gateway: &Name, port: NonZeroU16) -> Option<String> {
-        if self.tenant != tenant || self.gateway.as_ref() != Some(gateway) {
-            return None;
+    /// Where a TCP port of it leads, for an HTTPLoadBalancer of that tenant at that gateway.
+    ///
+    /// # Errors
+    ///
+    /// Why it leads nowhere, as what follows its name in a sentence.
+    pub fn lead(&self, tenant: &str, gateway: &Name, port: NonZeroU16) -> Result<Lead, String> {
+        if self.tenant != tenant {
+            return Err(format!("is not of Tenant {tenant}"));
         }
-        let mut ports = self.pooled();
-        let found = ports.find(|it| {
+        if self.gateway.as_ref() != Some(gateway) || !self.is_served() {
+            return Err("is not served; its own conditions say why".to_owned());
+        }
+        let is_it = |it: &&TcpPort| {
             it.port == Some(port) && it.protocol.unwrap_or_default() == Transport::Tcp
-        })?;
-        Some(offer::frontend_name(&self.name, &found.name))
+        };
+        let Some(found) = self.pooled().find(is_it) else {
+            return Err(match self.spec.ports.iter().find(is_it) {
+                Some(_) => format!("is not served at port {port}; its own conditions say why"),
+                None => format!("has no TCP port {port}"),
+            });
+        };
+        Ok(Lead {
+            pool: offer::frontend_name(&self.name, &found.name),
+            client_ip: offer::client_ip(&self.spec),
+        })
     }
+
+    /// The hosts behind it.
+    pub fn hosts(&self) -> impl Iterator<Item = (Name, IpAddr)> {
+        let members = self.members.iter();
+        members.map(|member| (member.host.clone(), member.address))
+    }
+}
+
+/// Where a port leads.
+#[derive(Clone, Debug)]
+pub struct Lead {
+    /// Its pool.
+    pub pool: String,
+    /// Whether backends are told who the client is before the first byte.
+    pub client_ip: ClientIp,
+}
+
+/// How many load balancers namespaces have that are no HTTPLoadBalancers.
+pub fn counted(cases: &[Case], all: &[Tcp]) -> BTreeMap<String, u32> {
+    let asked = cases.iter().filter_map(|case| case.asked.as_ref().ok());
+    let asked = asked.map(|balancer| &balancer.name.namespace);
+    let tcp = all.iter().filter(|tcp| tcp.counts());
+    let tcp = tcp.map(|tcp| &tcp.name.namespace);
+    let mut counted = BTreeMap::new();
+    for space in asked.chain(tcp) {
+        *counted.entry(space.clone()).or_default() += 1;
+    }
+    counted
 }
 
 /// Whether HTTPLoadBalancers alone lead to it.

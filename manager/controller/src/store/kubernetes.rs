@@ -10,6 +10,7 @@
 mod blind;
 pub mod cache;
 mod catchup;
+mod certificates;
 pub mod cluster;
 mod dial;
 mod events;

@@ -28,6 +28,7 @@ pub struct Part {
     load_balancers: Vec<FleetLoadBalancer>,
     problems: Vec<Problem>,
     kubeconfigs: BTreeMap<Name, String>,
+    certificates: BTreeSet<Name>,
     names: BTreeSet<String>,
     alive: usize,
     targets: BTreeMap<TargetState, usize>,
@@ -103,6 +104,7 @@ impl Part {
         self.load_balancers = plan.load_balancers;
         self.problems = plan.problems;
         self.kubeconfigs = plan.kubeconfigs;
+        self.certificates = plan.certificates;
         self.names = plan.names;
         self.nudge();
     }
@@ -132,6 +134,11 @@ impl Part {
         &self.kubeconfigs
     }
 
+    /// The Secrets that HTTPLoadBalancers name.
+    pub const fn certificates(&self) -> &BTreeSet<Name> {
+        &self.certificates
+    }
+
     /// The names of its endpoints.
     pub const fn names(&self) -> &BTreeSet<String> {
         &self.names
@@ -148,7 +155,7 @@ impl Part {
         &self.endpoints
     }
 
-    /// Every TCPLoadBalancer, for people.
+    /// Every TCPLoadBalancer and HTTPLoadBalancer, for people.
     #[must_use]
     pub fn load_balancers(&self) -> &[FleetLoadBalancer] {
         &self.load_balancers

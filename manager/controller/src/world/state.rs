@@ -107,7 +107,7 @@ impl State {
         self.parts.values().flat_map(Part::endpoints)
     }
 
-    /// Every TCPLoadBalancer, for people.
+    /// Every TCPLoadBalancer and HTTPLoadBalancer, for people.
     pub fn load_balancers(&self) -> impl Iterator<Item = &FleetLoadBalancer> {
         self.parts.values().flat_map(Part::load_balancers)
     }
@@ -117,6 +117,13 @@ impl State {
     pub fn kubeconfigs(&self) -> BTreeMap<Name, String> {
         let all = self.parts.values().flat_map(Part::kubeconfigs);
         all.map(|(name, to)| (name.clone(), to.clone())).collect()
+    }
+
+    /// The Secrets that HTTPLoadBalancers name.
+    #[must_use]
+    pub fn certificates(&self) -> BTreeSet<Name> {
+        let all = self.parts.values().flat_map(Part::certificates);
+        all.cloned().collect()
     }
 
     /// The names of endpoints, and the namespaces that want them.

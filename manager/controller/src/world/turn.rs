@@ -266,6 +266,7 @@ impl World {
             snapshot.names = Some(Arc::clone(&names));
             let here = kubeconfigs.iter();
             let here = here.filter(|(cluster, _)| cluster.namespace == space.name);
+            snapshot.certificates = self.certificates.of_space(&space.name);
             snapshot.kubeconfigs = here.map(|(name, to)| (name.clone(), to.clone())).collect();
             listen(&mut snapshot, space.live.1);
             (snapshot, is_empty)

@@ -1,7 +1,7 @@
 //! The objects of a tenant's exposures, and the epoch that fences them.
 
 use axum::http::StatusCode;
-use kedge_control::exposure::{Exposure, ExposureKind};
+use kedge_control::exposure::{CERTIFICATE_PREFIX, Exposure, ExposureKind};
 use kedge_core::{Code, Problem};
 use kedge_crd::{
     HttpLoadBalancerSpec, LoadBalancerSpec, Resource as _, TcpLoadBalancerSpec, meta,
@@ -126,6 +126,16 @@ pub async fn apply(world: &World, scope: &Scope, items: &[Exposure]) -> Result<u
     Ok(written)
 }
 
+/// Whether every intent may be written.
+pub fn checked_all(world: &World, scope: &Scope, items: &[Exposure]) -> Result<(), ApiError> {
+    let objects = balancers(world, scope);
+    for item in items {
+        let key = object_key(scope, item.kind, &item.name);
+        checked(&objects, scope, &key, item)?;
+    }
+    Ok(())
+}
+
 /// Removes objects; says how many.
 pub async fn remove(world: &World, gone: &[&Kept]) -> Result<u32, ApiError> {
     let writes: Vec<Write> = gone
@@ -186,6 +196,7 @@ fn checked(
     if chosen {
         return Err(refused(key, "`listenerPort` is the manager's to choose"));
     }
+    led_to_own(key, item)?;
     let document = json!({
         "apiVersion": TcpLoadBalancerSpec::api_version(),
         "kind": key.kind,
@@ -200,6 +211,23 @@ fn checked(
         refused(key, &what.join("; "))
     })?;
     Ok(document)
+}
+
+/// An agent leads its load balancers to its own certificates alone: other Secrets of the namespace may be
+/// another tenant's, or the manager's.
+fn led_to_own(key: &ObjectKey, item: &Exposure) -> Result<(), ApiError> {
+    let tls = item.spec.get("tls").and_then(Value::as_array);
+    let tls = tls.into_iter().flatten().enumerate();
+    for (at, tls) in tls {
+        let secret = tls.get("secretRef").and_then(Value::as_str);
+        if secret.is_some_and(|secret| !secret.starts_with(CERTIFICATE_PREFIX)) {
+            let what = format!(
+                "spec.tls[{at}].secretRef must begin with `{CERTIFICATE_PREFIX}`: it is one of the set's certificates"
+            );
+            return Err(refused(key, &what));
+        }
+    }
+    Ok(())
 }
 
 fn is_of(layers: &Layers, tenant: &str) -> bool {

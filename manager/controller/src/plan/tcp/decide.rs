@@ -4,8 +4,7 @@ use std::{net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
 use kedge_crd::{
-    EdgeHost, Status, TcpLoadBalancer, TcpLoadBalancerSpec,
-    TcpLoadBalancerStatus,
+    EdgeHost, Status, TcpLoadBalancer, TcpLoadBalancerSpec, TcpLoadBalancerStatus,
     balancer::POOL_ANNOTATION,
     condition,
     gateway::DEFAULT_PORTS,
@@ -17,7 +16,8 @@ use kedge_crd::{
 
 use super::{
     Given, Member, Tcp, is_routed,
-    read::{Found, Life, gateway_of, pool, protocols, target, tenant},
+    place::gateway,
+    read::{Found, Life, pool, protocols, target, tenant},
     refusal::Refusal,
     resting::{Rests, rests},
     usage::Usage,
@@ -25,7 +25,6 @@ use super::{
 use crate::{
     plan::{
         Case,
-        gateway::public_addresses,
         ledger::{Holder, Ledger},
         overlay,
         ports::{Owner, Seat},
@@ -113,7 +112,8 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
     if !waits || found.kept.gateway.as_ref() == Some(&gateway) {
         tcp.gateway = Some(gateway.clone());
     }
-    let limits = tenant(snapshot, &found.name, object).and_then(|it| it.spec.limits.clone());
+    let limits = tenant(snapshot, &found.name, &object.metadata.labels)
+        .and_then(|it| it.spec.limits.clone());
     let limits = limits.unwrap_or_default();
     let mut seats = Seats {
         snapshot,
@@ -184,21 +184,17 @@ fn at(
     object: &TcpLoadBalancer,
     told: &mut String,
 ) -> Result<Name, Refusal> {
-    let tenant = tenant(snapshot, &found.name, object).ok_or_else(|| Refusal::NoTenant {
-        namespace: found.name.namespace.clone(),
+    let tenant = tenant(snapshot, &found.name, &object.metadata.labels).ok_or_else(|| {
+        Refusal::NoTenant {
+            namespace: found.name.namespace.clone(),
+        }
     })?;
     told.clone_from(&tenant.metadata.name);
-    let name = gateway_of(tenant).ok_or_else(|| Refusal::GatewayUnset {
-        tenant: tenant.metadata.name.clone(),
-    })?;
-    let Some(gateway) = snapshot.gateway(&name) else {
-        return Err(Refusal::GatewayMissing { gateway: name });
-    };
-    let is_reached = pool(object).is_some() || is_routed(&object.spec);
-    if !is_reached && public_addresses(gateway).is_empty() {
-        return Err(Refusal::GatewayNoAddress { gateway: name });
-    }
-    Ok(name)
+    gateway(
+        snapshot,
+        tenant,
+        pool(object).is_none() && !is_routed(&object.spec),
+    )
 }
 
 /// What can be told from the object alone.

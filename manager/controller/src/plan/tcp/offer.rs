@@ -8,6 +8,7 @@ use kedge_control::{
     site::HttpVersion,
 };
 use kedge_crd::{
+    TcpLoadBalancerSpec,
     tcp::{AppProtocol, BalancePolicy, HealthCheck, ProxyProtocol, SessionAffinity, TcpPort},
     traffic::Transport,
 };
@@ -46,11 +47,16 @@ fn frontend(tcp: &Tcp, given: &Given) -> Frontend {
             Transport::Udp => Protocol::Udp,
         },
         pool: name,
-        client_ip: match tcp.spec.proxy_protocol {
-            None => ClientIp::Hidden,
-            Some(ProxyProtocol::V1) => ClientIp::ProxyV1,
-            Some(ProxyProtocol::V2) => ClientIp::ProxyV2,
-        },
+        client_ip: client_ip(&tcp.spec),
+    }
+}
+
+/// Whether backends are told who the client is before the first byte.
+pub fn client_ip(spec: &TcpLoadBalancerSpec) -> ClientIp {
+    match spec.proxy_protocol {
+        None => ClientIp::Hidden,
+        Some(ProxyProtocol::V1) => ClientIp::ProxyV1,
+        Some(ProxyProtocol::V2) => ClientIp::ProxyV2,
     }
 }
 

@@ -116,7 +116,7 @@ impl Found {
         if is_routed(&object.spec) {
             return Vec::new();
         }
-        let gateway = tenant(snapshot, &self.name, object).and_then(gateway_of);
+        let gateway = tenant(snapshot, &self.name, &object.metadata.labels).and_then(gateway_of);
         if gateway.is_some() && gateway != self.kept.gateway {
             return Vec::new();
         }
@@ -164,9 +164,9 @@ pub fn pool(object: &TcpLoadBalancer) -> Option<&str> {
 pub fn tenant<'a>(
     snapshot: &'a Snapshot,
     name: &Name,
-    object: &TcpLoadBalancer,
+    labels: &BTreeMap<String, String>,
 ) -> Option<&'a Tenant> {
-    let said = object.metadata.labels.get(TENANT_LABEL);
+    let said = labels.get(TENANT_LABEL);
     let said = said.and_then(|said| snapshot.tenants.get(said));
     said.filter(|said| tenant::namespace(said) == name.namespace)
         .or_else(|| snapshot.tenant_of(&name.namespace))

@@ -3,16 +3,13 @@
 use kedge_crd::{
     Condition, Status, TcpLoadBalancerStatus,
     condition::merge,
-    gateway::InstanceStatus,
     traffic::{Ingress, IngressPort},
 };
 
 use super::{Tcp, offer::frontend_name};
 use crate::{
     plan::{
-        gateway::{current, public_addresses},
-        health::tunnel_is_up,
-        report::clean,
+        gateway::public_addresses, health::tunnel_is_up, programmed::programmed, report::clean,
     },
     snapshot::Snapshot,
 };
@@ -32,7 +29,7 @@ pub fn status(snapshot: &Snapshot, tcp: &Tcp) -> TcpLoadBalancerStatus {
     if tcp.is_served() {
         conditions.push(match tcp.is_routed() {
             true => Condition::new("Programmed", true, "Routed", ""),
-            false => programmed(snapshot, tcp),
+            false => programmed(snapshot, tcp.gateway.as_ref(), &parts(tcp)),
         });
         conditions.push(backends(hosts.len(), &down));
     }
@@ -98,69 +95,15 @@ fn ingress(snapshot: &Snapshot, tcp: &Tcp) -> Vec<Ingress> {
     ingress.take(INGRESS).collect()
 }
 
-/// What the gateway made of it. One instance that serves it is enough, unless another one says that
-/// it never will: clients may be led to that one.
-fn programmed(snapshot: &Snapshot, tcp: &Tcp) -> Condition {
-    let said =
-        |holds: bool, reason: &str, text: String| Condition::new("Programmed", holds, reason, text);
-    let gateway = tcp.gateway.as_ref();
-    let Some((name, gateway)) = gateway.and_then(|name| Some((name, snapshot.gateway(name)?)))
-    else {
-        return said(false, "Pending", "its gateway is not there".to_owned());
-    };
-    let mut serving = false;
-    for instance in current(snapshot, name, gateway) {
-        match verdict(tcp, instance) {
-            Verdict::Serves => serving = true,
-            Verdict::Waits => {}
-            Verdict::Never { reason, text } => {
-                let text = format!("instance {} of EdgeGateway {name}: {text}", instance.name);
-                return said(false, &reason, text);
-            }
-        }
-    }
-    if serving {
-        return said(true, "Programmed", String::new());
-    }
-    let text = format!("no instance of EdgeGateway {name} serves the latest desired state yet");
-    said(false, "Pending", text)
-}
-
-enum Verdict {
-    Serves,
-    Waits,
-    Never { reason: String, text: String },
-}
-
-/// What an instance that has the latest desired state makes of it.
-fn verdict(tcp: &Tcp, status: &InstanceStatus) -> Verdict {
-    if !status.serves_frontends {
-        let text = "it is too old to serve TCPLoadBalancers".to_owned();
-        let reason = "Unsupported".to_owned();
-        return Verdict::Never { reason, text };
-    }
-    let mut waits = false;
-    for given in &tcp.given {
-        let name = frontend_name(&tcp.name, &given.name);
-        let unserved = status
-            .unserved
-            .iter()
-            .find(|unserved| unserved.name == name);
-        let Some(unserved) = unserved else { continue };
-        if unserved.reason == PENDING {
-            waits = true;
-            continue;
-        }
-        return Verdict::Never {
-            reason: unserved.reason.clone(),
-            text: format!("port {}: {}", given.name, unserved.message),
-        };
-    }
-    if waits {
-        Verdict::Waits
-    } else {
-        Verdict::Serves
-    }
+/// Its ports: what they are called at gateways, and for people.
+fn parts(tcp: &Tcp) -> Vec<(String, String)> {
+    let given = tcp.given.iter();
+    given
+        .map(|given| {
+            let name = frontend_name(&tcp.name, &given.name);
+            (name, format!("port {}", given.name))
+        })
+        .collect()
 }
 
 fn backends(all: usize, down: &[String]) -> Condition {
@@ -192,7 +135,5 @@ fn backends(all: usize, down: &[String]) -> Condition {
 }
 
 const BACKENDS: &str = "BackendsHealthy";
-/// What a frontend that is only not served yet is said to be.
-const PENDING: &str = "Pending";
 /// As many as the schema takes.
 const INGRESS: usize = 16;

@@ -38,6 +38,7 @@ pub struct World {
     pub environment: Environment,
     pub names: Option<BTreeMap<String, BTreeSet<IpAddr>>>,
     pub kubeconfigs: BTreeMap<Name, Kubeconfig>,
+    pub certificates: BTreeMap<Name, crate::certificates::Found>,
     pub refused: BTreeMap<ObjectKey, Problem>,
 }
 
@@ -71,6 +72,7 @@ pub fn world(texts: &[&str]) -> World {
         environment: Environment::Directory,
         names: None,
         kubeconfigs: BTreeMap::new(),
+        certificates: BTreeMap::new(),
         refused: BTreeMap::new(),
     };
     for text in texts {
@@ -270,6 +272,7 @@ impl World {
         Snapshot {
             names: self.names.clone().map(Arc::new),
             kubeconfigs: self.kubeconfigs.clone(),
+            certificates: self.certificates.clone(),
             refused: self.refused.clone(),
             ..Snapshot::observe(&self.objects, live, "CA", &self.now)
                 .within(self.environment.clone())

@@ -1,0 +1,282 @@
+//! Who is served, by which names, and what of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+};
+
+use kedge_crd::{EdgeGateway, HttpLoadBalancer, HttpLoadBalancerSpec, Tenant};
+
+use super::{
+    Http, Served,
+    check::check,
+    names::{Generated, Names, may_ask},
+    offer,
+    read::Found,
+    refusal::Refusal,
+    tls::{self, Endings, Modes},
+};
+use crate::{
+    plan::{
+        ledger::Ledger,
+        ports::{Owner, Seat},
+        tcp::{self, Tcp},
+    },
+    snapshot::Snapshot,
+    store::Name,
+};
+
+/// Decides about every HTTPLoadBalancer, beside the other load balancers of the namespace.
+pub fn all(
+    snapshot: &Snapshot,
+    found: &[Found],
+    tcp: &[Tcp],
+    balancers: BTreeMap<String, u32>,
+    ledger: &Ledger,
+) -> Vec<Http> {
+    let mut desk = Desk {
+        snapshot,
+        ledger,
+        tcp: tcp.iter().map(|tcp| (&tcp.name, tcp)).collect(),
+        balancers,
+        names: Names::default(),
+        generated: Generated::default(),
+        modes: Modes::new(),
+    };
+    // What anybody has counts before any wish: a limit that is lowered takes nothing back.
+    for found in found {
+        desk.enter(found);
+    }
+    for gateway in snapshot.gateways.keys().chain(snapshot.faces.keys()) {
+        for (host, tenant) in snapshot.commons.names(gateway, &snapshot.space) {
+            desk.names.enter(gateway, host, tenant);
+        }
+    }
+    found.iter().map(|found| desk.decide(found)).collect()
+}
+
+/// What is decided from.
+struct Desk<'a> {
+    snapshot: &'a Snapshot,
+    ledger: &'a Ledger,
+    tcp: BTreeMap<&'a Name, &'a Tcp>,
+    /// How many load balancers namespaces have.
+    balancers: BTreeMap<String, u32>,
+    names: Names,
+    generated: Generated,
+    modes: Modes,
+}
+
+/// The ports of a gateway that HTTPLoadBalancers share, as far as they are free.
+struct Ports {
+    http: Result<NonZeroU16, Refusal>,
+    https: Result<NonZeroU16, Refusal>,
+}
+
+impl<'a> Desk<'a> {
+    fn enter(&mut self, found: &Found) {
+        let Some(tenant) = found.tenant(self.snapshot) else {
+            return;
+        };
+        let owner = &tenant.metadata.name;
+        if !found.last.generated_hostname.is_empty() {
+            self.generated.enter(owner, &found.last.generated_hostname);
+        }
+        let Some((gateway, names)) = found.keeps(self.snapshot) else {
+            return;
+        };
+        if names.is_empty() {
+            return;
+        }
+        let used = self.balancers.entry(found.name.namespace.clone());
+        *used.or_default() += 1;
+        for host in names {
+            // A name that an admin took from the list is free.
+            if may_ask(tenant, host) {
+                self.names.enter(&gateway, host, owner);
+            }
+        }
+    }
+
+    fn decide(&mut self, found: &Found) -> Http {
+        let mut http = Http {
+            name: found.name.clone(),
+            tenant: String::new(),
+            spec: HttpLoadBalancerSpec::default(),
+            last: found.last.clone(),
+            gateway: None,
+            generated: found.last.generated_hostname.clone(),
+            names: Vec::new(),
+            refused: Vec::new(),
+            endings: Endings::default(),
+            served: None,
+            is_asked: found.asked.is_some(),
+        };
+        let done = self.serve(found, &mut http);
+        if let Err(refusal) = done {
+            http.refused.push(refusal);
+        }
+        if http.refused.iter().any(Refusal::is_whole) || http.names.is_empty() {
+            http.served = None;
+        }
+        http
+    }
+
+    fn serve(&mut self, found: &Found, http: &mut Http) -> Result<(), Refusal> {
+        // It keeps what it has until it may be served again, and gets nothing.
+        if let Some((gateway, names)) = found.keeps(self.snapshot) {
+            let tenant = found.tenant(self.snapshot);
+            let may = |host: &&str| tenant.is_none_or(|tenant| may_ask(tenant, host));
+            let names = names.into_iter().filter(may).map(str::to_owned);
+            (http.gateway, http.names) = (Some(gateway), names.collect());
+        }
+        let object = match found.asked.as_deref() {
+            Some(Ok(object)) => object,
+            Some(Err(error)) => {
+                let error = error.clone();
+                return Err(Refusal::Common(tcp::Refusal::Unreadable { error }));
+            }
+            None => return Ok(()),
+        };
+        http.spec = object.spec.clone();
+        let (tenant, gateway) = self.place(found)?;
+        http.tenant.clone_from(&tenant.metadata.name);
+        let own = self
+            .generated
+            .of(tenant, &found.name, object, &http.generated);
+        http.generated = own.unwrap_or_default();
+        let object_gateway = self.snapshot.gateway(&gateway);
+        let ports = object_gateway.and_then(|object| self.ports(&gateway, object));
+        let Some(ports) = ports else {
+            return Err(Refusal::NotServed { gateway });
+        };
+        check(&object.spec, &http.generated)?;
+        for (at, it) in object.spec.tls.iter().enumerate() {
+            let hosts = tls::hosts(&object.spec, it, &http.generated);
+            for host in hosts.into_iter().filter(|_| it.passthrough) {
+                tls::passed(&object.spec, at, host)?;
+            }
+        }
+        self.claim(http, tenant, &gateway, object)?;
+        let names: BTreeSet<&str> = http.names.iter().map(String::as_str).collect();
+        let place = (&found.name, &gateway);
+        let spec = &object.spec;
+        let modes = &mut self.modes;
+        http.endings = tls::endings(self.snapshot, place, spec, &http.generated, &names, modes);
+        let (plain, secure) = (ports.http, ports.https);
+        let wants_tls = !spec.tls.is_empty();
+        let served = Served {
+            http: plain.as_ref().ok().copied(),
+            https: secure.as_ref().ok().copied().filter(|_| wants_tls),
+            ..Served::default()
+        };
+        let refusals = [plain.err(), secure.err().filter(|_| wants_tls)];
+        let tcp = |name: &str| {
+            let name = Name::new(&found.name.namespace, name);
+            self.tcp.get(&name).copied()
+        };
+        http.served = Some(offer::served(http, served, &gateway, tcp));
+        http.refused.extend(refusals.into_iter().flatten());
+        Ok(())
+    }
+
+    /// Where it is to be served, and whose it is.
+    fn place(&self, found: &Found) -> Result<(&'a Tenant, Name), Refusal> {
+        let common = Refusal::Common;
+        let namespace = || found.name.namespace.clone();
+        let tenant = found.tenant(self.snapshot).ok_or_else(|| {
+            common(tcp::Refusal::NoTenant {
+                namespace: namespace(),
+            })
+        })?;
+        let gateway = tcp::gateway(self.snapshot, tenant, true).map_err(common)?;
+        Ok((tenant, gateway))
+    }
+
+    /// Gives it the names that it asks for and that are free.
+    fn claim(
+        &mut self,
+        http: &mut Http,
+        tenant: &Tenant,
+        gateway: &Name,
+        object: &HttpLoadBalancer,
+    ) -> Result<(), Refusal> {
+        let is_new = http.names.is_empty();
+        let limits = tenant.spec.limits.as_ref();
+        let most = limits.and_then(|limits| limits.load_balancers);
+        let used = self.balancers.entry(http.name.namespace.clone());
+        let used = used.or_default();
+        if let Some(most) = most.filter(|most| is_new && *used >= *most) {
+            let what = "load balancers";
+            return Err(Refusal::Common(tcp::Refusal::Quota { what, most }));
+        }
+        let generated = Some(&http.generated).filter(|host| !host.is_empty());
+        let mut names: Vec<String> = Vec::new();
+        for host in generated.into_iter().chain(&object.spec.hostnames) {
+            if names.contains(host) {
+                continue;
+            }
+            if !may_ask(tenant, host) {
+                http.refused.push(Refusal::NotAllowed {
+                    hostname: host.clone(),
+                    tenant: tenant.metadata.name.clone(),
+                });
+                continue;
+            }
+            match self.names.claim(gateway, host, &tenant.metadata.name) {
+                Ok(()) => names.push(host.clone()),
+                Err(by) => http.refused.push(Refusal::Taken {
+                    hostname: host.clone(),
+                    by,
+                }),
+            }
+        }
+        *used += u32::from(is_new && !names.is_empty());
+        http.gateway = Some(gateway.clone());
+        http.names = names;
+        match http.names.is_empty() && http.refused.is_empty() {
+            true => Err(Refusal::NoNames {
+                tenant: tenant.metadata.name.clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// The ports that HTTPLoadBalancers share at a gateway; `None` where it serves none.
+    fn ports(&self, name: &Name, gateway: &EdgeGateway) -> Option<Ports> {
+        let shared = gateway.spec.http.as_ref()?;
+        let (http, https) = (shared.http_port(), shared.https_port());
+        let twice = |port, field, other| {
+            let gateway = name.clone();
+            Err(Refusal::PortTwice {
+                gateway,
+                port,
+                field,
+                other,
+            })
+        };
+        let tunnel = gateway.spec.tunnel.tls_port;
+        let free = |port: NonZeroU16, field| {
+            if tunnel == Some(port) {
+                return twice(port, field, "spec.tunnel.tlsPort");
+            }
+            let seat = Seat::own_tcp(port);
+            let other = self.ledger.ports.other(name, seat, &Owner::http(name));
+            match other {
+                None => Ok(port),
+                Some(by) => Err(Refusal::Common(tcp::Refusal::PortInUse {
+                    protocol: seat.protocol,
+                    port,
+                    by: by.told_to(&self.snapshot.space),
+                })),
+            }
+        };
+        Some(Ports {
+            http: free(http, "spec.http.port"),
+            https: match http == https {
+                true => twice(https, "spec.http.tlsPort", "spec.http.port"),
+                false => free(https, "spec.http.tlsPort"),
+            },
+        })
+    }
+}

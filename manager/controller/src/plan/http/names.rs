@@ -1,0 +1,215 @@
+//! Whose a name is at a gateway, and which names a tenant may ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kedge_control::frontend::is_server_name;
+use kedge_crd::{HttpLoadBalancer, Tenant};
+
+use crate::store::Name;
+
+/// A name at a gateway, and the tenant that has it.
+pub type Held = (String, String);
+
+/// The names of gateways, and the tenants that have them.
+#[derive(Debug, Default)]
+pub struct Names {
+    given: BTreeMap<Name, BTreeMap<String, String>>,
+}
+
+/// Why a name is another tenant's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has the name.
+    Itself,
+    /// It has this wildcard, which the name is below.
+    Below(String),
+}
+
+impl Names {
+    /// Enters a name that a tenant has. Who was entered first keeps it.
+    pub fn enter(&mut self, gateway: &Name, host: &str, tenant: &str) {
+        let names = self.given.entry(gateway.clone()).or_default();
+        let entry = names.entry(host.to_owned());
+        entry.or_insert_with(|| tenant.to_owned());
+    }
+
+    /// Gives a name to a tenant. One below another tenant's wildcard is that tenant's: giving it away would move
+    /// its requests.
+    ///
+    /// # Errors
+    ///
+    /// Another tenant has it.
+    pub fn claim(&mut self, gateway: &Name, host: &str, tenant: &str) -> Result<(), Taken> {
+        let names = self.given.entry(gateway.clone()).or_default();
+        match names.get(host) {
+            Some(owner) if owner == tenant => return Ok(()),
+            Some(_) => return Err(Taken::Itself),
+            None => {}
+        }
+        let above = above(host).find(|above| names.get(above).is_some_and(|it| it != tenant));
+        if let Some(above) = above {
+            return Err(Taken::Below(above));
+        }
+        names.insert(host.to_owned(), tenant.to_owned());
+        Ok(())
+    }
+}
+
+/// The wildcards that a name is below.
+fn above(host: &str) -> impl Iterator<Item = String> {
+    let mut rest = host.strip_prefix("*.").unwrap_or(host);
+    std::iter::from_fn(move || {
+        (_, rest) = rest.split_once('.')?;
+        Some(format!("*.{rest}"))
+    })
+}
+
+/// Whether a tenant may ask for a name: one label below `<tenant>.<domain>`, or one its admin listed.
+pub fn may_ask(tenant: &Tenant, host: &str) -> bool {
+    let Some(dns) = &tenant.spec.dns else {
+        return false;
+    };
+    let is_own = zone(tenant).is_some_and(|zone| {
+        let label = host.strip_suffix(&*zone);
+        let label = label.and_then(|label| label.strip_suffix('.'));
+        label.is_some_and(|label| !label.is_empty() && !label.contains('.'))
+    });
+    let plain = host.strip_prefix("*.").unwrap_or(host);
+    is_own
+        || dns.allowed_hostnames.iter().any(|allowed| {
+            let below = allowed.strip_prefix('*');
+            allowed == host || below.is_some_and(|below| plain.ends_with(below))
+        })
+}
+
+/// The domain below which a tenant's names are made. A Tenant is one cluster, and its name is nobody else's,
+/// which a Cluster's need not be.
+pub fn zone(tenant: &Tenant) -> Option<String> {
+    let domain = tenant.spec.dns.as_ref()?.domain.as_ref()?;
+    let domain = domain.trim_end_matches('.').to_ascii_lowercase();
+    let zone = format!("{}.{domain}", tenant.metadata.name);
+    is_server_name(&zone).then_some(zone)
+}
+
+/// The names that are generated, by tenant: none is made twice.
+#[derive(Debug, Default)]
+pub struct Generated {
+    taken: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Generated {
+    /// Enters a name that was generated before.
+    pub fn enter(&mut self, tenant: &str, host: &str) {
+        let taken = self.taken.entry(tenant.to_owned()).or_default();
+        taken.insert(host.to_owned());
+    }
+
+    /// The name of an HTTPLoadBalancer: the one it has, or that of what it stands for; with the namespace where
+    /// another one of the tenant has that already.
+    pub fn of(
+        &mut self,
+        tenant: &Tenant,
+        name: &Name,
+        object: &HttpLoadBalancer,
+        last: &str,
+    ) -> Option<String> {
+        let zone = zone(tenant)?;
+        let is_of_zone = |host: &&str| {
+            let label = host.strip_suffix(&*zone);
+            let label = label.and_then(|label| label.strip_suffix('.'));
+            label.is_some_and(|label| !label.contains('.'))
+        };
+        if let Some(last) = Some(last).filter(is_of_zone) {
+            return Some(last.to_owned());
+        }
+        let source = object.spec.source.as_ref();
+        let source = source.filter(|source| !source.name.is_empty());
+        let of_source = source.map(|source| source.name.clone());
+        let in_space = source.map(|source| format!("{}-{}", source.name, source.namespace));
+        let own = name.name.clone();
+        let first = of_source.into_iter().chain(in_space).chain([own.clone()]);
+        let numbered = (2_u16..).map(|number| format!("{own}-{number}"));
+        let taken = self.taken.entry(tenant.metadata.name.clone()).or_default();
+        let mut all = first.chain(numbered).take(MOST);
+        let host = all.find_map(|text| {
+            let host = format!("{}.{zone}", label(&text)?);
+            (is_server_name(&host) && !taken.contains(&host)).then_some(host)
+        })?;
+        taken.insert(host.clone());
+        Some(host)
+    }
+}
+
+/// A name of Kubernetes as one label of DNS.
+fn label(text: &str) -> Option<String> {
+    let mut label = text.to_ascii_lowercase().replace(['.', '_'], "-");
+    // A number that is put behind it must stay.
+    while label.len() > 63 {
+        label.remove(0);
+    }
+    let label = label.trim_matches('-');
+    (!label.is_empty()).then(|| label.to_owned())
+}
+
+/// How many names are tried.
+const MOST: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(dns: &str) -> Tenant {
+        let text =
+            format!("{{\"metadata\": {{\"name\": \"store\"}}, \"spec\": {{\"dns\": {dns}}}}}");
+        let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value["apiVersion"] = "kedge.dev/v1alpha1".into();
+        value["kind"] = "Tenant".into();
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_tenant_may_ask_for_what_is_below_its_own_domain_and_for_what_is_listed() {
+        let of = tenant(
+            "{\"domain\": \"lb.example.net\", \"allowedHostnames\": [\"shop.example.com\", \"*.example.org\"]}",
+        );
+        for (host, may) in [
+            ("web.store.lb.example.net", true),
+            ("*.store.lb.example.net", true),
+            ("a.b.store.lb.example.net", false),
+            ("store.lb.example.net", false),
+            ("web.other.lb.example.net", false),
+            ("xstore.lb.example.net", false),
+            ("*.lb.example.net", false),
+            ("shop.example.com", true),
+            ("a.shop.example.com", false),
+            ("*.example.org", true),
+            ("a.b.example.org", true),
+            ("*.a.example.org", true),
+            ("example.org", false),
+            ("badexample.org", false),
+        ] {
+            assert_eq!(may_ask(&of, host), may, "{host}");
+        }
+        assert!(!may_ask(&tenant("{}"), "shop.example.com"));
+    }
+
+    #[test]
+    fn a_name_is_one_tenants_and_what_is_below_its_wildcard_too() {
+        let gateway = Name::new("ns", "gw");
+        let mut names = Names::default();
+        let mut claim = |host: &str, tenant: &str| names.claim(&gateway, host, tenant);
+        assert_eq!(claim("a.example.com", "one"), Ok(()));
+        assert_eq!(claim("a.example.com", "one"), Ok(()));
+        assert_eq!(claim("a.example.com", "two"), Err(Taken::Itself));
+        // Whoever asks for more than another has takes nothing from it.
+        assert_eq!(claim("*.example.com", "two"), Ok(()));
+        let below = Taken::Below("*.example.com".to_owned());
+        assert_eq!(claim("b.example.com", "one"), Err(below.clone()));
+        assert_eq!(claim("*.c.example.com", "one"), Err(below.clone()));
+        assert_eq!(claim("x.y.example.com", "one"), Err(below));
+        assert_eq!(claim("b.example.com", "two"), Ok(()));
+        assert_eq!(claim("example.com", "one"), Ok(()));
+        let elsewhere = Name::new("ns", "other");
+        assert_eq!(names.claim(&elsewhere, "a.example.com", "two"), Ok(()));
+    }
+}

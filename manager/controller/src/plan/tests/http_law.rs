@@ -1,0 +1,227 @@
+//! Whatever happens to HTTPLoadBalancers: the plan is empty once it was carried out, no name is two
+//! tenants', names stay while others come and go, and everything leads to its own tenant's pools.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kedge_control::{
+    frontend::{Offer, Protocol},
+    site::Action,
+};
+use proptest::prelude::*;
+
+use super::{http::*, world::*};
+use crate::{
+    cases,
+    plan::plan,
+    store::{Layers, Name, ObjectKey},
+};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Ask(u8, bool, BTreeSet<u8>, u8),
+    Remove(u8),
+    Tcp(u8),
+    Allow(bool, u8),
+    Serve(u8),
+    Certify(u8),
+    Limit(u8),
+    Unreadable(bool),
+}
+
+const NAMES: [&str; 4] = ["api", "front", "shop", "web"];
+const HOSTS: [&str; 5] = [
+    "shop.example.com",
+    "a.example.org",
+    "*.example.org",
+    "*.a.example.org",
+    "x.a.example.org",
+];
+const TENANTS: [&str; 2] = [NS, "other"];
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let hosts = prop::collection::btree_set(0_u8..5, 0..4);
+    let event = prop_oneof![
+        5 => (0_u8..4, any::<bool>(), hosts, 0_u8..5)
+            .prop_map(|(name, other, hosts, kind)| Event::Ask(name, other, hosts, kind)),
+        2 => (0_u8..4).prop_map(Event::Remove),
+        1 => (0_u8..3).prop_map(Event::Tcp),
+        1 => (any::<bool>(), 0_u8..3).prop_map(|(other, dns)| Event::Allow(other, dns)),
+        1 => (0_u8..3).prop_map(Event::Serve),
+        1 => (0_u8..2).prop_map(Event::Certify),
+        1 => (0_u8..5).prop_map(Event::Limit),
+        1 => any::<bool>().prop_map(Event::Unreadable),
+    ];
+    prop::collection::vec(event, 1..20)
+}
+
+const ALL: &str = "domain: lb.example.net, allowedHostnames: [shop.example.com, '*.example.org']";
+
+fn happen(world: &mut World, event: &Event, pairs: &[crate::certificates::Pair]) {
+    match event {
+        Event::Ask(name, other, hosts, kind) => {
+            let hosts: Vec<String> = hosts
+                .iter()
+                .map(|at| format!("'{}'", HOSTS[usize::from(*at)]))
+                .collect();
+            let rest = match kind {
+                0 => "tls: [{secretRef: cert}], rules: [{backends: [{name: web, port: 80}]}]",
+                1 => "tls: [{passthrough: true}], rules: [{backends: [{name: web, port: 80}]}]",
+                2 => "rules: [{backends: [{name: web, port: 80}, {name: none, port: 80}]}]",
+                3 => "rules: [{method: 'a b'}]",
+                _ => "httpsRedirect: true, rules: [{redirect: {scheme: https}}]",
+            };
+            let spec = format!("hostnames: [{}], {rest}", hosts.join(", "));
+            let tenant = TENANTS[usize::from(*other)];
+            world.ask_as(tenant, NAMES[usize::from(*name)], &spec);
+        }
+        Event::Remove(name) => {
+            let name = Name::new(NS, NAMES[usize::from(*name)]);
+            let key = ObjectKey::new("kedge.dev", "HTTPLoadBalancer", name);
+            if let Some(layers) = world.objects.by_key.get_mut(&key) {
+                layers.user = None;
+            }
+        }
+        Event::Tcp(kind) => {
+            let spec = match kind {
+                0 => {
+                    "exposure: Routed, ports: [{name: http, port: 80}], endpoints: [{hostSelector: {}}]"
+                }
+                1 => "ports: [{name: http, port: 80}], endpoints: [{hostSelector: {}}]",
+                _ => "exposure: Internal, ports: [{name: http, port: 80}]",
+            };
+            world.offer("web", "", spec);
+        }
+        Event::Allow(other, dns) => {
+            let dns = [ALL, "domain: lb.example.net", "provider: None"][usize::from(*dns)];
+            world.write(&tenant_of(TENANTS[usize::from(*other)], dns, ""));
+        }
+        Event::Serve(kind) => {
+            let http = ["", ", http: {}", ", http: {port: 8080, tlsPort: 8080}"];
+            world.write(&GATEWAY.replace(", http: {}", http[usize::from(*kind)]));
+        }
+        Event::Certify(at) => world.certify("cert", &pairs[usize::from(*at)]),
+        Event::Limit(most) => {
+            let limits = format!("loadBalancers: {most}");
+            world.write(&tenant_of(NS, ALL, &limits));
+        }
+        Event::Unreadable(incomplete) => world.objects.incomplete = *incomplete,
+    }
+}
+
+/// Whose each name is at the gateway; none is two tenants', and none leads to another's pools.
+fn owners(offer: &Offer) -> BTreeMap<String, String> {
+    let pools: BTreeSet<_> = offer
+        .pools
+        .iter()
+        .map(|it| (&it.tenant, &it.name))
+        .collect();
+    assert_eq!(pools.len(), offer.pools.len(), "a pool is there twice");
+    let mut owners: BTreeMap<String, String> = BTreeMap::new();
+    let mut own = |host: &String, tenant: &String| {
+        let owner = owners.entry(host.clone()).or_insert_with(|| tenant.clone());
+        assert_eq!(owner, tenant, "{host} is two tenants'");
+    };
+    let mut passed = BTreeSet::new();
+    for frontend in &offer.frontends {
+        assert!(
+            pools.contains(&(&frontend.tenant, &frontend.pool)),
+            "{frontend:?}"
+        );
+        if let Protocol::TlsPassthrough { server_names } = &frontend.protocol {
+            for host in server_names {
+                own(host, &frontend.tenant);
+                passed.insert(host.clone());
+            }
+        }
+    }
+    for site in &offer.sites {
+        site.hosts.iter().for_each(|host| own(host, &site.tenant));
+        let shown = site.certificates.iter().flat_map(|it| &it.hosts);
+        for host in shown {
+            assert!(site.hosts.contains(host), "{host}");
+            assert!(!passed.contains(host), "{host} is passed through as well");
+        }
+        for route in &site.routes {
+            assert!(
+                route.hosts.iter().all(|host| site.hosts.contains(host)),
+                "{route:?}"
+            );
+            let Action::Forward { backends, .. } = &route.action else {
+                continue;
+            };
+            for backend in backends {
+                assert!(
+                    pools.contains(&(&site.tenant, &backend.pool)),
+                    "{backend:?}"
+                );
+            }
+        }
+    }
+    owners
+}
+
+proptest! {
+    #![proptest_config(cases::usually(48))]
+
+    #[test]
+    fn a_name_is_one_tenants_and_stays_when_others_come_and_go(events in events()) {
+        let pairs = [
+            pair(&["shop.example.com", "*.example.org"]),
+            pair(&["nobody.example.com"]),
+        ];
+        let mut world = ready();
+        world.write(&tenant_of("other", ALL, ""));
+        let mut before = owners(&served(&world.settle()));
+        for event in &events {
+            world.later(1);
+            happen(&mut world, event, &pairs);
+            // `settle` asserts the law.
+            let now = owners(&served(&world.settle()));
+            if matches!(event, Event::Ask(..) | Event::Certify(_) | Event::Limit(_)) {
+                for (host, owner) in &before {
+                    let is_same = now.get(host).is_none_or(|now| now == owner);
+                    prop_assert!(is_same, "{} moved by {:?}", host, event);
+                }
+            }
+            before = now;
+        }
+    }
+
+    #[test]
+    fn the_order_of_documents_decides_nothing(events in events()) {
+        let pairs = [pair(&["shop.example.com"]), pair(&["nobody.example.com"])];
+        let offers = [false, true].map(|reversed| {
+            let mut world = ready();
+            world.write(&tenant_of("other", ALL, ""));
+            let mut last: BTreeMap<u8, &Event> = BTreeMap::new();
+            for event in &events {
+                if let Event::Ask(name, ..) = event {
+                    last.insert(*name, event);
+                }
+            }
+            let mut order: Vec<_> = last.into_values().collect();
+            if reversed {
+                order.reverse();
+            }
+            happen(&mut world, &Event::Certify(0), &pairs);
+            order.into_iter().for_each(|event| happen(&mut world, event, &pairs));
+            let snapshot = world.snapshot();
+            let plan = plan(&snapshot);
+            served(&plan)
+        });
+        prop_assert_eq!(&offers[0], &offers[1]);
+    }
+}
+
+/// Layers are needed for what is not asked for any more as well.
+#[test]
+fn nothing_is_left_of_what_is_gone() {
+    let mut world = ready();
+    world.ask("front", RULE);
+    world.settle();
+    world.remove("kedge.dev", "HTTPLoadBalancer", "front");
+    world.settle();
+    let key = ObjectKey::new("kedge.dev", "HTTPLoadBalancer", Name::new(NS, "front"));
+    let left = world.objects.get(&key).cloned().unwrap_or_default();
+    assert_eq!(left, Layers::default());
+}
