@@ -39,19 +39,21 @@ impl Certificate {
         let data = secret.data.as_ref();
         let text = |key: &str| {
             let ByteString(bytes) = data?.get(key)?;
-            let text = std::str::from_utf8(bytes).ok()?;
-            (text.len() <= LONGEST).then(|| text.to_owned())
+            String::from_utf8(bytes.clone()).ok()
         };
         let chain = text("tls.crt").filter(|text| text.contains("-----BEGIN CERTIFICATE-----"));
         let key = text("tls.key").filter(|text| text.contains("PRIVATE KEY-----"));
         match (chain, key) {
+            (Some(chain), Some(key)) if chain.len() + key.len() > LONGEST => {
+                Self::Unfit("it has more than 64 KiB")
+            }
             (Some(chain), Some(key)) => Self::There(ExposedCertificate {
                 name: names::certificate(&secret.metadata),
                 chain,
                 key,
             }),
-            (None, _) => Self::Unfit("its tls.crt is no certificate in PEM of up to 64 KiB"),
-            (_, None) => Self::Unfit("its tls.key is no private key in PEM of up to 64 KiB"),
+            (None, _) => Self::Unfit("its tls.crt is no certificate in PEM"),
+            (_, None) => Self::Unfit("its tls.key is no private key in PEM"),
         }
     }
 }
@@ -112,7 +114,7 @@ impl Certificates {
 
 /// The type of Secrets with certificates.
 const TYPE: &str = "kubernetes.io/tls";
-/// As many bytes as a chain or a key may have.
+/// As many bytes as a chain and its key may have.
 const LONGEST: usize = 64 << 10;
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);

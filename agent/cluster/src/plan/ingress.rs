@@ -214,8 +214,9 @@ impl Planner<'_> {
                 notes.push(Note::warning(REFUSED, &refused.because));
             }
             (None, Some(said)) if is_same => {
-                self.show(ingress, status::offered(&wanted.spec, said));
-                notes.extend(status::notes(said));
+                let shown = status::offered(&wanted.spec, said);
+                notes.extend(status::notes(said, &shown));
+                self.show(ingress, shown);
             }
             // What was told before may hold still.
             (None, _) => {

@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{core::v1::Secret, networking::v1::Ingress};
-use kedge_manager_controller::{
-    managers,
-    store::{Layer, Write},
-};
+use k8s_openapi::api::networking::v1::Ingress;
+use kedge_manager_controller::{certificates::Found, managers};
 use kedge_tests_kube::{eventually, manifests, stays};
 use kube::{
     Api,
@@ -83,15 +80,14 @@ async fn ingresses_are_offered_told_and_taken_back() {
         .await;
 
     // Where it is reached.
-    world.serves("shop").await;
     world
         .at("shop", |shown| {
-            shown[0]["ip"] == "203.0.113.7" && shown[0]["ports"][0]["port"] == 80
+            shown[0]["ip"] == "203.0.113.7" && shown[0]["ports"][0]["port"] == 8088
         })
         .await;
 
     // A certificate is read where the namespace lets the agent, and nowhere else.
-    world.secret("cert", "one").await;
+    let chain = world.secret("cert").await;
     world
         .patch_ingress(
             "shop",
@@ -110,6 +106,16 @@ async fn ingresses_are_offered_told_and_taken_back() {
     );
     let secret = route["spec"]["tls"][0]["secretRef"].as_str().unwrap();
     assert!(secret.starts_with("kedge-tls-cert.shop."), "{secret}");
+    eventually("the manager has it", LIMIT, async || {
+        world.chains().await == [(secret.to_owned(), chain.clone())]
+    })
+    .await;
+    let renewed = world.secret("cert").await;
+    assert_ne!(renewed, chain);
+    eventually("the manager has the renewed one", LIMIT, async || {
+        world.chains().await == [(secret.to_owned(), renewed.clone())]
+    })
+    .await;
 
     // What cannot be done is said, and nothing of it is offered.
     world
@@ -155,7 +161,10 @@ async fn ingresses_are_offered_told_and_taken_back() {
             .unwrap()
             .metadata
             .finalizers;
-        held.is_none() && world.route("shop").is_none() && world.routed().is_empty()
+        held.is_none()
+            && world.route("shop").is_none()
+            && world.routed().is_empty()
+            && world.chains().await.is_empty()
     })
     .await;
     world
@@ -284,43 +293,25 @@ impl World {
             .collect()
     }
 
-    /// A manager that plans no HTTPLoadBalancers has this one served all the same.
-    async fn serves(&self, ingress: &str) {
-        let route = self.route(ingress).unwrap();
-        if route["status"]["conditions"]
-            .as_array()
-            .is_some_and(|all| !all.is_empty())
-        {
-            return;
-        }
-        let store = &self.manager.world.store;
-        let all = store.of_kind("kedge.dev", "HTTPLoadBalancer", Some(TENANT));
-        let name = route["metadata"]["name"].as_str().unwrap();
-        let found = all.by_key.keys().find(|key| key.name.name == name);
-        let time = "2026-01-02T03:04:05Z";
-        let status = json!({"status": {"ingress": [{"ip": "203.0.113.7", "ports": [{"port": 80}]}],
-            "conditions": [{"type": "Accepted", "status": "True", "reason": "Accepted",
-                "message": "", "lastTransitionTime": time}]}});
-        let write = Write {
-            key: found.unwrap().clone(),
-            layer: Layer::Status,
-            content: Some(status),
-        };
-        store.write(vec![write]).await.unwrap();
+    /// The chains of the agent's certificates at the manager, by name.
+    async fn chains(&self) -> Vec<(String, String)> {
+        let found = self.manager.world.store.certificates(TENANT, TENANT).await;
+        let all = found.unwrap().into_iter();
+        all.filter_map(|(name, found)| match found {
+            Found::Pair(pair) => Some((name, pair.chain)),
+            _ => None,
+        })
+        .collect()
     }
 
-    /// A Secret with a certificate.
-    async fn secret(&self, name: &str, of: &str) {
-        let made = rcgen::generate_simple_self_signed([format!("{of}.example.net")]).unwrap();
-        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": name},
-            "type": "kubernetes.io/tls", "stringData": {"tls.crt": made.cert.pem(),
-                "tls.key": made.signing_key.serialize_pem()}}))
-        .unwrap();
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), "shop");
-        secrets
-            .create(&PostParams::default(), &secret)
-            .await
-            .unwrap();
+    /// A Secret with a new certificate; its chain.
+    async fn secret(&self, name: &str) -> String {
+        let made = rcgen::generate_simple_self_signed(["shop.example.net".to_owned()]).unwrap();
+        let secret = json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": name, "namespace": "shop"}, "type": "kubernetes.io/tls",
+            "stringData": {"tls.crt": made.cert.pem(), "tls.key": made.signing_key.serialize_pem()}});
+        manifests::apply(&self.client, &[secret]).await;
+        made.cert.pem()
     }
 
     /// As the event says it: the agent may read the Secrets of a namespace.

@@ -339,7 +339,7 @@ spec:
   service: {addresses: [203.0.113.7]}
   tunnel: {publicEndpoints: [{host: 203.0.113.7, port: 51820}]}
   envoy: {drain: 1s}
-  http: {}
+  http: {port: 8088, tlsPort: 8448}
 ---
 apiVersion: kedge.dev/v1alpha1
 kind: Tenant

@@ -80,7 +80,7 @@ pub fn offered(
 
 /// What the manager says that somebody should hear of.
 #[must_use]
-pub fn notes(said: &HttpLoadBalancerStatus) -> Vec<Note> {
+pub fn notes(said: &HttpLoadBalancerStatus, shown: &[IngressLoadBalancerIngress]) -> Vec<Note> {
     let wrong = |it: &&Condition| it.status == Status::False && it.reason != "Pending";
     let of_kind = |kind: &&str| find(&said.conditions, kind);
     let mut told = KINDS.iter().filter_map(of_kind);
@@ -91,10 +91,18 @@ pub fn notes(said: &HttpLoadBalancerStatus) -> Vec<Note> {
             .map(|ready| Note {
                 is_warning: false,
                 reason: ready.reason.clone(),
-                text: ready.message.clone(),
+                text: where_to(shown),
             }),
     };
     note.into_iter().collect()
+}
+
+/// Where clients go, in words.
+fn where_to(shown: &[IngressLoadBalancerIngress]) -> String {
+    let all = shown.iter();
+    let all = all.filter_map(|it| it.ip.as_deref().or(it.hostname.as_deref()));
+    let all: Vec<&str> = all.collect();
+    format!("served at {}", all.join(", "))
 }
 
 const fn spelt(protocol: Transport) -> &'static str {

@@ -31,7 +31,7 @@ fn an_ingress_is_guarded_offered_and_told() {
         world.shown("shop"),
         json!([{"ip": "203.0.113.7", "ports": ports}])
     );
-    assert_eq!(world.told("shop"), ["Ready it is served"]);
+    assert_eq!(world.told("shop"), ["Ready served at 203.0.113.7"]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_service_that_goes_leaves_an_answer_of_500() {
     assert!(world.told("shop")[0].starts_with("ServiceNotFound Service shop/web"));
     world.put(backend("web", json!({})));
     world.settle();
-    assert_eq!(world.told("shop"), ["Ready it is served"]);
+    assert_eq!(world.told("shop"), ["Ready served at 203.0.113.7"]);
 }
 
 #[test]
