@@ -3,8 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    names::{FINALIZER, INGRESS_FINALIZER},
-    plan::{Target, ingress::ShowIngress, status::Shown},
+    names::{FINALIZER, INGRESS_FINALIZER, ROUTE_FINALIZER},
+    plan::{
+        Target,
+        http::{Say, ShowIngress},
+        status::Shown,
+    },
 };
 
 /// What is written to.
@@ -14,6 +18,12 @@ pub enum Kind {
     Service,
     /// An Ingress.
     Ingress,
+    /// A GatewayClass.
+    GatewayClass,
+    /// A Gateway.
+    Gateway,
+    /// An HTTPRoute.
+    HttpRoute,
 }
 
 impl Kind {
@@ -23,6 +33,19 @@ impl Kind {
         match self {
             Self::Service => ("v1", "Service"),
             Self::Ingress => ("networking.k8s.io/v1", "Ingress"),
+            Self::GatewayClass => ("gateway.networking.k8s.io/v1", "GatewayClass"),
+            Self::Gateway => ("gateway.networking.k8s.io/v1", "Gateway"),
+            Self::HttpRoute => ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+        }
+    }
+
+    /// The finalizer of those that are offered.
+    #[must_use]
+    pub const fn finalizer(self) -> &'static str {
+        match self {
+            Self::Service => FINALIZER,
+            Self::Ingress => INGRESS_FINALIZER,
+            Self::GatewayClass | Self::Gateway | Self::HttpRoute => ROUTE_FINALIZER,
         }
     }
 }
@@ -32,12 +55,8 @@ impl Kind {
 #[must_use]
 pub fn guard(kind: Kind, target: &Target, holds: bool) -> Value {
     let mut whole = document(kind, target);
-    let finalizer = match kind {
-        Kind::Service => FINALIZER,
-        Kind::Ingress => INGRESS_FINALIZER,
-    };
     if holds && let Some(meta) = whole.get_mut("metadata").and_then(Value::as_object_mut) {
-        meta.insert("finalizers".to_owned(), json!([finalizer]));
+        meta.insert("finalizers".to_owned(), json!([kind.finalizer()]));
     }
     whole
 }
@@ -64,6 +83,13 @@ pub fn show_ingress(show: &ShowIngress) -> Value {
         whole.insert("status".to_owned(), status);
     }
     whole
+}
+
+/// The document of a status that is written over the one that was seen.
+#[must_use]
+pub fn say(say: &Say) -> Value {
+    json!({"metadata": {"uid": say.target.uid, "resourceVersion": say.version},
+        "status": say.status})
 }
 
 /// What of a status is ours. What is left out is taken back.

@@ -15,9 +15,14 @@ use tracing::{debug, warn};
 
 use crate::{
     apply::{self, Kind},
+    gateway_api::{Class, Gateway, Route},
     leader::Leader,
     names::FIELD_MANAGER,
-    plan::{Show, Target, ingress::ShowIngress, status::Note},
+    plan::{
+        Show, Target,
+        http::{Say, ShowIngress},
+        status::Note,
+    },
     seen::Seen,
 };
 
@@ -95,6 +100,50 @@ impl<'a> Hands<'a> {
                 self.written(kind, target, patched, |it| self.seen.saw_ingress(it))
                     .await
             }
+            // Of the Gateway API routes alone are held.
+            Kind::HttpRoute | Kind::Gateway | Kind::GatewayClass => {
+                let patched = self.patch(target, &params, &document, Part::Whole);
+                self.written(kind, target, patched, |it| self.seen.saw_route(it))
+                    .await
+            }
+        }
+    }
+
+    /// Writes a status of the Gateway API over the one that was seen.
+    ///
+    /// # Errors
+    ///
+    /// It was not written.
+    pub async fn say(&self, say: &Say) -> Result<(), NotWritten> {
+        let (kind, target) = (say.kind, &say.target);
+        let document = apply::say(say);
+        let patch = Patch::Merge(&document);
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let (name, space) = (&target.key.name, &target.key.namespace);
+        let client = self.client.clone();
+        match kind {
+            Kind::GatewayClass => {
+                let api: Api<Class> = Api::all(client);
+                let patched = api.patch_status(name, &params, &patch);
+                self.written(kind, target, patched, |it| self.seen.saw_class(it))
+                    .await
+            }
+            Kind::Gateway => {
+                let api: Api<Gateway> = Api::namespaced(client, space);
+                let patched = api.patch_status(name, &params, &patch);
+                self.written(kind, target, patched, |it| self.seen.saw_gateway(it))
+                    .await
+            }
+            Kind::HttpRoute => {
+                let api: Api<Route> = Api::namespaced(client, space);
+                let patched = api.patch_status(name, &params, &patch);
+                self.written(kind, target, patched, |it| self.seen.saw_route(it))
+                    .await
+            }
+            Kind::Service | Kind::Ingress => Ok(()),
         }
     }
 

@@ -11,6 +11,7 @@
 
 pub mod apply;
 pub mod certificates;
+pub mod gateway_api;
 mod hands;
 pub mod identity;
 pub mod leader;

@@ -9,10 +9,12 @@ use kedge_control::exposure::CERTIFICATE_PREFIX;
 pub const CLASS: &str = "kedge.dev/gateway";
 /// The finalizer of a Service that is offered: it goes once nothing of it is offered any more.
 pub const FINALIZER: &str = "kedge.dev/service";
-/// The `spec.controller` of IngressClasses, and so of Ingresses, that are ours.
+/// The `spec.controller` of IngressClasses and `spec.controllerName` of GatewayClasses that are ours.
 pub const CONTROLLER: &str = "kedge.dev/agent";
 /// The finalizer of an Ingress that is offered.
 pub const INGRESS_FINALIZER: &str = "kedge.dev/ingress";
+/// The finalizer of an HTTPRoute that is offered.
+pub const ROUTE_FINALIZER: &str = "kedge.dev/httproute";
 /// On an Ingress: sends plain requests to HTTPS, with the value `"true"`.
 pub const HTTPS_REDIRECT: &str = "kedge.dev/https-redirect";
 /// On an Ingress: TLS ends at the backend, with the value `"true"`.

@@ -12,6 +12,8 @@
 mod addresses;
 mod backend;
 pub mod claim;
+pub mod gateway;
+pub mod http;
 pub mod ingress;
 pub mod nodes;
 mod refusal;
@@ -27,7 +29,7 @@ use kedge_crd::TcpLoadBalancerSpec;
 
 use self::{
     claim::{Claim, claim, has_addresses, has_conditions, is_guarded, is_leaving, wrote_addresses},
-    ingress::Routes,
+    http::Routes,
     refusal::Refusal,
     status::{Note, Shown, notes, standing},
     wanted::{exposure_name, source, wanted},
@@ -51,7 +53,7 @@ pub struct Plan {
     pub show: Vec<Show>,
     /// Services that lose the finalizer.
     pub release: Vec<Target>,
-    /// What is to be done about Ingresses; `None` while nobody knows.
+    /// What is to be done about Ingresses and routes; `None` while nobody knows.
     pub routes: Option<Routes>,
 }
 
@@ -127,7 +129,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
             }
         }
     }
-    if let Some((routes, backends)) = ingress::plan(snapshot) {
+    if let Some((routes, backends)) = http::plan(snapshot) {
         plan.routes = Some(routes);
         routed::ask(snapshot, &mut plan, backends);
     }

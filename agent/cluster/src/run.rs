@@ -24,7 +24,7 @@ use crate::{
     identity::Identity,
     leader::Leader,
     place::{Place, connect, unusable},
-    plan::{Plan, ingress, plan, status::Note},
+    plan::{Plan, http, plan, status::Note},
     seen::Seen,
     snapshot::{Config, ManagerRefusal, Offered, Snapshot},
     speaker::{Speaker, Unheard},
@@ -249,10 +249,10 @@ impl Agent<'_> {
         if !self.seen.fill(&mut snapshot) {
             return None;
         }
+        let secrets = http::secrets(&snapshot);
+        let every = self.options.poll.certificates;
+        reign.certificates.ask(&self.client, &secrets, every).await;
         if let Some(ingresses) = &snapshot.ingresses {
-            let secrets = ingress::secrets(ingresses);
-            let every = self.options.poll.certificates;
-            reign.certificates.ask(&self.client, &secrets, every).await;
             let uids: BTreeSet<&String> = ingresses.all.values().filter_map(uid).collect();
             // Events are gone after an hour: what is wrong is told again before.
             let is_due = |notes: &[Note], since: &Instant| {
@@ -286,8 +286,8 @@ impl Agent<'_> {
         for target in &plan.guard {
             self.made(hands.guard(Kind::Service, target, true).await)?;
         }
-        for target in &routes.guard {
-            self.made(hands.guard(Kind::Ingress, target, true).await)?;
+        for (kind, target) in &routes.guard {
+            self.made(hands.guard(*kind, target, true).await)?;
         }
         self.tell_manager(reign, plan).await?;
         for show in &plan.show {
@@ -295,6 +295,9 @@ impl Agent<'_> {
         }
         for show in &routes.show {
             self.made(hands.show_ingress(show).await)?;
+        }
+        for say in &routes.say {
+            self.made(hands.say(say).await)?;
         }
         for tell in routes.tell {
             hands.tell(Kind::Ingress, &tell.target, &tell.fresh).await;
@@ -304,8 +307,8 @@ impl Agent<'_> {
         for target in &plan.release {
             self.made(hands.guard(Kind::Service, target, false).await)?;
         }
-        for target in &routes.release {
-            self.made(hands.guard(Kind::Ingress, target, false).await)?;
+        for (kind, target) in &routes.release {
+            self.made(hands.guard(*kind, target, false).await)?;
         }
         Ok(())
     }

@@ -18,7 +18,11 @@ use kedge_crd::{
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use crate::{certificates::Certificate, plan::status::Note};
+use crate::{
+    certificates::Certificate,
+    gateway_api::{Class, Gateway, Grant, Route},
+    plan::status::Note,
+};
 
 use crate::names::{CLASS, SERVICE_NAME};
 
@@ -89,7 +93,9 @@ pub struct Snapshot {
     pub slices: BTreeMap<Key, Slice>,
     /// The Ingresses; `None` until they and their classes were seen whole.
     pub ingresses: Option<Ingresses>,
-    /// The Secrets that Ingresses of ours name, as far as they were asked for.
+    /// The Gateway API; `None` where it is not there, or until it was seen whole.
+    pub gateway: Option<GatewayApi>,
+    /// The Secrets that Ingresses and Gateways of ours name, as far as they were asked for.
     pub certificates: BTreeMap<Key, Certificate>,
     /// What was told of an object, by its uid.
     pub told: BTreeMap<String, Vec<Note>>,
@@ -112,6 +118,21 @@ pub struct Ingresses {
     pub all: BTreeMap<Key, Ingress>,
     /// Every IngressClass.
     pub classes: BTreeMap<String, IngressClass>,
+}
+
+/// The Gateway API of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct GatewayApi {
+    /// Every GatewayClass.
+    pub classes: BTreeMap<String, Class>,
+    /// Every Gateway.
+    pub gateways: BTreeMap<Key, Gateway>,
+    /// Every HTTPRoute.
+    pub routes: BTreeMap<Key, Route>,
+    /// Every ReferenceGrant.
+    pub grants: BTreeMap<Key, Grant>,
+    /// The labels of every namespace.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// What of an EndpointSlice matters: the nodes with a ready endpoint.

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use crate::{
     identity::{Identity, Kept},
-    plan::{Plan, ingress::Routes},
+    plan::{Plan, http::Routes},
     snapshot::{ManagerRefusal, Offered},
 };
 

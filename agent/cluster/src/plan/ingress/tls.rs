@@ -18,7 +18,7 @@ pub fn tls(snapshot: &Snapshot, namespace: &str, spec: &IngressSpec, wanted: &mu
     for tls in spec.tls.iter().flatten() {
         let asked = tls.hosts.as_deref().unwrap_or_default();
         let is_asked = |host: &&String| asked.iter().any(|asked| covers(asked, host));
-        let names = wanted.spec.hostnames.iter().filter(is_asked).cloned();
+        let names = wanted.asked.spec.hostnames.iter().filter(is_asked).cloned();
         let fresh: Vec<String> = names.filter(|host| served.insert(host.clone())).collect();
         if fresh.is_empty() && !asked.is_empty() {
             let hosts = asked.to_vec();
@@ -32,12 +32,12 @@ pub fn tls(snapshot: &Snapshot, namespace: &str, spec: &IngressSpec, wanted: &mu
         let key = Key::new(namespace, name);
         match snapshot.certificates.get(&key) {
             Some(Certificate::There(certificate)) => {
-                wanted.spec.tls.push(Tls {
+                wanted.asked.spec.tls.push(Tls {
                     hosts: fresh,
                     secret_ref: Some(certificate.name.clone()),
                     ..Tls::default()
                 });
-                wanted.certificates.push(certificate.clone());
+                wanted.asked.certificates.push(certificate.clone());
             }
             None | Some(Certificate::Missing) => {
                 wanted.troubles.push(Trouble::CertificateMissing { key });

@@ -1,13 +1,9 @@
 //! What is asked of the manager for an Ingress.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::networking::v1::{HTTPIngressPath, Ingress, IngressBackend, IngressSpec};
-use kedge_control::exposure::ExposedCertificate;
 use kedge_crd::{
-    HttpLoadBalancerSpec, TcpLoadBalancerSpec,
+    HttpLoadBalancerSpec,
     http::{HttpBackend, HttpPath, HttpRule, PathKind, Tls},
-    traffic::Source,
 };
 
 use super::{refusal::Refusal, tls::tls};
@@ -15,6 +11,7 @@ use crate::{
     names::{HTTPS_REDIRECT, PREFIX, TLS_PASSTHROUGH},
     plan::{
         backend::{self, Backend, PortName},
+        http::Asked,
         trouble::Trouble,
     },
     snapshot::{Key, Snapshot},
@@ -23,12 +20,8 @@ use crate::{
 /// What is asked of the manager for an Ingress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// The HTTPLoadBalancer.
-    pub spec: HttpLoadBalancerSpec,
-    /// What it leads to, by name.
-    pub backends: BTreeMap<String, TcpLoadBalancerSpec>,
-    /// The certificates it names.
-    pub certificates: Vec<ExposedCertificate>,
+    /// The HTTPLoadBalancer with all it needs.
+    pub asked: Asked,
     /// What of it is not served.
     pub troubles: Vec<Trouble>,
 }
@@ -51,9 +44,9 @@ pub fn wanted(snapshot: &Snapshot, ingress: &Ingress) -> Result<Wanted, Refusal>
     let wishes = wishes(ingress)?;
     let spec = ingress.spec.clone().unwrap_or_default();
     let mut wanted = Wanted::default();
-    wanted.spec.source = Some(source(ingress));
-    wanted.spec.https_redirect = wishes.redirect;
-    wanted.spec.hostnames = hostnames(&spec);
+    wanted.asked.spec.source = Some(super::owner(ingress).source());
+    wanted.asked.spec.https_redirect = wishes.redirect;
+    wanted.asked.spec.hostnames = hostnames(&spec);
     let namespace = Key::of(ingress).namespace;
     let mut rules = Rules {
         snapshot,
@@ -62,38 +55,26 @@ pub fn wanted(snapshot: &Snapshot, ingress: &Ingress) -> Result<Wanted, Refusal>
         wanted: &mut wanted,
     };
     rules.take(&spec)?;
-    if wanted.spec.rules.is_empty() {
+    if wanted.asked.spec.rules.is_empty() {
         return Err(Refusal::NoRules);
     }
     if wishes.passthrough {
         passes_through(&spec, &wanted, wishes)?;
-        wanted.spec.tls = vec![Tls {
-            hosts: wanted.spec.hostnames.clone(),
+        wanted.asked.spec.tls = vec![Tls {
+            hosts: wanted.asked.spec.hostnames.clone(),
             passthrough: true,
             ..Tls::default()
         }];
     } else {
         tls(snapshot, &namespace, &spec, &mut wanted);
         let lacking = wanted.troubles.iter().find(|trouble| trouble.is_of_tls());
-        if wishes.redirect && (wanted.spec.tls.is_empty() || lacking.is_some()) {
+        if wishes.redirect && (wanted.asked.spec.tls.is_empty() || lacking.is_some()) {
             let trouble = lacking.cloned();
             return Err(Refusal::Redirect { trouble });
         }
     }
-    fits(&wanted.spec)?;
+    fits(&wanted.asked.spec)?;
     Ok(wanted)
-}
-
-/// Where an exposure of an Ingress comes from.
-#[must_use]
-pub fn source(ingress: &Ingress) -> Source {
-    let key = Key::of(ingress);
-    Source {
-        kind: "Ingress".to_owned(),
-        namespace: key.namespace,
-        name: key.name,
-        uid: ingress.metadata.uid.clone().unwrap_or_default(),
-    }
 }
 
 /// What an Ingress asks for by annotations.
@@ -181,7 +162,7 @@ impl Rules<'_> {
                     port: found.port,
                     weight: None,
                 };
-                self.wanted.backends.insert(found.name, found.spec);
+                self.wanted.asked.backends.insert(found.name, found.spec);
                 Some(leads)
             }
             Err(trouble) => {
@@ -219,14 +200,14 @@ impl Rules<'_> {
     fn put(&mut self, host: Option<&str>, path: Option<HttpPath>, leads: Option<HttpBackend>) {
         let hosts: Vec<String> = host.map(str::to_owned).into_iter().collect();
         let backends: Vec<HttpBackend> = leads.into_iter().collect();
-        let mut rules = self.wanted.spec.rules.iter_mut();
+        let mut rules = self.wanted.asked.spec.rules.iter_mut();
         let same = rules.find(|rule| {
             let has_room = !rule.paths.is_empty() && rule.paths.len() < MAX_PATHS;
             rule.hosts == hosts && rule.backends == backends && has_room
         });
         match (same, path) {
             (Some(rule), Some(path)) => rule.paths.push(path),
-            (_, path) => self.wanted.spec.rules.push(HttpRule {
+            (_, path) => self.wanted.asked.spec.rules.push(HttpRule {
                 hosts,
                 paths: path.into_iter().collect(),
                 backends,
@@ -293,8 +274,8 @@ fn passes_through(spec: &IngressSpec, wanted: &Wanted, wishes: Wishes) -> Result
     if spec.default_backend.is_some() {
         return refused("a default backend has no name");
     }
-    let count = wanted.spec.rules.len();
-    if count > wanted.spec.hostnames.len() {
+    let count = wanted.asked.spec.rules.len();
+    if count > wanted.asked.spec.hostnames.len() {
         return refused("two rules have one host");
     }
     let trouble = wanted.troubles.first().cloned();

@@ -13,7 +13,7 @@ use super::world::{NOW, World, merge, service, written_by};
 use crate::{
     certificates::Certificate,
     names::{FIELD_MANAGER, INGRESS_FINALIZER},
-    plan::{Target, ingress::Routes},
+    plan::{Target, http::Routes},
     snapshot::{HttpOffer, Key, Offered, Snapshot},
 };
 
@@ -173,7 +173,7 @@ pub fn carry_out(snapshot: &mut Snapshot, routes: &Routes) {
             ingresses.all.remove(&target.key);
         }
     };
-    for target in &routes.guard {
+    for (_, target) in &routes.guard {
         change(
             target,
             json!({"metadata": {"finalizers": [INGRESS_FINALIZER]}}),
@@ -188,7 +188,7 @@ pub fn carry_out(snapshot: &mut Snapshot, routes: &Routes) {
             "metadata": {"managedFields": [written_by(FIELD_MANAGER)]}}),
         );
     }
-    for target in &routes.release {
+    for (_, target) in &routes.release {
         change(target, json!({"metadata": {"finalizers": null}}));
     }
 }

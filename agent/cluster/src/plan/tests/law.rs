@@ -221,13 +221,13 @@ proptest! {
         let ingresses = world.snapshot.ingresses.clone().unwrap();
         for ingress in ingresses.all.values() {
             prop_assert!(ingress.metadata.deletion_timestamp.is_none(), "it was let go");
-            let is_offered = routed.contains(&ingress::exposure_name(ingress));
+            let is_offered = routed.contains(&ingress::owner(ingress).exposure());
             prop_assert_eq!(is_offered, ingress::claim::is_guarded(ingress));
             if ingress::claim::claim(&ingresses, ingress) == ingress::claim::Claim::Foreign {
                 prop_assert!(!ingress::is_touched(ingress), "{ingress:?}");
             }
         }
-        let all: Vec<String> = ingresses.all.values().map(ingress::exposure_name).collect();
+        let all: Vec<String> = ingresses.all.values().map(|it| ingress::owner(it).exposure()).collect();
         prop_assert!(routed.iter().all(|name| all.contains(name)), "{routed:?}");
         // Every offer is of a Service that is there, or led to.
         let offers = world.snapshot.offered.clone().unwrap();
