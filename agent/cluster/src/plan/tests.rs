@@ -5,5 +5,6 @@ mod fields;
 mod flow;
 mod ingresses;
 mod law;
+mod routes;
 mod shown;
 mod world;

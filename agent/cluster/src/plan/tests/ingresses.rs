@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::world::{NOW, World, merge, service, written_by};
 use crate::{
+    apply::Kind,
     certificates::Certificate,
     names::{FIELD_MANAGER, INGRESS_FINALIZER},
     plan::{Target, http::Routes},
@@ -162,6 +163,7 @@ pub fn carry_out(snapshot: &mut Snapshot, routes: &Routes) {
             .insert(tell.target.uid.clone(), tell.all.clone());
         assert_ne!(told.as_ref(), Some(&tell.all), "it is told once");
     }
+    super::routes::carry_out(snapshot, routes);
     let ingresses = snapshot.ingresses.as_mut().unwrap();
     let mut change = |target: &Target, changes: Value| {
         let ingress = ingresses.all.get_mut(&target.key).unwrap();
@@ -173,7 +175,8 @@ pub fn carry_out(snapshot: &mut Snapshot, routes: &Routes) {
             ingresses.all.remove(&target.key);
         }
     };
-    for (_, target) in &routes.guard {
+    let ours = |(kind, _): &&(Kind, Target)| *kind == Kind::Ingress;
+    for (_, target) in routes.guard.iter().filter(ours) {
         change(
             target,
             json!({"metadata": {"finalizers": [INGRESS_FINALIZER]}}),
@@ -188,7 +191,7 @@ pub fn carry_out(snapshot: &mut Snapshot, routes: &Routes) {
             "metadata": {"managedFields": [written_by(FIELD_MANAGER)]}}),
         );
     }
-    for (_, target) in &routes.release {
+    for (_, target) in routes.release.iter().filter(ours) {
         change(target, json!({"metadata": {"finalizers": null}}));
     }
 }
