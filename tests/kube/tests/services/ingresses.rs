@@ -188,7 +188,7 @@ async fn ingresses_are_offered_told_and_taken_back() {
     assert_eq!(agent.stop().await, Ok(()));
 }
 
-fn node_port() -> Value {
+pub fn node_port() -> Value {
     json!({"spec": {"type": "NodePort", "loadBalancerClass": null}})
 }
 
@@ -265,14 +265,14 @@ impl World {
     }
 
     /// The HTTPLoadBalancer of an Ingress.
-    fn route(&self, ingress: &str) -> Option<Value> {
+    pub fn route(&self, ingress: &str) -> Option<Value> {
         let start = format!("{ingress}.shop.");
         let mut all = self.asked("HTTPLoadBalancer").into_iter();
         all.find(|(name, _)| name.starts_with(&start))
             .map(|(_, it)| it)
     }
 
-    async fn route_of(&self, ingress: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub async fn route_of(&self, ingress: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         eventually(&format!("{ingress} is offered"), LIMIT, async || {
             self.route(ingress).is_some_and(|route| is_so(&route))
         })
@@ -286,7 +286,7 @@ impl World {
     }
 
     /// What HTTPLoadBalancers alone lead to.
-    fn routed(&self) -> Vec<String> {
+    pub fn routed(&self) -> Vec<String> {
         let all = self.asked("TCPLoadBalancer").into_iter();
         all.filter(|(_, it)| it["spec"]["exposure"] == "Routed")
             .map(|(name, _)| name)

@@ -9,6 +9,7 @@
 
 mod agents;
 mod ingresses;
+mod routes;
 mod world;
 
 use agents::{Agent, impatient, patient};
