@@ -1,19 +1,62 @@
-//! What is written to a Service, as documents of server-side apply.
+//! What is written to Services and Ingresses, as documents of server-side apply.
 
 use serde_json::{Map, Value, json};
 
 use crate::{
-    names::FINALIZER,
-    plan::{Target, status::Shown},
+    names::{FINALIZER, INGRESS_FINALIZER, ROUTE_FINALIZER},
+    plan::{
+        Target,
+        http::{Say, ShowIngress},
+        status::Shown,
+    },
 };
 
-/// The document that holds a Service, or lets it go. With its uid: applied to a Service that is gone
-/// it makes none.
+/// What is written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Service.
+    Service,
+    /// An Ingress.
+    Ingress,
+    /// A GatewayClass.
+    GatewayClass,
+    /// A Gateway.
+    Gateway,
+    /// An HTTPRoute.
+    HttpRoute,
+}
+
+impl Kind {
+    /// Its version and its name.
+    #[must_use]
+    pub const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Service => ("v1", "Service"),
+            Self::Ingress => ("networking.k8s.io/v1", "Ingress"),
+            Self::GatewayClass => ("gateway.networking.k8s.io/v1", "GatewayClass"),
+            Self::Gateway => ("gateway.networking.k8s.io/v1", "Gateway"),
+            Self::HttpRoute => ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+        }
+    }
+
+    /// The finalizer of those that are offered.
+    #[must_use]
+    pub const fn finalizer(self) -> &'static str {
+        match self {
+            Self::Service => FINALIZER,
+            Self::Ingress => INGRESS_FINALIZER,
+            Self::GatewayClass | Self::Gateway | Self::HttpRoute => ROUTE_FINALIZER,
+        }
+    }
+}
+
+/// The document that holds an object, or lets it go. With its uid: applied to one that is gone it makes
+/// none.
 #[must_use]
-pub fn guard(target: &Target, holds: bool) -> Value {
-    let mut whole = document(target);
+pub fn guard(kind: Kind, target: &Target, holds: bool) -> Value {
+    let mut whole = document(kind, target);
     if holds && let Some(meta) = whole.get_mut("metadata").and_then(Value::as_object_mut) {
-        meta.insert("finalizers".to_owned(), json!([FINALIZER]));
+        meta.insert("finalizers".to_owned(), json!([kind.finalizer()]));
     }
     whole
 }
@@ -21,11 +64,32 @@ pub fn guard(target: &Target, holds: bool) -> Value {
 /// The document of what a Service's status says of ours.
 #[must_use]
 pub fn show(target: &Target, shown: &Shown, with_addresses: bool) -> Value {
-    let mut whole = document(target);
+    let mut whole = document(Kind::Service, target);
     if let Some(whole) = whole.as_object_mut() {
         whole.insert("status".to_owned(), status(shown, with_addresses));
     }
     whole
+}
+
+/// The document of what an Ingress's status says of ours.
+#[must_use]
+pub fn show_ingress(show: &ShowIngress) -> Value {
+    let mut whole = document(Kind::Ingress, &show.target);
+    if let Some(whole) = whole.as_object_mut() {
+        let status = match show.ingress.is_empty() {
+            true => json!({}),
+            false => json!({"loadBalancer": {"ingress": show.ingress}}),
+        };
+        whole.insert("status".to_owned(), status);
+    }
+    whole
+}
+
+/// The document of a status that is written over the one that was seen.
+#[must_use]
+pub fn say(say: &Say) -> Value {
+    json!({"metadata": {"uid": say.target.uid, "resourceVersion": say.version},
+        "status": say.status})
 }
 
 /// What of a status is ours. What is left out is taken back.
@@ -42,8 +106,9 @@ pub fn status(shown: &Shown, with_addresses: bool) -> Value {
     Value::Object(status)
 }
 
-fn document(target: &Target) -> Value {
-    json!({"apiVersion": "v1", "kind": "Service", "metadata": {
+fn document(kind: Kind, target: &Target) -> Value {
+    let (version, kind) = kind.names();
+    json!({"apiVersion": version, "kind": kind, "metadata": {
         "name": target.key.name, "namespace": target.key.namespace, "uid": target.uid,
     }})
 }

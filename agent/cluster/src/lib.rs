@@ -10,6 +10,8 @@
 //! out; one agent of several does so, by a Lease, and the manager's epoch fences the others.
 
 pub mod apply;
+pub mod certificates;
+pub mod gateway_api;
 mod hands;
 pub mod identity;
 pub mod names;

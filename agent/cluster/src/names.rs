@@ -1,10 +1,29 @@
-//! The names this agent goes by in a cluster.
+//! The names this agent goes by in a cluster, and those it gives at the manager.
+
+use std::num::NonZeroU16;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kedge_control::exposure::CERTIFICATE_PREFIX;
 
 /// The `spec.loadBalancerClass` of Services that are ours.
 pub const CLASS: &str = "kedge.dev/gateway";
 /// The finalizer of a Service that is offered: it goes once nothing of it is offered any more.
 pub const FINALIZER: &str = "kedge.dev/service";
-/// The field manager of what is written to Services.
+/// The `spec.controller` of IngressClasses and `spec.controllerName` of GatewayClasses that are ours.
+pub const CONTROLLER: &str = "kedge.dev/agent";
+/// The finalizer of an Ingress that is offered.
+pub const INGRESS_FINALIZER: &str = "kedge.dev/ingress";
+/// The finalizer of an HTTPRoute that is offered.
+pub const ROUTE_FINALIZER: &str = "kedge.dev/httproute";
+/// On an Ingress: sends plain requests to HTTPS, with the value `"true"`.
+pub const HTTPS_REDIRECT: &str = "kedge.dev/https-redirect";
+/// On an Ingress: TLS ends at the backend, with the value `"true"`.
+pub const TLS_PASSTHROUGH: &str = "kedge.dev/tls-passthrough";
+/// Names an Ingress's class; deprecated, and before `spec.ingressClassName` where it is there.
+pub const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
+/// Makes an IngressClass that of Ingresses without one, with the value `"true"`.
+pub const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
+/// The field manager of what is written to the cluster.
 pub const FIELD_MANAGER: &str = "kedge-services";
 /// Asks, with the value `"true"`, for a Service of type NodePort to be offered.
 pub const EXPOSE: &str = "kedge.dev/expose";
@@ -34,3 +53,76 @@ pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 pub const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// The label that names the Service of an EndpointSlice.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// The name of an exposure of an object. The uid is part of it: what is made anew under an old name is
+/// another load balancer, whose source the manager would not let change.
+#[must_use]
+pub fn exposed(name: &str, meta: &ObjectMeta) -> String {
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
+    let uid = meta.uid.as_deref().unwrap_or_default();
+    let start: String = uid
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(UID)
+        .collect();
+    let start = start.to_ascii_lowercase();
+    let rest = match start.is_empty() {
+        true => format!(".{namespace}"),
+        false => format!(".{namespace}.{start}"),
+    };
+    // The uid still tells apart what begins alike.
+    let room = LONGEST.saturating_sub(rest.len());
+    let name: String = name.chars().take(room).collect();
+    format!("{}{rest}", name.trim_end_matches(['.', '-']))
+}
+
+/// The name of the exposure that leads to one port of a Service.
+#[must_use]
+pub fn backend(service: &ObjectMeta, port: NonZeroU16) -> String {
+    let name = service.name.as_deref().unwrap_or_default();
+    exposed(&format!("{name}-{port}"), service)
+}
+
+/// The name of a Secret's certificate.
+#[must_use]
+pub fn certificate(secret: &ObjectMeta) -> String {
+    let name = secret.name.as_deref().unwrap_or_default();
+    exposed(&format!("{CERTIFICATE_PREFIX}{name}"), secret)
+}
+
+/// How much of the uid is in a name: enough for two of one name, short enough to be read.
+const UID: usize = 8;
+/// As long as a name may be.
+const LONGEST: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(name: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("shop".to_owned()),
+            uid: Some("6A0E11-22-33-44".to_owned()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn names_tell_what_they_are_of() {
+        let web = meta("web");
+        assert_eq!(exposed("web", &web), "web.shop.6a0e1122");
+        let port = NonZeroU16::new(80).unwrap();
+        assert_eq!(backend(&web, port), "web-80.shop.6a0e1122");
+        assert_eq!(certificate(&web), "kedge-tls-web.shop.6a0e1122");
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_still_a_name() {
+        // The cut falls behind the dot.
+        let long = format!("{}.{}", "a".repeat(238), "b".repeat(13));
+        let name = exposed(&long, &meta(&long));
+        assert_eq!(name, format!("{}.shop.6a0e1122", "a".repeat(238)));
+        assert!(name.len() < LONGEST);
+    }
+}

@@ -10,10 +10,16 @@
 //! is offered: whatever is interrupted between two steps is found by the next plan.
 
 mod addresses;
+mod backend;
 pub mod claim;
+pub mod gateway;
+pub mod http;
+pub mod ingress;
 pub mod nodes;
 mod refusal;
+mod routed;
 pub mod status;
+mod trouble;
 pub mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +29,7 @@ use kedge_crd::TcpLoadBalancerSpec;
 
 use self::{
     claim::{Claim, claim, has_addresses, has_conditions, is_guarded, is_leaving, wrote_addresses},
+    http::Routes,
     refusal::Refusal,
     status::{Note, Shown, notes, standing},
     wanted::{exposure_name, source, wanted},
@@ -46,9 +53,11 @@ pub struct Plan {
     pub show: Vec<Show>,
     /// Services that lose the finalizer.
     pub release: Vec<Target>,
+    /// What is to be done about Ingresses and routes; `None` while nobody knows.
+    pub routes: Option<Routes>,
 }
 
-/// A Service, and no other of that name.
+/// A Service or an Ingress, and no other of that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its key.
@@ -75,13 +84,21 @@ pub struct Show {
 impl Plan {
     /// Whether nothing is to be done.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.guard.is_empty()
-            && self.put.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.put.is_empty()
             && self.withdraw.is_empty()
             && self.orphans.is_empty()
+            && self.routes.as_ref().is_none_or(Routes::is_empty)
+            && self.is_settled()
+    }
+
+    /// Whether nothing is to be done in the cluster.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.guard.is_empty()
             && self.show.is_empty()
             && self.release.is_empty()
+            && self.routes.as_ref().is_none_or(Routes::is_settled)
     }
 }
 
@@ -112,7 +129,12 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
             }
         }
     }
+    if let Some((routes, backends)) = http::plan(snapshot) {
+        plan.routes = Some(routes);
+        routed::ask(snapshot, &mut plan, backends);
+    }
     if let Some(offered) = &snapshot.offered {
+        routed::compare(offered, &mut plan);
         compare(snapshot, offered, &unwanted, &mut plan);
     }
     plan
@@ -161,6 +183,7 @@ fn offer(
     let refused = refused.filter(|refused| refused.spec == spec);
     let offered = snapshot.offered.as_ref();
     let offered = offered.and_then(|offered| offered.items.get(&name));
+    let known = offered.and_then(|it| it.spec.clone());
     let is_same = offered.is_some_and(|it| it.spec.as_ref() == Some(&spec));
     let said = offered.and_then(|it| it.status.as_ref());
     let shown = match (refused, said) {
@@ -179,7 +202,14 @@ fn offer(
     } else if !is_same && refused.is_none() {
         plan.put.push(name.clone());
     }
-    plan.exposures.insert(name, spec);
+    // What was taken before is asked for until another thing is taken.
+    let spec = match refused {
+        Some(_) => known,
+        None => Some(spec),
+    };
+    if let Some(spec) = spec {
+        plan.exposures.insert(name, spec);
+    }
 }
 
 fn show(plan: &mut Plan, service: &Service, mut shown: Shown, with_addresses: bool) {
@@ -215,7 +245,8 @@ fn release(snapshot: &Snapshot, plan: &mut Plan, service: &Service) {
 /// What of the manager's does not belong there.
 fn compare(snapshot: &Snapshot, offered: &Offered, unwanted: &BTreeSet<String>, plan: &mut Plan) {
     for (name, item) in &offered.items {
-        if plan.exposures.contains_key(name) {
+        let is_routed = item.spec.as_ref().is_some_and(routed::is_routed);
+        if is_routed || plan.exposures.contains_key(name) || snapshot.refused.contains_key(name) {
             continue;
         }
         let from = item.spec.as_ref().and_then(|spec| spec.source.as_ref());

@@ -1,15 +1,16 @@
 //! The agent: it watches, plans and carries out, as long as it leads.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use jiff::{Timestamp, Unit};
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Secret, networking::v1::Ingress};
 use kedge_api_lease::Leader;
 use kedge_core::{Code, Fix, Problem, lease::Terms};
+use kedge_crd::{Condition, HttpLoadBalancerSpec, TcpLoadBalancerSpec};
 use kube::{Api, Client};
 use tokio::{
     sync::Notify,
@@ -18,10 +19,12 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
+    apply::Kind,
+    certificates::Certificates,
     hands::{Hands, NotWritten},
     identity::Identity,
     place::{Place, connect, unusable},
-    plan::{Plan, plan},
+    plan::{Plan, http, plan, status::Note},
     seen::Seen,
     snapshot::{Config, ManagerRefusal, Offered, Snapshot},
     speaker::{Speaker, Unheard},
@@ -55,6 +58,8 @@ pub struct Poll {
     pub idle: Duration,
     /// While something is awaited.
     pub busy: Duration,
+    /// How old what is known of a certificate may be.
+    pub certificates: Duration,
 }
 
 impl Default for Poll {
@@ -62,6 +67,7 @@ impl Default for Poll {
         Self {
             idle: Duration::from_secs(15),
             busy: Duration::from_secs(1),
+            certificates: Duration::from_secs(60),
         }
     }
 }
@@ -125,13 +131,22 @@ struct Agent<'a> {
     changed: Arc<Notify>,
 }
 
+/// What the manager refused, by name, and when.
+type Refused<S = TcpLoadBalancerSpec> = BTreeMap<String, (ManagerRefusal<S>, Instant)>;
+
 /// What is known of the manager while this agent leads.
 #[derive(Default)]
 struct Reign {
     number: u64,
     speaker: Option<Speaker>,
     offered: Option<Offered>,
-    refused: BTreeMap<String, (ManagerRefusal, Instant)>,
+    refused: Refused,
+    refused_http: Refused<HttpLoadBalancerSpec>,
+    refused_certificates: Option<String>,
+    /// The Secrets that Ingresses name.
+    certificates: Certificates,
+    /// What was told in events, by the uid of the object, and when.
+    told: BTreeMap<String, (Vec<Note>, Instant)>,
     /// How many turns failed in a row.
     failures: u32,
     /// What was last wrong, so that it is told once.
@@ -158,7 +173,7 @@ impl Agent<'_> {
             let done = timeout(TURN, self.turn(&mut reign)).await;
             let done = done.unwrap_or_else(|_| Err(stuck()));
             self.tell(&mut reign, done.as_ref().err());
-            let Poll { idle, busy } = self.options.poll;
+            let Poll { idle, busy, .. } = self.options.poll;
             let pause = match done {
                 Ok(true) => idle,
                 Ok(false) => busy,
@@ -187,16 +202,14 @@ impl Agent<'_> {
             &self.seen,
         );
         for _ in 0..ROUNDS {
-            let Some(plan) = self.plan(reign) else {
+            let Some(plan) = self.plan(reign).await else {
                 return Ok(false);
             };
             let is_told = reign
                 .speaker
                 .as_ref()
                 .is_none_or(|speaker| speaker.is_told(&plan));
-            let is_done =
-                is_told && plan.guard.is_empty() && plan.show.is_empty() && plan.release.is_empty();
-            if is_done {
+            if is_told && plan.is_settled() {
                 let awaits = reign.offered.as_ref().is_none_or(is_awaited);
                 return asked.map(|()| !awaits);
             }
@@ -231,19 +244,34 @@ impl Agent<'_> {
         }
     }
 
-    fn plan(&self, reign: &mut Reign) -> Option<Plan> {
+    async fn plan(&self, reign: &mut Reign) -> Option<Plan> {
         let mut snapshot = Snapshot::default();
         if !self.seen.fill(&mut snapshot) {
             return None;
         }
-        let is_due = |since: &Instant| since.elapsed() >= ASKED_AGAIN;
-        reign.refused.retain(|_, (_, since)| !is_due(since));
+        let secrets = http::secrets(&snapshot);
+        let every = self.options.poll.certificates;
+        reign.certificates.ask(&self.client, &secrets, every).await;
+        if let Some(ingresses) = &snapshot.ingresses {
+            let uids: BTreeSet<&String> = ingresses.all.values().filter_map(uid).collect();
+            // Events are gone after an hour: what is wrong is told again before.
+            let is_due = |notes: &[Note], since: &Instant| {
+                since.elapsed() >= TOLD_AGAIN && notes.iter().any(|note| note.is_warning)
+            };
+            let told = &mut reign.told;
+            told.retain(|uid, (notes, since)| uids.contains(uid) && !is_due(notes, since));
+        }
+        forget(&mut reign.refused);
+        forget(&mut reign.refused_http);
         snapshot.config = self.config.clone();
+        snapshot.certificates = reign.certificates.known();
         snapshot.offered.clone_from(&reign.offered);
-        let refused = reign.refused.iter();
-        snapshot.refused = refused
-            .map(|(name, (refusal, _))| (name.clone(), refusal.clone()))
-            .collect();
+        snapshot.refused = current(&reign.refused);
+        snapshot.refused_http = current(&reign.refused_http);
+        snapshot
+            .refused_certificates
+            .clone_from(&reign.refused_certificates);
+        snapshot.told = current(&reign.told);
         snapshot.now = now();
         Some(plan(&snapshot))
     }
@@ -254,15 +282,33 @@ impl Agent<'_> {
         hands: &Hands<'_>,
         plan: &Plan,
     ) -> Result<(), Problem> {
+        let routes = plan.routes.clone().unwrap_or_default();
         for target in &plan.guard {
-            self.made(hands.guard(target, true).await)?;
+            self.made(hands.guard(Kind::Service, target, true).await)?;
+        }
+        for (kind, target) in &routes.guard {
+            self.made(hands.guard(*kind, target, true).await)?;
         }
         self.tell_manager(reign, plan).await?;
         for show in &plan.show {
             self.made(hands.show(show).await)?;
         }
+        for show in &routes.show {
+            self.made(hands.show_ingress(show).await)?;
+        }
+        for say in &routes.say {
+            self.made(hands.say(say).await)?;
+        }
+        for tell in routes.tell {
+            hands.tell(Kind::Ingress, &tell.target, &tell.fresh).await;
+            let told = (tell.all, Instant::now());
+            reign.told.insert(tell.target.uid, told);
+        }
         for target in &plan.release {
-            self.made(hands.guard(target, false).await)?;
+            self.made(hands.guard(Kind::Service, target, false).await)?;
+        }
+        for (kind, target) in &routes.release {
+            self.made(hands.guard(*kind, target, false).await)?;
         }
         Ok(())
     }
@@ -283,6 +329,17 @@ impl Agent<'_> {
         reign
             .refused
             .extend(refused.map(|(name, refusal)| (name, (refusal, since))));
+        let refused = told.refused_http.into_iter();
+        reign
+            .refused_http
+            .extend(refused.map(|(name, refusal)| (name, (refusal, since))));
+        reign.refused_certificates = speaker
+            .refuses()
+            .then(|| {
+                told.refused_certificates
+                    .or(reign.refused_certificates.take())
+            })
+            .flatten();
         if told.changed {
             match speaker.offered().await {
                 Ok(offered) => reign.offered = Some(offered),
@@ -334,14 +391,28 @@ impl Agent<'_> {
 
 /// Whether something is to come of what is offered soon.
 fn is_awaited(offered: &Offered) -> bool {
+    let pending = |conditions: Option<&Vec<Condition>>| {
+        conditions.is_none_or(|all| all.iter().any(|it| it.reason == "Pending"))
+    };
     let mut items = offered.items.values();
-    items.any(|item| {
-        let Some(status) = &item.status else {
-            return true;
-        };
-        let mut conditions = status.conditions.iter();
-        conditions.any(|condition| condition.reason == "Pending")
-    })
+    let mut http = offered.http.values();
+    items.any(|it| pending(it.status.as_ref().map(|status| &status.conditions)))
+        || http.any(|it| pending(it.status.as_ref().map(|status| &status.conditions)))
+}
+
+fn uid(ingress: &Ingress) -> Option<&String> {
+    ingress.metadata.uid.as_ref()
+}
+
+/// Forgets what the manager is to be asked again.
+fn forget<S>(refused: &mut Refused<S>) {
+    refused.retain(|_, (_, since)| since.elapsed() < ASKED_AGAIN);
+}
+
+fn current<T: Clone>(all: &BTreeMap<String, (T, Instant)>) -> BTreeMap<String, T> {
+    let each = all.iter();
+    each.map(|(name, (it, _))| (name.clone(), it.clone()))
+        .collect()
 }
 
 fn stuck() -> Problem {
@@ -354,10 +425,10 @@ fn stuck() -> Problem {
 fn forbidden(error: &NotWritten) -> Problem {
     Problem::new(
         Code::K8sForbidden,
-        "the agent may not write to Services of the cluster",
+        "the agent may not write to Services and Ingresses of the cluster",
     )
     .caused_by(error)
-    .consequence("their statuses are not written, and deleted Services are not let go")
+    .consequence("their statuses are not written, and deleted ones are not let go")
     .fix(
         Fix::text("give its ServiceAccount the ClusterRole of the manifests")
             .command("kubectl apply -k packaging/kubernetes/kustomize/services"),
@@ -382,6 +453,8 @@ const TURN: Duration = Duration::from_secs(120);
 const ROUNDS: usize = 8;
 /// When the manager is asked again for what it refused.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
+/// When what is wrong with an Ingress is told again.
+const TOLD_AGAIN: Duration = Duration::from_secs(30 * 60);
 
 #[cfg(test)]
 mod tests {

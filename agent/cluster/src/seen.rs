@@ -1,16 +1,21 @@
-//! The cluster as it is seen: watches of its Services, Nodes and EndpointSlices, trimmed to what a
-//! plan looks at, so that a kubelet's heartbeat is no event.
+//! The cluster as it is seen: watches of what a plan looks at, trimmed to that, so that a kubelet's
+//! heartbeat is no event.
 
 use std::{
     collections::BTreeMap,
     fmt::Debug,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use futures_util::{StreamExt as _, future::join3};
+use futures_util::{
+    StreamExt as _,
+    future::{join, join5},
+};
 use k8s_openapi::api::{
-    core::v1::{Node, NodeSpec, NodeStatus, Service},
+    core::v1::{Namespace, Node, NodeSpec, NodeStatus, Service},
     discovery::v1::EndpointSlice,
+    networking::v1::{Ingress, IngressClass},
 };
 use kube::{
     Api, Client, Resource,
@@ -20,10 +25,13 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::sleep};
 use tracing::warn;
 
-use crate::snapshot::{Key, Slice, Snapshot};
+use crate::{
+    gateway_api::{Class, GROUP, Gateway, Grant, Route},
+    snapshot::{GatewayApi, Ingresses, Key, Slice, Snapshot},
+};
 
 /// What is known of a cluster.
 #[derive(Debug, Default)]
@@ -31,8 +39,86 @@ pub struct Seen {
     services: Kept<Key, Service>,
     nodes: Kept<String, Node>,
     slices: Kept<Key, Slice>,
+    ingresses: Kept<Key, Ingress>,
+    classes: Kept<String, IngressClass>,
+    gateway: Gateways,
     changed: Arc<Notify>,
 }
+
+/// The Gateway API, where it is there.
+#[derive(Debug, Default)]
+struct Gateways {
+    classes: Kept<String, Class>,
+    gateways: Kept<Key, Gateway>,
+    routes: Kept<Key, Route>,
+    grants: Kept<Key, Grant>,
+    namespaces: Kept<String, BTreeMap<String, String>>,
+}
+
+impl Gateways {
+    fn all(&self) -> Option<GatewayApi> {
+        Some(GatewayApi {
+            classes: self.classes.all()?,
+            gateways: self.gateways.all()?,
+            routes: self.routes.all()?,
+            grants: self.grants.all()?,
+            namespaces: self.namespaces.all()?,
+        })
+    }
+
+    /// Waits until the API is there, and watches it from then on.
+    async fn watch(&self, client: &Client, changed: &Notify) {
+        while !is_served(client).await {
+            sleep(ASKED_AGAIN).await;
+        }
+        let classes = follow(client, &self.classes, changed, |it: Class| {
+            Some((it.metadata.name.clone()?, it))
+        });
+        let gateways = follow(client, &self.gateways, changed, |it: Gateway| {
+            Some((Key::of(&it), it))
+        });
+        let routes = follow(client, &self.routes, changed, |it: Route| {
+            Some((Key::of(&it), it))
+        });
+        let grants = follow(client, &self.grants, changed, |it: Grant| {
+            Some((Key::of(&it), it))
+        });
+        let namespaces = follow(client, &self.namespaces, changed, |it: Namespace| {
+            Some((it.metadata.name?, it.metadata.labels.unwrap_or_default()))
+        });
+        join5(classes, gateways, routes, grants, namespaces).await;
+    }
+}
+
+/// Whether the Gateway API is there, with every kind of it that is looked at.
+async fn is_served(client: &Client) -> bool {
+    for version in VERSIONS {
+        let version = format!("{GROUP}/{version}");
+        let Ok(found) = client.list_api_group_resources(&version).await else {
+            return false;
+        };
+        let names: Vec<&str> = found.resources.iter().map(|it| it.name.as_str()).collect();
+        let needed = KINDS
+            .iter()
+            .filter(|(at, _)| version.ends_with(&format!("/{at}")));
+        let mut needed = needed.map(|(_, name)| name);
+        if !needed.all(|name| names.contains(name)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The versions of the Gateway API that are looked at, and the kinds of each.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+const KINDS: [(&str, &str); 4] = [
+    ("v1", "gatewayclasses"),
+    ("v1", "gateways"),
+    ("v1", "httproutes"),
+    ("v1beta1", "referencegrants"),
+];
+/// How often the Gateway API is looked for while it is not there.
+const ASKED_AGAIN: Duration = Duration::from_secs(15);
 
 /// The objects of one kind; `None` until all of them were seen once.
 #[derive(Debug)]
@@ -110,7 +196,7 @@ impl Seen {
         }
     }
 
-    /// Whether everything was seen once.
+    /// Whether everything that Services need was seen once.
     pub fn is_whole(&self) -> bool {
         self.services.is_whole() && self.nodes.is_whole() && self.slices.is_whole()
     }
@@ -124,25 +210,39 @@ impl Seen {
         snapshot.services = services;
         snapshot.nodes = nodes;
         snapshot.slices = slices;
+        let all = (self.ingresses.all(), self.classes.all());
+        snapshot.ingresses = match all {
+            (Some(all), Some(classes)) => Some(Ingresses { all, classes }),
+            _ => None,
+        };
+        snapshot.gateway = self.gateway.all();
         true
     }
 
     /// Takes a Service in as an answer showed it: its watch may be behind.
     pub fn saw(&self, service: Service) {
-        let key = Key::of(&service);
-        // A deleted one is not brought back by the answer to its last write.
-        let leaves = service.metadata.deletion_timestamp.is_some();
-        let held = service.metadata.finalizers.as_ref();
-        if leaves && held.is_none_or(Vec::is_empty) {
-            return;
-        }
-        let mut state = self.services.state();
-        let known = state.all.as_mut().and_then(|all| all.get_mut(&key));
-        if let Some(known) = known
-            && known.metadata.uid == service.metadata.uid
-        {
-            *known = service;
-        }
+        saw(&self.services, service);
+    }
+
+    /// The same of an Ingress.
+    pub fn saw_ingress(&self, ingress: Ingress) {
+        saw(&self.ingresses, ingress);
+    }
+
+    /// The same of an HTTPRoute.
+    pub fn saw_route(&self, route: Route) {
+        saw(&self.gateway.routes, route);
+    }
+
+    /// The same of a Gateway.
+    pub fn saw_gateway(&self, gateway: Gateway) {
+        saw(&self.gateway.gateways, gateway);
+    }
+
+    /// The same of a GatewayClass.
+    pub fn saw_class(&self, class: Class) {
+        let name = class.metadata.name.clone().unwrap_or_default();
+        saw_at(&self.gateway.classes, &name, class);
     }
 
     /// Watches for good.
@@ -163,7 +263,42 @@ impl Seen {
                 Some((key, Slice::of(&slice)?))
             },
         );
-        join3(services, nodes, slices).await;
+        let ingresses = follow(client, &self.ingresses, &self.changed, |it: Ingress| {
+            Some((Key::of(&it), it))
+        });
+        let classes = follow(client, &self.classes, &self.changed, |it: IngressClass| {
+            Some((it.metadata.name.clone()?, it))
+        });
+        let gateway = self.gateway.watch(client, &self.changed);
+        join(join5(services, nodes, slices, ingresses, classes), gateway).await;
+    }
+}
+
+fn saw<R>(kept: &Kept<Key, R>, object: R)
+where
+    R: Resource<DynamicType = ()> + PartialEq + Clone,
+{
+    saw_at(kept, &Key::of(&object), object);
+}
+
+fn saw_at<K, R>(kept: &Kept<K, R>, key: &K, object: R)
+where
+    K: Ord + Clone,
+    R: Resource<DynamicType = ()> + PartialEq + Clone,
+{
+    let meta = object.meta();
+    // A deleted one is not brought back by the answer to its last write.
+    let leaves = meta.deletion_timestamp.is_some();
+    let held = meta.finalizers.as_ref();
+    if leaves && held.is_none_or(Vec::is_empty) {
+        return;
+    }
+    let mut state = kept.state();
+    let known = state.all.as_mut().and_then(|all| all.get_mut(key));
+    if let Some(known) = known
+        && known.meta().uid == meta.uid
+    {
+        *known = object;
     }
 }
 

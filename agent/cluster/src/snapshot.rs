@@ -8,9 +8,21 @@ use std::{
 use k8s_openapi::api::{
     core::v1::{Node, Service},
     discovery::v1::EndpointSlice,
+    networking::v1::{Ingress, IngressClass},
 };
 use kedge_control::exposure::{Exposed, ExposureKind, ExposureList};
-use kedge_crd::{TcpLoadBalancerSpec, TcpLoadBalancerStatus};
+use kedge_crd::{
+    Condition, HttpLoadBalancerSpec, HttpLoadBalancerStatus, TcpLoadBalancerSpec,
+    TcpLoadBalancerStatus,
+};
+use kube::Resource;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    certificates::Certificate,
+    gateway_api::{Class, Gateway, Grant, Route},
+    plan::status::Note,
+};
 
 use crate::names::{CLASS, SERVICE_NAME};
 
@@ -32,10 +44,10 @@ impl Key {
         }
     }
 
-    /// The key of a Service.
+    /// The key of an object.
     #[must_use]
-    pub fn of(service: &Service) -> Self {
-        let meta = &service.metadata;
+    pub fn of(object: &impl Resource<DynamicType = ()>) -> Self {
+        let meta = object.meta();
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         Self::new(text(&meta.namespace), text(&meta.name))
     }
@@ -79,12 +91,48 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, Node>,
     /// What of every EndpointSlice matters, by its own key.
     pub slices: BTreeMap<Key, Slice>,
+    /// The Ingresses; `None` until they and their classes were seen whole.
+    pub ingresses: Option<Ingresses>,
+    /// The Gateway API; `None` where it is not there, or until it was seen whole.
+    pub gateway: Option<GatewayApi>,
+    /// The Secrets that Ingresses and Gateways of ours name, as far as they were asked for.
+    pub certificates: BTreeMap<Key, Certificate>,
+    /// What was told of an object, by its uid.
+    pub told: BTreeMap<String, Vec<Note>>,
     /// What the manager offers; `None` until it has said so.
     pub offered: Option<Offered>,
     /// What the manager refused, by the name of the exposure, until it is asked again.
     pub refused: BTreeMap<String, ManagerRefusal>,
+    /// The same of HTTPLoadBalancers.
+    pub refused_http: BTreeMap<String, ManagerRefusal<HttpLoadBalancerSpec>>,
+    /// Why the manager did not take the certificates, until it is asked again.
+    pub refused_certificates: Option<String>,
     /// The time for conditions, RFC 3339 in whole seconds.
     pub now: String,
+}
+
+/// The Ingresses of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Ingresses {
+    /// Every Ingress.
+    pub all: BTreeMap<Key, Ingress>,
+    /// Every IngressClass.
+    pub classes: BTreeMap<String, IngressClass>,
+}
+
+/// The Gateway API of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct GatewayApi {
+    /// Every GatewayClass.
+    pub classes: BTreeMap<String, Class>,
+    /// Every Gateway.
+    pub gateways: BTreeMap<Key, Gateway>,
+    /// Every HTTPRoute.
+    pub routes: BTreeMap<Key, Route>,
+    /// Every ReferenceGrant.
+    pub grants: BTreeMap<Key, Grant>,
+    /// The labels of every namespace.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// What of an EndpointSlice matters: the nodes with a ready endpoint.
@@ -129,57 +177,82 @@ pub struct Offered {
     pub epoch: u64,
     /// The exposures of kind TCPLoadBalancer, by name.
     pub items: BTreeMap<String, Offer>,
+    /// The exposures of kind HTTPLoadBalancer, by name.
+    pub http: BTreeMap<String, HttpOffer>,
     /// Where clients reach the gateway.
     pub addresses: Vec<String>,
 }
 
 /// One exposure as the manager has it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Offer {
+pub struct Offer<S = TcpLoadBalancerSpec, T = TcpLoadBalancerStatus> {
     /// What was asked for; `None` where that cannot be read.
-    pub spec: Option<TcpLoadBalancerSpec>,
+    pub spec: Option<S>,
     /// What became of it; `None` while nothing did of this spec.
-    pub status: Option<TcpLoadBalancerStatus>,
+    pub status: Option<T>,
 }
+
+/// An HTTPLoadBalancer as the manager has it.
+pub type HttpOffer = Offer<HttpLoadBalancerSpec, HttpLoadBalancerStatus>;
 
 impl Offered {
     /// What of a list is ours.
     #[must_use]
     pub fn of(list: ExposureList) -> Self {
-        let of_tcp = |item: &Exposed| item.kind == ExposureKind::Tcp;
-        let items = list.items.into_iter().filter(of_tcp);
+        let (mut items, mut http) = (BTreeMap::new(), BTreeMap::new());
+        for item in list.items {
+            let name = item.name.clone();
+            match item.kind {
+                ExposureKind::Tcp => {
+                    let mut offer: Offer =
+                        Offer::of(item, |status: &TcpLoadBalancerStatus| &status.conditions);
+                    if let Some(spec) = &mut offer.spec {
+                        as_asked(spec);
+                    }
+                    items.insert(name, offer);
+                }
+                ExposureKind::Http => {
+                    let offer =
+                        Offer::of(item, |status: &HttpLoadBalancerStatus| &status.conditions);
+                    http.insert(name, offer);
+                }
+            }
+        }
         Self {
             epoch: list.epoch,
-            items: items.map(|it| (it.name.clone(), Offer::of(it))).collect(),
+            items,
+            http,
             addresses: list.addresses,
         }
     }
 }
 
-impl Offer {
-    fn of(exposed: Exposed) -> Self {
-        let spec: Option<TcpLoadBalancerSpec> = serde_json::from_value(exposed.spec).ok();
-        let spec = spec.map(|mut spec| {
-            // Of a port that its user took away the manager's choice may be left for a moment.
-            spec.ports.retain(|port| port.port.is_some());
-            for port in &mut spec.ports {
-                port.listener_port = None;
-            }
-            spec
-        });
-        let status: Option<TcpLoadBalancerStatus> = serde_json::from_value(exposed.status).ok();
+impl<S: DeserializeOwned, T: DeserializeOwned> Offer<S, T> {
+    fn of(exposed: Exposed, conditions: impl Fn(&T) -> &Vec<Condition>) -> Self {
+        let status: Option<T> = serde_json::from_value(exposed.status).ok();
         // Where nobody counts generations both are 0.
         let is_current = exposed.observed_generation >= exposed.generation;
-        let status = status.filter(|status| is_current && !status.conditions.is_empty());
-        Self { spec, status }
+        Self {
+            spec: serde_json::from_value(exposed.spec).ok(),
+            status: status.filter(|status| is_current && !conditions(status).is_empty()),
+        }
+    }
+}
+
+/// A spec without what the manager chose.
+fn as_asked(spec: &mut TcpLoadBalancerSpec) {
+    // Of a port that its user took away the manager's choice may be left for a moment.
+    spec.ports.retain(|port| port.port.is_some());
+    for port in &mut spec.ports {
+        port.listener_port = None;
     }
 }
 
 /// Why the manager did not take an exposure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ManagerRefusal {
+pub struct ManagerRefusal<S = TcpLoadBalancerSpec> {
     /// What it did not take.
-    pub spec: TcpLoadBalancerSpec,
+    pub spec: S,
     /// What it said.
     pub because: String,
 }

@@ -1,11 +1,16 @@
-//! What a cluster says of its Services and their agent, for whoever asks it.
+//! What a cluster says of its Services, its Ingresses and their agent, for whoever asks it.
+
+mod ingresses;
+
+use std::fmt::Debug;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
-use kedge_control::local::{ClusterAgent, OfferedService, OfferedServiceList};
+use kedge_control::local::{ClusterAgent, OfferedIngressList, OfferedService, OfferedServiceList};
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{Status, condition::find};
-use kube::{Api, Client, api::ListParams};
+use kube::{Api, Client, Resource, api::ListParams};
+use serde::de::DeserializeOwned;
 
 use crate::{
     names::PREFIX,
@@ -29,7 +34,17 @@ pub async fn services(place: &Place, config: &Config) -> Result<OfferedServiceLi
     Ok(listed(&all(place, &client).await?, config))
 }
 
-/// Who offers the Services of a cluster, and how they are.
+/// The Ingresses of a cluster that are offered, or should be.
+///
+/// # Errors
+///
+/// The cluster does not answer or refuses.
+pub async fn ingresses(place: &Place) -> Result<OfferedIngressList, Problem> {
+    let (client, _) = connect(place).await?;
+    ingresses::listed(place, &client).await
+}
+
+/// Who offers the Services and Ingresses of a cluster, and how they are.
 ///
 /// # Errors
 ///
@@ -44,12 +59,19 @@ pub async fn agent(
     let lease = leases.get_opt(LEASE).await;
     let lease = lease.map_err(|error| refused(place, &error))?;
     let services = listed(&all(place, &client).await?, config);
-    Ok(told(lease.as_ref(), namespace, &services, Timestamp::now()))
+    let ingresses = ingresses::listed(place, &client).await?;
+    let mut told = told(lease.as_ref(), namespace, &services, Timestamp::now());
+    told.ingresses = count(ingresses.items.len());
+    told.ingresses_ready = count(ingresses.items.iter().filter(|it| it.ready).count());
+    Ok(told)
 }
 
-async fn all(place: &Place, client: &Client) -> Result<Vec<Service>, Problem> {
-    let services: Api<Service> = Api::all(client.clone());
-    let all = services.list(&ListParams::default()).await;
+async fn all<R>(place: &Place, client: &Client) -> Result<Vec<R>, Problem>
+where
+    R: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let objects: Api<R> = Api::all(client.clone());
+    let all = objects.list(&ListParams::default()).await;
     Ok(all.map_err(|error| refused(place, &error))?.items)
 }
 
@@ -117,7 +139,6 @@ fn told(
     if holder.is_none() || is_over {
         problems.push(nobody(&lease, holder.as_deref()));
     }
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     ClusterAgent {
         lease,
         holder,
@@ -127,7 +148,12 @@ fn told(
         services: count(services.items.len()),
         ready: count(services.items.iter().filter(|it| it.ready).count()),
         problems,
+        ..ClusterAgent::default()
     }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 fn nobody(lease: &str, last: Option<&str>) -> Problem {
@@ -155,8 +181,10 @@ fn refused(place: &Place, error: &kube::Error) -> Problem {
         )
         .evidence(status.message.clone())
         .fix(
-            Fix::text("name a kubeconfig of somebody who may list Services and get Leases")
-                .command("kedge k8s services --kubeconfig FILE"),
+            Fix::text(
+                "name a kubeconfig of somebody who may list Services and Ingresses, and get Leases",
+            )
+            .command("kedge k8s services --kubeconfig FILE"),
         ),
         _ => unusable(place, error),
     }

@@ -85,7 +85,9 @@ pub use path::{PathList, TunnelPath};
 pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
-pub use services::{ClusterAgent, OfferedService, OfferedServiceList};
+pub use services::{
+    ClusterAgent, OfferedIngress, OfferedIngressList, OfferedService, OfferedServiceList,
+};
 pub use status::{
     AgentStatus, Ending, GatewayDrain, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus,
     ManagerLink, MemberStatus, PeerLink, RoleInfo,
@@ -128,6 +130,7 @@ crate::document::kinds! {
     TunnelPath => "TunnelPath",
     Uninstalled => "Uninstalled",
     OfferedServiceList => "OfferedServiceList",
+    OfferedIngressList => "OfferedIngressList",
     ClusterAgent => "ClusterAgent",
     VipList => "VIPList",
     Vip => "VIP",

@@ -8,14 +8,16 @@ use kedge_host::enrol::ManagerUrl;
 /// Kubernetes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum K8sCommand {
-    /// Run the agent of a cluster: its Services become load balancers at the gateway
+    /// Run the agent of a cluster: its Services and Ingresses become load balancers at the gateway
     ///
     /// It runs in the tenant's own cluster as a Deployment, or on a host with a kubeconfig. Of several
     /// agents the one that holds the Lease works.
     Run(K8sRunArgs),
     /// List the Services that are offered at the gateway, and why one is not
     Services(K8sPlaceArgs),
-    /// Show which agent offers the Services of a cluster
+    /// List the Ingresses that are offered at the gateway, and why one is not
+    Ingresses(K8sPlaceArgs),
+    /// Show which agent offers the Services and Ingresses of a cluster
     Status(K8sStatusArgs),
     /// Take back every hook, finalizer and mark of Kedge, so that nothing waits for it any more
     ///

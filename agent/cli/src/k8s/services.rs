@@ -1,4 +1,4 @@
-//! `kedge k8s run`, `services` and `status`: the agent of a cluster, and what it offers.
+//! `kedge k8s run`, `services`, `ingresses` and `status`: the agent of a cluster, and what it offers.
 
 use kedge_agent_cluster::{
     Options, Place, Poll, identity::Identity, run as run_agent, snapshot::Config, survey,
@@ -56,6 +56,18 @@ pub fn run(app: &App, args: &K8sRunArgs) -> Result<Exit, Failure> {
 pub fn list(app: &App, args: &K8sPlaceArgs) -> Result<Exit, Failure> {
     let place = place(app, args)?;
     let found = runtime()?.block_on(survey::services(&place, &config(&args.class)));
+    print(app, found?)?;
+    Ok(Exit::Ok)
+}
+
+/// Lists the Ingresses that are offered.
+///
+/// # Errors
+///
+/// The cluster does not answer or refuses.
+pub fn list_ingresses(app: &App, args: &K8sPlaceArgs) -> Result<Exit, Failure> {
+    let place = place(app, args)?;
+    let found = runtime()?.block_on(survey::ingresses(&place));
     print(app, found?)?;
     Ok(Exit::Ok)
 }

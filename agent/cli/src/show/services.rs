@@ -1,6 +1,8 @@
-//! The Services of a cluster at the gateway, and their agent.
+//! The Services and Ingresses of a cluster at the gateway, and their agent.
 
-use kedge_control::local::{ClusterAgent, OfferedService, OfferedServiceList};
+use kedge_control::local::{
+    ClusterAgent, OfferedIngress, OfferedIngressList, OfferedService, OfferedServiceList,
+};
 
 use super::{Show, View, fleet::PENDING, pairs};
 use crate::{style::clean, table::Table};
@@ -22,7 +24,7 @@ impl Show for OfferedServiceList {
                 it.name.clone(),
                 address,
                 it.ports.join(","),
-                state(it).to_owned(),
+                state(it.leaving, it.ready).to_owned(),
             ];
             if view.wide {
                 cells.push(it.kind.clone());
@@ -50,8 +52,54 @@ impl Show for OfferedServiceList {
     }
 }
 
-const fn state(service: &OfferedService) -> &'static str {
-    match (service.leaving, service.ready) {
+impl Show for OfferedIngressList {
+    fn text(&self, view: &View) -> String {
+        let mut titles = vec!["NAMESPACE", "NAME", "HOSTS", "ADDRESS", "PORTS", "READY"];
+        if view.wide {
+            titles.push("CLASS");
+        }
+        let mut table = Table::new(&titles);
+        for it in &self.items {
+            let address = match it.addresses.is_empty() {
+                true => PENDING.to_owned(),
+                false => it.addresses.join(","),
+            };
+            let mut cells = vec![
+                it.namespace.clone(),
+                it.name.clone(),
+                it.hosts.join(","),
+                address,
+                it.ports.join(","),
+                state(it.leaving, it.ready).to_owned(),
+            ];
+            if view.wide {
+                cells.push(it.class.clone());
+            }
+            table.row(cells);
+            let hook = view.style.hook();
+            if !it.ready && !it.reason.is_empty() {
+                let (reason, message) = (clean(&it.reason), clean(&it.message));
+                table.note(format!("  {hook} {reason}: {message}"));
+            }
+            for part in &it.unserved {
+                table.note(format!("  {hook} {}", clean(part)));
+            }
+        }
+        let next = match self.items.is_empty() {
+            true => "kedge k8s status  (no Ingress asks to be offered)",
+            false => "kedge k8s status",
+        };
+        table.render() + &view.next(&[next.to_owned()])
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = |it: &OfferedIngress| format!("{}/{}", it.namespace, it.name);
+        self.items.iter().map(name).collect()
+    }
+}
+
+const fn state(leaving: bool, ready: bool) -> &'static str {
+    match (leaving, ready) {
         (true, _) => "leaving",
         (false, true) => "yes",
         (false, false) => "NO",
@@ -73,6 +121,10 @@ impl Show for ClusterAgent {
                 "services",
                 format!("{}/{} ready", self.ready, self.services),
             ),
+            (
+                "ingresses",
+                format!("{}/{} ready", self.ingresses_ready, self.ingresses),
+            ),
         ]);
         for problem in &self.problems {
             text.push_str(&format!(
@@ -82,7 +134,10 @@ impl Show for ClusterAgent {
                 clean(&problem.what)
             ));
         }
-        text + &view.next(&["kedge k8s services".to_owned()])
+        text + &view.next(&[
+            "kedge k8s services".to_owned(),
+            "kedge k8s ingresses".to_owned(),
+        ])
     }
 
     fn names(&self) -> Vec<String> {
@@ -135,6 +190,45 @@ mod tests {
     }
 
     #[test]
+    fn ingresses_are_listed_with_what_of_them_is_not_served() {
+        let shop = OfferedIngress {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            hosts: vec!["a.example".to_owned()],
+            addresses: vec!["203.0.113.7".to_owned()],
+            ports: vec!["80/TCP".to_owned()],
+            unserved: vec!["NodePortRequired: make it NodePort".to_owned()],
+            ready: true,
+            ..OfferedIngress::default()
+        };
+        let odd = OfferedIngress {
+            name: "odd".to_owned(),
+            addresses: Vec::new(),
+            unserved: Vec::new(),
+            ready: false,
+            reason: "NoRules".to_owned(),
+            message: "spec.rules is empty\u{1b}[31m".to_owned(),
+            ..shop.clone()
+        };
+        let list = OfferedIngressList {
+            items: vec![odd, shop],
+        };
+        let text = list.text(&view());
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            [
+                "NAMESPACE  NAME  HOSTS      ADDRESS      PORTS   READY",
+                "shop       odd   a.example  <pending>    80/TCP  NO",
+                "  `-> NoRules: spec.rules is empty\\u{1b}[31m",
+                "shop       web   a.example  203.0.113.7  80/TCP  yes",
+                "  `-> NodePortRequired: make it NodePort",
+                "Next: kedge k8s status",
+            ]
+        );
+    }
+
+    #[test]
     fn an_agent_is_shown_with_what_it_speaks_with() {
         let agent = ClusterAgent {
             lease: "kedge-system/kedge-services".to_owned(),
@@ -142,6 +236,8 @@ mod tests {
             epoch: Some(7),
             services: 2,
             ready: 1,
+            ingresses: 4,
+            ingresses_ready: 3,
             ..ClusterAgent::default()
         };
         let text = agent.text(&view());
@@ -150,6 +246,7 @@ mod tests {
             "kedge-system/kedge-services",
             "7",
             "1/2 ready",
+            "3/4 ready",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use crate::{
     names::{EXPOSE, FIELD_MANAGER, FINALIZER, PREFIX},
@@ -71,7 +71,7 @@ fn answered_by(service: &Service) -> BTreeSet<String> {
     if !has_addresses(service) {
         return BTreeSet::new();
     }
-    let managers = address_writers(service);
+    let managers = address_writers(&service.metadata);
     if managers.is_empty() {
         return BTreeSet::from(["an unnamed writer".to_owned()]);
     }
@@ -79,9 +79,10 @@ fn answered_by(service: &Service) -> BTreeSet<String> {
     others.collect()
 }
 
-/// Who owns `status.loadBalancer` of a Service.
-fn address_writers(service: &Service) -> BTreeSet<String> {
-    let entries = service.metadata.managed_fields.iter().flatten();
+/// Who owns `status.loadBalancer` of an object.
+#[must_use]
+pub fn address_writers(meta: &ObjectMeta) -> BTreeSet<String> {
+    let entries = meta.managed_fields.iter().flatten();
     let of_addresses = entries.filter(|entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
         fields.is_some_and(|fields| {
@@ -107,7 +108,7 @@ pub fn has_addresses(service: &Service) -> bool {
 /// Whether the addresses in a Service's status are ours.
 #[must_use]
 pub fn wrote_addresses(service: &Service) -> bool {
-    has_addresses(service) && address_writers(service).contains(FIELD_MANAGER)
+    has_addresses(service) && address_writers(&service.metadata).contains(FIELD_MANAGER)
 }
 
 /// Whether a Service has conditions of ours.

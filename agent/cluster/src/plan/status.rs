@@ -38,6 +38,18 @@ pub struct Note {
     pub text: String,
 }
 
+impl Note {
+    /// Something that somebody has to do something about.
+    #[must_use]
+    pub fn warning(reason: &str, text: &impl ToString) -> Self {
+        Self {
+            is_warning: true,
+            reason: reason.to_owned(),
+            text: text.to_string(),
+        }
+    }
+}
+
 /// What stands in a Service's status of ours.
 #[must_use]
 pub fn standing(service: &Service) -> Shown {

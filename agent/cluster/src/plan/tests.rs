@@ -3,6 +3,8 @@
 mod claims;
 mod fields;
 mod flow;
+mod ingresses;
 mod law;
+mod routes;
 mod shown;
 mod world;

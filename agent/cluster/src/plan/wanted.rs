@@ -17,26 +17,15 @@ use super::{
     refusal::{AFFINITY_TIMEOUT, MAX_PORTS, Refusal},
 };
 use crate::{
-    names::{EXPOSE, METALLB_POOLS, PREFIX, PROXY_PROTOCOL},
+    names::{self, EXPOSE, METALLB_POOLS, PREFIX, PROXY_PROTOCOL},
     snapshot::{Key, Snapshot},
 };
 
-/// The name of a Service's exposure. The uid is part of it: what is made anew under an old name is
-/// another load balancer, whose source the manager would not let change.
+/// The name of a Service's exposure.
 #[must_use]
 pub fn exposure_name(service: &Service) -> String {
-    let key = Key::of(service);
-    let uid = service.metadata.uid.as_deref().unwrap_or_default();
-    let start: String = uid
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .take(UID)
-        .collect();
-    let start = start.to_ascii_lowercase();
-    if start.is_empty() {
-        return format!("{}.{}", key.name, key.namespace);
-    }
-    format!("{}.{}.{start}", key.name, key.namespace)
+    let name = service.metadata.name.as_deref().unwrap_or_default();
+    names::exposed(name, &service.metadata)
 }
 
 /// Where an exposure of a Service comes from.
@@ -65,13 +54,38 @@ pub fn wanted(snapshot: &Snapshot, service: &Service) -> Result<TcpLoadBalancerS
     let spec = service.spec.clone().unwrap_or_default();
     annotations(service)?;
     refused_fields(&spec)?;
-    let family = family(&spec)?;
     addresses::check(snapshot, service)?;
     let ports = ports(&spec)?;
-    let key = Key::of(service);
+    let backends = ports.iter().map(|(port, node_port)| BackendPort {
+        name: port.name.clone(),
+        port: *node_port,
+    });
+    let backends = backends.collect();
+    Ok(TcpLoadBalancerSpec {
+        source: Some(source(service)),
+        ports: ports.into_iter().map(|(port, _)| port).collect(),
+        endpoints: vec![endpoint(snapshot, service, backends)?],
+        session_affinity: affinity(&spec)?,
+        proxy_protocol: proxy_protocol(service),
+        ..TcpLoadBalancerSpec::default()
+    })
+}
+
+/// The hosts that lead to a Service by its node ports.
+///
+/// # Errors
+///
+/// It has a policy or a family nobody knows.
+pub fn endpoint(
+    snapshot: &Snapshot,
+    service: &Service,
+    ports: Vec<BackendPort>,
+) -> Result<Backend, Refusal> {
+    let spec = service.spec.clone().unwrap_or_default();
+    let family = family(&spec)?;
     let hosts = match spec.external_traffic_policy.as_deref() {
         None | Some("Cluster") => every(snapshot),
-        Some("Local") => local(snapshot, &key, family),
+        Some("Local") => local(snapshot, &Key::of(service), family),
         Some(value) => {
             let value = value.to_owned();
             return Err(Refusal::TrafficPolicy { value });
@@ -82,26 +96,14 @@ pub fn wanted(snapshot: &Snapshot, service: &Service) -> Result<TcpLoadBalancerS
         operator: Operator::In,
         values: hosts,
     };
-    let backends = ports.iter().map(|(port, node_port)| BackendPort {
-        name: port.name.clone(),
-        port: *node_port,
-    });
-    let backend = Backend {
+    Ok(Backend {
         host_selector: Some(LabelSelector {
             match_expressions: vec![named],
             ..LabelSelector::default()
         }),
         address_family: Some(family),
         addresses: Vec::new(),
-        ports: backends.collect(),
-    };
-    Ok(TcpLoadBalancerSpec {
-        source: Some(source(service)),
-        ports: ports.into_iter().map(|(port, _)| port).collect(),
-        endpoints: vec![backend],
-        session_affinity: affinity(&spec)?,
-        proxy_protocol: proxy_protocol(service),
-        ..TcpLoadBalancerSpec::default()
+        ports,
     })
 }
 
@@ -181,7 +183,12 @@ fn family(spec: &ServiceSpec) -> Result<Family, Refusal> {
     }
 }
 
-fn affinity(spec: &ServiceSpec) -> Result<Option<SessionAffinity>, Refusal> {
+/// The affinity that is asked for.
+///
+/// # Errors
+///
+/// Nobody knows it, or does it so.
+pub fn affinity(spec: &ServiceSpec) -> Result<Option<SessionAffinity>, Refusal> {
     match spec.session_affinity.as_deref() {
         None | Some("" | "None") => return Ok(None),
         Some("ClientIP") => {}
@@ -238,6 +245,3 @@ fn ports(spec: &ServiceSpec) -> Result<Vec<(TcpPort, NonZeroU16)>, Refusal> {
         None => Err(Refusal::NoPorts),
     }
 }
-
-/// How much of the uid is in a name: enough for two of one name, short enough to be read.
-const UID: usize = 8;

@@ -1,4 +1,4 @@
-//! What `kedge k8s services` and `kedge k8s status` show of a tenant's own cluster.
+//! What `kedge k8s services`, `ingresses` and `status` show of a tenant's own cluster.
 
 use kedge_core::Problem;
 use schemars::JsonSchema;
@@ -45,7 +45,51 @@ pub struct OfferedService {
     pub leaving: bool,
 }
 
-/// Who offers the Services of a cluster, and how they are.
+/// The Ingresses of a cluster that are offered, or should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedIngressList {
+    /// By namespace and name.
+    pub items: Vec<OfferedIngress>,
+}
+
+/// An Ingress that is offered, or should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedIngress {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its class; left out where it is the cluster's default one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub class: String,
+    /// The names its rules are for; `*` for the one that is generated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// Where clients come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// The ports there, such as `443/TCP`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<String>,
+    /// What of it is not served, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unserved: Vec<String>,
+    /// Whether it is told to clients where it is.
+    pub ready: bool,
+    /// Why not, as a word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why not, as a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Whether it is being deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
+}
+
+/// Who offers the Services and Ingresses of a cluster, and how they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterAgent {
@@ -67,6 +111,12 @@ pub struct ClusterAgent {
     pub services: u32,
     /// How many of them are served.
     pub ready: u32,
+    /// How many Ingresses are ours.
+    #[serde(default)]
+    pub ingresses: u32,
+    /// How many of them are served.
+    #[serde(default)]
+    pub ingresses_ready: u32,
     /// What is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,

@@ -68,6 +68,7 @@ impl Agent {
             poll: Poll {
                 idle: Duration::from_secs(1),
                 busy: Duration::from_millis(100),
+                certificates: Duration::from_secs(1),
             },
             confirm: false,
         };

@@ -1,4 +1,4 @@
-//! Services of a real API server, offered by the agent through a manager that is somewhere else.
+//! Services and Ingresses of a real API server, offered by the agent through a manager that is somewhere else.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,6 +8,8 @@
 )]
 
 mod agents;
+mod ingresses;
+mod routes;
 mod world;
 
 use agents::{Agent, impatient, patient};

@@ -30,12 +30,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub const LIMIT: Duration = Duration::from_secs(30);
-const TENANT: &str = "t";
+pub const TENANT: &str = "t";
 
 pub struct World {
     server: Server,
-    client: Kube,
-    manager: Manager,
+    pub client: Kube,
+    pub manager: Manager,
     pub token: Token,
     dir: TempDir,
 }
@@ -53,7 +53,7 @@ impl World {
         let client = server.client().await;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../packaging/kubernetes/kustomize/services");
-        for file in ["rbac.yaml", "policy.yaml"] {
+        for file in ["rbac.yaml", "policy.yaml", "ingressclass.yaml"] {
             manifests::apply(&client, &manifests::read(&folder.join(file))).await;
         }
         let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
@@ -315,7 +315,7 @@ pub fn ports(service: &Service) -> Vec<(String, i32)> {
 }
 
 /// As a merge patch does it (RFC 7386).
-fn merge(into: &mut Value, changes: Value) {
+pub fn merge(into: &mut Value, changes: Value) {
     match (into, changes) {
         (Value::Object(into), Value::Object(changes)) => {
             for (key, value) in changes {
@@ -339,11 +339,15 @@ spec:
   service: {addresses: [203.0.113.7]}
   tunnel: {publicEndpoints: [{host: 203.0.113.7, port: 51820}]}
   envoy: {drain: 1s}
+  http: {port: 8088, tlsPort: 8448}
 ---
 apiVersion: kedge.dev/v1alpha1
 kind: Tenant
 metadata: {name: t}
-spec: {namespace: t, gatewayRef: {name: gw, namespace: kedge-system}}
+spec:
+  namespace: t
+  gatewayRef: {name: gw, namespace: kedge-system}
+  dns: {domain: edge.example.org, allowedHostnames: ['*.example.net']}
 ---
 apiVersion: kedge.dev/v1alpha1
 kind: EdgeHost

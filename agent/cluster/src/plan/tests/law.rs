@@ -5,11 +5,14 @@ use kedge_crd::TcpLoadBalancerSpec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::world::{World, node, served, service};
+use super::{
+    ingresses::{ingress as made, rule},
+    world::{World, node, served, service},
+};
 use crate::{
     plan::{
         claim::{Claim, claim, is_leaving},
-        is_touched,
+        ingress, is_touched,
         wanted::exposure_name,
     },
     snapshot::Config,
@@ -24,6 +27,11 @@ enum Event {
     Node(usize, bool),
     NoNode(usize),
     Slice(usize, Vec<usize>),
+    PutIngress(usize, Value),
+    PatchIngress(usize, Value),
+    DeleteIngress(usize),
+    /// Ingresses are not seen, or again.
+    Blind,
     ManagerAway,
     ManagerBack,
     /// Only a part of a plan is carried out.
@@ -53,6 +61,25 @@ fn changes() -> impl Strategy<Value = Value> {
     proptest::sample::select(fixed.to_vec())
 }
 
+fn ingress_changes() -> impl Strategy<Value = Value> {
+    let to = |rules: Value| json!({"spec": {"rules": rules}});
+    let fixed = [
+        json!({}),
+        to(json!([
+            rule("a.example.net", "/", "s0"),
+            rule("a.example.net", "/x", "s1")
+        ])),
+        to(json!([rule("b.example.net", "/", "s2")])),
+        to(json!(null)),
+        json!({"spec": {"ingressClassName": "other"}}),
+        json!({"spec": {"ingressClassName": "kedge"}}),
+        json!({"metadata": {"annotations": {"kedge.dev/unknown": "1"}}}),
+        json!({"metadata": {"annotations": null}}),
+        json!({"spec": null}),
+    ];
+    proptest::sample::select(fixed.to_vec())
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let one = 0..SERVICES;
     prop_oneof![
@@ -61,14 +88,41 @@ fn event() -> impl Strategy<Value = Event> {
         2 => one.clone().prop_map(Event::Delete),
         2 => (0..NODES, any::<bool>()).prop_map(|(at, ready)| Event::Node(at, ready)),
         1 => (0..NODES).prop_map(Event::NoNode),
-        2 => (one, proptest::collection::vec(0..NODES, 0..3)).prop_map(|(at, on)| Event::Slice(at, on)),
+        2 => (one.clone(), proptest::collection::vec(0..NODES, 0..3)).prop_map(|(at, on)| Event::Slice(at, on)),
+        4 => (one.clone(), ingress_changes()).prop_map(|(at, it)| Event::PutIngress(at, it)),
+        4 => (one.clone(), ingress_changes()).prop_map(|(at, it)| Event::PatchIngress(at, it)),
+        2 => one.clone().prop_map(Event::DeleteIngress),
+        1 => Just(Event::Blind),
         1 => Just(Event::ManagerAway),
         1 => Just(Event::ManagerBack),
         3 => Just(Event::Step),
     ]
 }
 
-fn happens(world: &mut World, away: &mut Option<crate::snapshot::Offered>, event: Event) {
+/// What is away for a while.
+#[derive(Default)]
+struct Away {
+    manager: Option<crate::snapshot::Offered>,
+    ingresses: Option<crate::snapshot::Ingresses>,
+}
+
+fn happens(world: &mut World, away: &mut Away, event: Event) {
+    if matches!(
+        &event,
+        Event::PutIngress(..) | Event::PatchIngress(..) | Event::DeleteIngress(_)
+    ) {
+        // They change while nobody looks.
+        let seen = away.ingresses.take();
+        let is_blind = seen.is_some();
+        if is_blind {
+            world.snapshot.ingresses = seen;
+        }
+        happens_to_ingresses(world, event);
+        if is_blind {
+            away.ingresses = world.snapshot.ingresses.take();
+        }
+        return;
+    }
     let name = |at: usize| format!("s{at}");
     match event {
         Event::Put(at, changes) if !world.is_there(&name(at)) => {
@@ -86,13 +140,36 @@ fn happens(world: &mut World, away: &mut Option<crate::snapshot::Offered>, event
             let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
             world.slice(&format!("slice-{at}"), &name(at), &nodes);
         }
-        Event::ManagerAway if away.is_none() => *away = world.snapshot.offered.take(),
-        Event::ManagerBack if away.is_some() => world.snapshot.offered = away.take(),
+        Event::Blind if away.ingresses.is_none() => {
+            away.ingresses = world.snapshot.ingresses.take()
+        }
+        Event::Blind => world.snapshot.ingresses = away.ingresses.take(),
+        Event::ManagerAway if away.manager.is_none() => {
+            away.manager = world.snapshot.offered.take()
+        }
+        Event::ManagerBack if away.manager.is_some() => {
+            world.snapshot.offered = away.manager.take();
+        }
         Event::ManagerAway | Event::ManagerBack => {}
+        Event::PutIngress(..) | Event::PatchIngress(..) | Event::DeleteIngress(_) => {}
         Event::Step => {
             let plan = crate::plan::plan(&world.snapshot);
             world.carry_out(&plan);
         }
+    }
+}
+
+fn happens_to_ingresses(world: &mut World, event: Event) {
+    let name = |at: usize| format!("i{at}");
+    match event {
+        Event::PutIngress(at, changes) if !world.has_ingress(&name(at)) => {
+            world.put_ingress(made(&name(at), changes));
+        }
+        Event::PatchIngress(at, changes) if world.has_ingress(&name(at)) => {
+            world.patch_ingress(&name(at), changes);
+        }
+        Event::DeleteIngress(at) if world.has_ingress(&name(at)) => world.delete_ingress(&name(at)),
+        _ => {}
     }
 }
 
@@ -113,11 +190,18 @@ proptest! {
         let mut world = World::new();
         world.says = some;
         world.snapshot.config = Config { unclassed, ..Config::default() };
-        let mut away = None;
+        let mut away = Away::default();
         for event in events {
             happens(&mut world, &mut away, event);
         }
         happens(&mut world, &mut away, Event::ManagerBack);
+        if away.ingresses.is_some() {
+            // What is offered of them stays while nobody sees them.
+            let before = world.routed();
+            world.settle();
+            prop_assert_eq!(before, world.routed());
+            happens(&mut world, &mut away, Event::Blind);
+        }
         world.settle();
         prop_assert_eq!(world.settle(), 0);
         let config = &world.snapshot.config;
@@ -133,11 +217,27 @@ proptest! {
                 prop_assert_eq!(name.is_some(), guarded, "guarded as long as it is offered");
             }
         }
-        // Every offer is of a Service that is there.
-        let all: Vec<String> = world.snapshot.services.values().map(exposure_name).collect();
-        for name in offered {
-            prop_assert!(all.contains(&name), "{name}");
+        let routed = world.routed();
+        let ingresses = world.snapshot.ingresses.clone().unwrap();
+        for ingress in ingresses.all.values() {
+            prop_assert!(ingress.metadata.deletion_timestamp.is_none(), "it was let go");
+            let is_offered = routed.contains(&ingress::owner(ingress).exposure());
+            prop_assert_eq!(is_offered, ingress::claim::is_guarded(ingress));
+            if ingress::claim::claim(&ingresses, ingress) == ingress::claim::Claim::Foreign {
+                prop_assert!(!ingress::is_touched(ingress), "{ingress:?}");
+            }
         }
+        let all: Vec<String> = ingresses.all.values().map(|it| ingress::owner(it).exposure()).collect();
+        prop_assert!(routed.iter().all(|name| all.contains(name)), "{routed:?}");
+        // Every offer is of a Service that is there, or led to.
+        let offers = world.snapshot.offered.clone().unwrap();
+        let rules = offers.http.values().flat_map(|it| it.spec.clone().unwrap().rules);
+        let led: Vec<String> = rules.flat_map(|it| it.backends).map(|it| it.name).collect();
+        let all: Vec<String> = world.snapshot.services.values().map(exposure_name).collect();
+        for name in &offered {
+            prop_assert!(all.contains(name) || led.contains(name), "{name}");
+        }
+        prop_assert!(led.iter().all(|name| offered.contains(name)), "{led:?} {offered:?}");
     }
 }
 

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, Service};
-use kedge_crd::{Status, TcpLoadBalancerSpec, TcpLoadBalancerStatus, condition};
+use k8s_openapi::api::{
+    core::v1::{Node, Service},
+    networking::v1::IngressClass,
+};
+use kedge_crd::{
+    HttpLoadBalancerSpec, Status, TcpLoadBalancerSpec, TcpLoadBalancerStatus, condition,
+};
 use serde_json::{Value, json};
 
 use crate::{
-    names::{CLASS, FIELD_MANAGER, FINALIZER},
+    names::{CLASS, CONTROLLER, DEFAULT_CLASS, FIELD_MANAGER, FINALIZER},
     plan::{Plan, Show, Target, plan, wanted::exposure_name},
-    snapshot::{Key, Offer, Offered, Slice, Snapshot},
+    snapshot::{Ingresses, Key, Offer, Offered, Slice, Snapshot},
 };
 
 pub const NOW: &str = "2026-01-02T03:04:05Z";
@@ -25,6 +30,15 @@ pub fn service(name: &str, changes: Value) -> Service {
     });
     merge(&mut whole, changes);
     serde_json::from_value(whole).unwrap()
+}
+
+/// An IngressClass.
+pub fn class(name: &str, controller: &str, default: bool) -> (String, IngressClass) {
+    let class = serde_json::from_value(json!({"metadata": {"name": name,
+            "annotations": {DEFAULT_CLASS: default.to_string()}},
+        "spec": {"controller": controller}}))
+    .unwrap();
+    (name.to_owned(), class)
 }
 
 pub fn node(name: &str, ready: bool) -> Node {
@@ -54,6 +68,8 @@ pub struct World {
     pub snapshot: Snapshot,
     /// What the manager makes of a spec.
     pub says: fn(&TcpLoadBalancerSpec) -> Option<Value>,
+    /// The same of HTTPLoadBalancers.
+    pub serves: fn(&HttpLoadBalancerSpec) -> Option<Value>,
 }
 
 impl World {
@@ -65,12 +81,18 @@ impl World {
                 offered: Some(Offered {
                     epoch: 1,
                     items: BTreeMap::new(),
+                    http: BTreeMap::new(),
                     addresses: vec!["203.0.113.7".to_owned()],
+                }),
+                ingresses: Some(Ingresses {
+                    all: BTreeMap::new(),
+                    classes: [class("kedge", CONTROLLER, false)].into(),
                 }),
                 now: NOW.to_owned(),
                 ..Snapshot::default()
             },
             says: served,
+            serves: super::ingresses::served,
         }
     }
 
@@ -171,9 +193,15 @@ impl World {
                 let spec = Some(spec);
                 offered.items.insert(name.clone(), Offer { spec, status });
             }
+            if let Some(routes) = &plan.routes {
+                super::ingresses::tell(offered, routes, self.serves);
+            }
             for name in plan.withdraw.iter().chain(&plan.orphans) {
                 assert!(offered.items.remove(name).is_some(), "{name}");
             }
+        }
+        if let Some(routes) = &plan.routes {
+            super::ingresses::carry_out(&mut self.snapshot, routes);
         }
         for show in &plan.show {
             self.show(show);

@@ -1,0 +1,152 @@
+//! One port of a Service as HTTPLoadBalancers lead to it.
+
+use std::num::NonZeroU16;
+
+use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
+use kedge_crd::{
+    TcpLoadBalancerSpec,
+    tcp::{AppProtocol, BackendPort, Exposure, TcpPort},
+    traffic::Transport,
+};
+
+use super::{
+    claim::is_leaving,
+    trouble::Trouble,
+    wanted::{affinity, endpoint, protocol, proxy_protocol, source},
+};
+use crate::{
+    names,
+    snapshot::{Key, Snapshot},
+};
+
+/// A port of a Service, as its user names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PortName {
+    /// By its name.
+    Name(String),
+    /// By its number.
+    Number(i32),
+}
+
+/// What leads to a port of a Service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backend {
+    /// The name of the exposure.
+    pub name: String,
+    /// The port.
+    pub port: NonZeroU16,
+    /// What is asked of the manager for it.
+    pub spec: TcpLoadBalancerSpec,
+    /// Whether the gateway can speak with it, or only pass TLS on to it.
+    pub speaks_tls: bool,
+}
+
+/// What leads to a port of a Service.
+///
+/// # Errors
+///
+/// Nothing does.
+pub fn backend(snapshot: &Snapshot, key: &Key, port: &PortName) -> Result<Backend, Trouble> {
+    let service = snapshot.services.get(key);
+    let service = service.filter(|service| !is_leaving(service));
+    let service = service.ok_or_else(|| Trouble::ServiceMissing { key: key.clone() })?;
+    let spec = service.spec.clone().unwrap_or_default();
+    let found = find(&spec, port).ok_or_else(|| Trouble::PortMissing {
+        key: key.clone(),
+        port: port.clone(),
+    })?;
+    let number = numbered(found.port).ok_or_else(|| Trouble::PortMissing {
+        key: key.clone(),
+        port: port.clone(),
+    })?;
+    if protocol(found) != Some(Transport::Tcp) {
+        return Err(Trouble::NotTcp {
+            key: key.clone(),
+            port: number,
+        });
+    }
+    let node_port = found.node_port.and_then(numbered);
+    let node_port = node_port.ok_or_else(|| Trouble::NoNodePort {
+        key: key.clone(),
+        port: number,
+        kind: spec.type_.clone().unwrap_or_else(|| "ClusterIP".to_owned()),
+    })?;
+    let speaks = spoken(found);
+    let asked = asked(snapshot, service, (found, number, node_port), speaks);
+    let asked = asked.map_err(|refusal| Trouble::Service {
+        key: key.clone(),
+        refusal,
+    })?;
+    Ok(Backend {
+        name: names::backend(&service.metadata, number),
+        port: number,
+        spec: asked,
+        speaks_tls: speaks == Spoken::Tls,
+    })
+}
+
+fn asked(
+    snapshot: &Snapshot,
+    service: &Service,
+    (port, number, node_port): (&ServicePort, NonZeroU16, NonZeroU16),
+    speaks: Spoken,
+) -> Result<TcpLoadBalancerSpec, super::refusal::Refusal> {
+    let name = match port.name.as_deref() {
+        None | Some("") => format!("port-{number}"),
+        Some(name) => name.to_owned(),
+    };
+    let spec = service.spec.clone().unwrap_or_default();
+    let leads = BackendPort {
+        name: name.clone(),
+        port: node_port,
+    };
+    Ok(TcpLoadBalancerSpec {
+        source: Some(source(service)),
+        ports: vec![TcpPort {
+            name,
+            port: Some(number),
+            protocol: None,
+            app_protocol: (speaks == Spoken::H2c).then_some(AppProtocol::H2c),
+            listener_port: None,
+        }],
+        endpoints: vec![endpoint(snapshot, service, vec![leads])?],
+        exposure: Some(Exposure::Routed),
+        session_affinity: affinity(&spec)?,
+        proxy_protocol: proxy_protocol(service),
+        ..TcpLoadBalancerSpec::default()
+    })
+}
+
+fn find<'a>(spec: &'a ServiceSpec, port: &PortName) -> Option<&'a ServicePort> {
+    let mut all = spec.ports.iter().flatten();
+    match port {
+        PortName::Name(name) => all.find(|it| it.name.as_ref() == Some(name)),
+        // TCP and UDP may share a number.
+        PortName::Number(number) => {
+            let same: Vec<_> = all.filter(|it| it.port == *number).collect();
+            let tcp = same.iter().find(|it| protocol(it) == Some(Transport::Tcp));
+            tcp.or_else(|| same.first()).copied()
+        }
+    }
+}
+
+fn numbered(port: i32) -> Option<NonZeroU16> {
+    NonZeroU16::new(u16::try_from(port).ok()?)
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    Http,
+    H2c,
+    Tls,
+}
+
+/// What `appProtocol` says (KEP-1422, KEP-3726), and what is in use beside it.
+fn spoken(port: &ServicePort) -> Spoken {
+    match port.app_protocol.as_deref() {
+        Some("kubernetes.io/h2c" | "h2c" | "http2" | "grpc" | "kubernetes.io/grpc") => Spoken::H2c,
+        Some("https" | "tls" | "grpcs" | "wss" | "kubernetes.io/wss") => Spoken::Tls,
+        _ => Spoken::Http,
+    }
+}

@@ -1,0 +1,338 @@
+//! The rules of an HTTPRoute, as an HTTPLoadBalancer has them.
+
+use std::{collections::BTreeMap, num::NonZeroU16, time::Duration};
+
+use kedge_core::Span;
+use kedge_crd::{
+    TcpLoadBalancerSpec,
+    http::{
+        HttpBackend, HttpHeaders, HttpPath, HttpRedirect, HttpRewrite, HttpRule, PathChange,
+        PathKind, Scheme,
+    },
+};
+
+use super::{is_granted, listener::Reason};
+use crate::{
+    gateway_api::{
+        Compared, Filter, HeaderModifier, PathModifier, Reference, Route, RouteMatch, RouteRule,
+    },
+    plan::{
+        backend::{PortName, backend},
+        trouble::Trouble,
+    },
+    snapshot::{GatewayApi, Key, Snapshot},
+};
+
+/// What is made of a route's rules.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// The rules.
+    pub rules: Vec<HttpRule>,
+    /// What they lead to, by name.
+    pub backends: BTreeMap<String, TcpLoadBalancerSpec>,
+    /// What they refer to, and do not find: requests for it are answered with 500.
+    pub unresolved: Vec<Reason>,
+}
+
+/// The rules of a route.
+///
+/// # Errors
+///
+/// Something cannot be expressed.
+pub fn rules(snapshot: &Snapshot, api: &GatewayApi, route: &Route) -> Result<Made, String> {
+    let mut made = Made::default();
+    let namespace = Key::of(route).namespace;
+    for rule in &route.spec.rules {
+        let acts = acts(rule)?;
+        let backends = leads((snapshot, api), &namespace, rule, &mut made)?;
+        let base = HttpRule {
+            backends: if acts.redirect.is_some() {
+                Vec::new()
+            } else {
+                backends
+            },
+            ..acts
+        };
+        let mut paths: Vec<HttpPath> = Vec::new();
+        for it in &rule.matches {
+            let is_simple =
+                it.headers.is_empty() && it.query_params.is_empty() && it.method.is_none();
+            match path(it)? {
+                // Paths alone stand in one rule.
+                Some(path) if is_simple && paths.len() < MAX_PATHS => paths.push(path),
+                path => made.rules.push(HttpRule {
+                    paths: path.into_iter().collect(),
+                    method: it.method.clone(),
+                    headers: exact("headers", &it.headers, |name| name.to_ascii_lowercase())?,
+                    query: exact("queryParams", &it.query_params, str::to_owned)?,
+                    ..base.clone()
+                }),
+            }
+        }
+        if !paths.is_empty() || rule.matches.is_empty() {
+            made.rules.push(HttpRule { paths, ..base });
+        }
+    }
+    Ok(made)
+}
+
+/// What is done with requests, but for where they go.
+fn acts(rule: &RouteRule) -> Result<HttpRule, String> {
+    if rule.retry.is_some() {
+        return Err("retry: requests are not tried again".to_owned());
+    }
+    if rule.session_persistence.is_some() {
+        return Err("sessionPersistence is not served".to_owned());
+    }
+    let mut acts = HttpRule::default();
+    let timeouts = rule.timeouts.clone().unwrap_or_default();
+    acts.timeout = timeouts.request.as_deref().map(span).transpose()?;
+    acts.backend_timeout = timeouts.backend_request.as_deref().map(span).transpose()?;
+    for filter in &rule.filters {
+        act(&mut acts, filter)?;
+    }
+    Ok(acts)
+}
+
+fn act(acts: &mut HttpRule, filter: &Filter) -> Result<(), String> {
+    match filter.kind.as_str() {
+        "RequestHeaderModifier" => {
+            acts.request_headers = filter.request_header_modifier.as_ref().map(headers);
+        }
+        "ResponseHeaderModifier" => {
+            acts.response_headers = filter.response_header_modifier.as_ref().map(headers);
+        }
+        "RequestRedirect" => {
+            let asked = filter.request_redirect.clone().unwrap_or_default();
+            let scheme = match asked.scheme.as_deref() {
+                None => None,
+                Some("http") => Some(Scheme::Http),
+                Some("https") => Some(Scheme::Https),
+                Some(other) => return Err(format!("filters: the scheme {other:?} is not known")),
+            };
+            acts.redirect = Some(HttpRedirect {
+                scheme,
+                hostname: asked.hostname,
+                port: asked.port.and_then(numbered),
+                path: asked.path.map(change),
+                status_code: asked.status_code,
+            });
+        }
+        "URLRewrite" => {
+            let asked = filter.url_rewrite.clone().unwrap_or_default();
+            acts.rewrite = Some(HttpRewrite {
+                hostname: asked.hostname,
+                path: asked.path.map(change),
+            });
+        }
+        other => return Err(format!("filters: {other} is not served")),
+    }
+    Ok(())
+}
+
+fn change(path: PathModifier) -> PathChange {
+    let some = |text: String| {
+        if text.is_empty() {
+            "/".to_owned()
+        } else {
+            text
+        }
+    };
+    PathChange {
+        full: path.replace_full_path.map(some),
+        prefix: path.replace_prefix_match.map(some),
+    }
+}
+
+fn headers(asked: &HeaderModifier) -> HttpHeaders {
+    let pairs = |all: &[Compared]| {
+        let all = all.iter();
+        let pair = |it: &Compared| {
+            (
+                it.name.to_ascii_lowercase(),
+                it.value.clone().unwrap_or_default(),
+            )
+        };
+        all.map(pair).collect()
+    };
+    HttpHeaders {
+        set: pairs(&asked.set),
+        add: pairs(&asked.add),
+        remove: asked
+            .remove
+            .iter()
+            .map(|name| name.to_ascii_lowercase())
+            .collect(),
+    }
+}
+
+fn path(it: &RouteMatch) -> Result<Option<HttpPath>, String> {
+    let Some(path) = &it.path else {
+        return Ok(None);
+    };
+    let text = path.value.as_deref().unwrap_or("/");
+    let (kind, text) = match path.kind.as_deref() {
+        None | Some("PathPrefix") => {
+            let text = text.trim_end_matches('/');
+            (None, if text.is_empty() { "/" } else { text })
+        }
+        Some("Exact") => (Some(PathKind::Exact), text),
+        Some("RegularExpression") => (Some(PathKind::RegularExpression), text),
+        Some(other) => return Err(format!("matches.path.type {other} is not known")),
+    };
+    let path = text.to_owned();
+    Ok(Some(HttpPath { path, kind }))
+}
+
+fn exact(
+    what: &str,
+    all: &[Compared],
+    spelt: impl Fn(&str) -> String,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut found = BTreeMap::new();
+    for it in all {
+        if it.kind.as_deref().unwrap_or("Exact") != "Exact" {
+            return Err(format!(
+                "matches.{what}: Exact is served, {:?} is not",
+                it.kind
+            ));
+        }
+        // Of entries of one name the first counts.
+        let value = it.value.clone().unwrap_or_default();
+        found.entry(spelt(&it.name)).or_insert(value);
+    }
+    Ok(found)
+}
+
+/// Where requests go.
+fn leads(
+    (snapshot, api): (&Snapshot, &GatewayApi),
+    namespace: &str,
+    rule: &RouteRule,
+    made: &mut Made,
+) -> Result<Vec<HttpBackend>, String> {
+    let heaviest = rule.backend_refs.iter().map(weight).max().unwrap_or(1);
+    let mut all = Vec::new();
+    for reference in &rule.backend_refs {
+        if !reference.filters.is_empty() {
+            return Err("backendRefs.filters: filters are of a rule".to_owned());
+        }
+        match resolve(snapshot, api, namespace, reference) {
+            Ok(found) => {
+                all.push(HttpBackend {
+                    name: found.name.clone(),
+                    port: found.port,
+                    weight: reference
+                        .weight
+                        .map(|_| scaled(weight(reference), heaviest)),
+                });
+                made.backends.insert(found.name, found.spec);
+            }
+            Err(reason) => made.unresolved.push(reason),
+        }
+    }
+    Ok(all)
+}
+
+fn resolve(
+    snapshot: &Snapshot,
+    api: &GatewayApi,
+    namespace: &str,
+    reference: &Reference,
+) -> Result<crate::plan::backend::Backend, Reason> {
+    let group = reference.group.as_deref().unwrap_or_default();
+    let kind = reference.kind.as_deref().unwrap_or("Service");
+    if !group.is_empty() || kind != "Service" {
+        let text = format!("{kind} {} is no Service", reference.name);
+        return Err(("InvalidKind", text));
+    }
+    let to = reference.namespace.as_deref().unwrap_or(namespace);
+    let key = Key::new(to, &reference.name);
+    if !is_granted(api, ("HTTPRoute", namespace), ("", "Service", &key)) {
+        let text = format!("no ReferenceGrant lets the HTTPRoute refer to Service {key}");
+        return Err(("RefNotPermitted", text));
+    }
+    let port = PortName::Number(reference.port.unwrap_or_default());
+    let found = backend(snapshot, &key, &port).and_then(|found| match found.speaks_tls {
+        true => Err(Trouble::BackendTls {
+            key,
+            port: found.port,
+        }),
+        false => Ok(found),
+    });
+    found.map_err(|trouble| {
+        let reason = match &trouble {
+            Trouble::ServiceMissing { .. } | Trouble::PortMissing { .. } => "BackendNotFound",
+            Trouble::BackendTls { .. } | Trouble::NotTcp { .. } => "UnsupportedProtocol",
+            other => other.reason(),
+        };
+        (reason, trouble.to_string())
+    })
+}
+
+fn weight(reference: &Reference) -> u32 {
+    let weight = reference.weight.unwrap_or(1);
+    u32::try_from(weight).unwrap_or_default()
+}
+
+/// A share of up to 1000, and none that was there is lost.
+fn scaled(weight: u32, heaviest: u32) -> u16 {
+    let most = u32::from(MAX_WEIGHT);
+    let scaled = match heaviest > most {
+        true => (u64::from(weight) * u64::from(most) / u64::from(heaviest))
+            .max(u64::from(weight.min(1))),
+        false => u64::from(weight),
+    };
+    u16::try_from(scaled).unwrap_or(MAX_WEIGHT)
+}
+
+fn numbered(port: i32) -> Option<NonZeroU16> {
+    NonZeroU16::new(u16::try_from(port).ok()?)
+}
+
+/// A duration such as `1h30m` (GEP-2257).
+fn span(text: &str) -> Result<Span, String> {
+    let bad = || format!("timeouts: {text:?} is no duration");
+    let mut sum = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+        let unit = rest.get(digits..).ok_or_else(bad)?;
+        let end = unit
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(unit.len());
+        let (one, next) = rest.split_at_checked(digits + end).ok_or_else(bad)?;
+        let one: Span = one.parse().map_err(|_| bad())?;
+        sum = sum.checked_add(one.duration()).ok_or_else(bad)?;
+        rest = next;
+    }
+    Ok(Span::new(sum))
+}
+
+/// As many paths as a rule takes.
+const MAX_PATHS: usize = 32;
+/// The largest share of a backend.
+const MAX_WEIGHT: u16 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_sums() {
+        assert_eq!(span("1h30m").unwrap(), Span::from_secs(5400));
+        assert_eq!(span("500ms").unwrap(), Span::from_millis(500));
+        assert_eq!(span("0s").unwrap(), Span::from_secs(0));
+        for bad in ["1", "h", "1x", "é", "1s-"] {
+            assert!(span(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shares_keep_their_proportion() {
+        assert_eq!(scaled(3, 9), 3);
+        assert_eq!(scaled(500_000, 1_000_000), 500);
+        assert_eq!(scaled(1, 1_000_000), 1);
+        assert_eq!(scaled(0, 1_000_000), 0);
+    }
+}
