@@ -145,7 +145,7 @@ fn sites_of_a_tenant_share_a_name_and_the_more_specific_decides() {
     let mut two = site("one", "web.example");
     two.name = "one/more".to_owned();
     two.hosts.push("more.example".to_owned());
-    two.routes = vec![to("/b/c", "web"), to("/a", "web")];
+    two.routes = vec![to("/b/c", "web"), to("/b/c", "web")];
     two.routes[1].matches.path = PathMatch::Exact("/b/c".to_owned());
     let hosts = routes(&told(vec![one, two]), "http/10.0.0.1:80");
     assert_eq!(domains(&hosts), [vec!["more.example"], vec!["web.example"]]);
@@ -153,8 +153,8 @@ fn sites_of_a_tenant_share_a_name_and_the_more_specific_decides() {
         let routes = host.routes.iter().skip(1);
         routes.map(path).collect()
     };
-    assert_eq!(paths(&hosts[0]), ["= /b/c", "/a/"]);
-    assert_eq!(paths(&hosts[1]), ["= /b/c", "/a/", "/b/", "/"]);
+    assert_eq!(paths(&hosts[0]), ["= /b/c", "/b/c/"]);
+    assert_eq!(paths(&hosts[1]), ["= /b/c", "/b/c/", "/b/", "/"]);
 }
 
 #[test]
