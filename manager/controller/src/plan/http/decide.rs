@@ -7,7 +7,7 @@ use kedge_crd::{EdgeGateway, HttpLoadBalancer, HttpLoadBalancerSpec, Tenant};
 use super::{
     Http, Served,
     check::check,
-    names::{Generated, Names, may_ask},
+    names::{Generated, Names, Taken, may_ask},
     offer,
     read::Found,
     refusal::Refusal,
@@ -242,9 +242,8 @@ impl<'a> Desk<'a> {
             }
             match self.names.claim(gateway, host, &tenant.metadata.name) {
                 Ok(()) => names.push(host.clone()),
-                Err(by) => http.refused.push(Refusal::Taken {
+                Err(Taken) => http.refused.push(Refusal::Taken {
                     hostname: host.clone(),
-                    by,
                 }),
             }
         }
