@@ -94,19 +94,15 @@ impl<'a> Desk<'a> {
         if !found.last.generated_hostname.is_empty() {
             self.generated.enter(owner, &found.last.generated_hostname);
         }
-        let Some((gateway, names)) = found.keeps(self.snapshot) else {
+        let Some((gateway, mut names)) = found.keeps(self.snapshot) else {
             return;
         };
-        if names.is_empty() {
-            return;
-        }
+        // A name that an admin took from the list is free, and who has no other counts no more.
+        names.retain(|host| may_ask(tenant, host));
         let used = self.balancers.entry(found.name.namespace.clone());
-        *used.or_default() += 1;
+        *used.or_default() += u32::from(!names.is_empty());
         for host in names {
-            // A name that an admin took from the list is free.
-            if may_ask(tenant, host) {
-                self.names.enter(&gateway, host, owner);
-            }
+            self.names.enter(&gateway, host, owner);
         }
     }
 
