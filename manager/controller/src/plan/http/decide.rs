@@ -7,7 +7,7 @@ use kedge_crd::{EdgeGateway, HttpLoadBalancer, HttpLoadBalancerSpec, Tenant};
 use super::{
     Http, Served,
     check::check,
-    names::{Generated, Names, may_ask},
+    names::{Generated, Names, Taken, may_ask},
     offer,
     read::Found,
     refusal::Refusal,
@@ -94,19 +94,15 @@ impl<'a> Desk<'a> {
         if !found.last.generated_hostname.is_empty() {
             self.generated.enter(owner, &found.last.generated_hostname);
         }
-        let Some((gateway, names)) = found.keeps(self.snapshot) else {
+        let Some((gateway, mut names)) = found.keeps(self.snapshot) else {
             return;
         };
-        if names.is_empty() {
-            return;
-        }
+        // A name that an admin took from the list is free, and who has no other counts no more.
+        names.retain(|host| may_ask(tenant, host));
         let used = self.balancers.entry(found.name.namespace.clone());
-        *used.or_default() += 1;
+        *used.or_default() += u32::from(!names.is_empty());
         for host in names {
-            // A name that an admin took from the list is free.
-            if may_ask(tenant, host) {
-                self.names.enter(&gateway, host, owner);
-            }
+            self.names.enter(&gateway, host, owner);
         }
     }
 
@@ -242,9 +238,8 @@ impl<'a> Desk<'a> {
             }
             match self.names.claim(gateway, host, &tenant.metadata.name) {
                 Ok(()) => names.push(host.clone()),
-                Err(by) => http.refused.push(Refusal::Taken {
+                Err(Taken) => http.refused.push(Refusal::Taken {
                     hostname: host.clone(),
-                    by,
                 }),
             }
         }

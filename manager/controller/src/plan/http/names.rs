@@ -16,14 +16,10 @@ pub struct Names {
     given: BTreeMap<Name, BTreeMap<String, String>>,
 }
 
-/// Why a name is another tenant's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// It has the name.
-    Itself,
-    /// It has this wildcard, which the name is below.
-    Below(String),
-}
+/// Another tenant has a name, or a wildcard above it. Which of the two may change with what is given in the
+/// same plan, and whose it is is none of the asker's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken;
 
 impl Names {
     /// Enters a name that a tenant has. Who was entered first keeps it.
@@ -43,12 +39,12 @@ impl Names {
         let names = self.given.entry(gateway.clone()).or_default();
         match names.get(host) {
             Some(owner) if owner == tenant => return Ok(()),
-            Some(_) => return Err(Taken::Itself),
+            Some(_) => return Err(Taken),
             None => {}
         }
-        let above = above(host).find(|above| names.get(above).is_some_and(|it| it != tenant));
-        if let Some(above) = above {
-            return Err(Taken::Below(above));
+        let is_others = |above: String| names.get(&above).is_some_and(|it| it != tenant);
+        if above(host).any(is_others) {
+            return Err(Taken);
         }
         names.insert(host.to_owned(), tenant.to_owned());
         Ok(())
@@ -200,13 +196,12 @@ mod tests {
         let mut claim = |host: &str, tenant: &str| names.claim(&gateway, host, tenant);
         assert_eq!(claim("a.example.com", "one"), Ok(()));
         assert_eq!(claim("a.example.com", "one"), Ok(()));
-        assert_eq!(claim("a.example.com", "two"), Err(Taken::Itself));
+        assert_eq!(claim("a.example.com", "two"), Err(Taken));
         // Whoever asks for more than another has takes nothing from it.
         assert_eq!(claim("*.example.com", "two"), Ok(()));
-        let below = Taken::Below("*.example.com".to_owned());
-        assert_eq!(claim("b.example.com", "one"), Err(below.clone()));
-        assert_eq!(claim("*.c.example.com", "one"), Err(below.clone()));
-        assert_eq!(claim("x.y.example.com", "one"), Err(below));
+        assert_eq!(claim("b.example.com", "one"), Err(Taken));
+        assert_eq!(claim("*.c.example.com", "one"), Err(Taken));
+        assert_eq!(claim("x.y.example.com", "one"), Err(Taken));
         assert_eq!(claim("b.example.com", "two"), Ok(()));
         assert_eq!(claim("example.com", "one"), Ok(()));
         let elsewhere = Name::new("ns", "other");

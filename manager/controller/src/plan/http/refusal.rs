@@ -2,7 +2,6 @@
 
 use std::{fmt, num::NonZeroU16};
 
-use super::names::Taken;
 use crate::{plan::tcp, store::Name};
 
 /// Why an HTTPLoadBalancer is not served, or not all of it.
@@ -23,8 +22,8 @@ pub enum Refusal {
     NoNames { tenant: String },
     /// Its tenant may not ask for the name.
     NotAllowed { hostname: String, tenant: String },
-    /// Another tenant has the name.
-    Taken { hostname: String, by: Taken },
+    /// Another tenant has the name, or a wildcard above it.
+    Taken { hostname: String },
     /// A value that nobody can serve.
     Invalid { field: String, why: String },
 }
@@ -92,13 +91,10 @@ impl fmt::Display for Refusal {
                 "{hostname}: it is not one label below the domain of Tenant {tenant}, nor in its \
                  spec.dns.allowedHostnames"
             ),
-            Self::Taken { hostname, by } => match by {
-                Taken::Itself => write!(f, "{hostname}: another tenant has it at this gateway"),
-                Taken::Below(wildcard) => write!(
-                    f,
-                    "{hostname}: another tenant has {wildcard} at this gateway"
-                ),
-            },
+            Self::Taken { hostname } => write!(
+                f,
+                "{hostname}: another tenant has it, or a wildcard above it, at this gateway"
+            ),
             Self::Invalid { field, why } => write!(f, "{field}: {why}"),
         }
     }
