@@ -46,7 +46,7 @@ const CAPI: &str = "cluster.x-k8s.io";
 
 pub struct Fleet {
     server: Server,
-    client: Kube,
+    pub client: Kube,
 }
 
 impl Fleet {

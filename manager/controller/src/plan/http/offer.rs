@@ -6,7 +6,7 @@ use std::{
 };
 
 use kedge_control::{
-    frontend::{ClientIp, Frontend, Pool, Protocol},
+    frontend::{ClientIp, Frontend, Protocol},
     site::Site,
 };
 use kedge_crd::http::HttpBackend;
@@ -34,7 +34,6 @@ pub fn served<'a>(
         http,
         gateway,
         tcp,
-        empty: BTreeSet::new(),
         unresolved: BTreeSet::new(),
         hosts: BTreeMap::new(),
     };
@@ -92,14 +91,6 @@ pub fn served<'a>(
             routes: all,
         }));
     }
-    let empty = found.empty.into_iter().map(|name| {
-        Offered::Pool(Pool {
-            name,
-            tenant: http.tenant.clone(),
-            ..Pool::default()
-        })
-    });
-    served.offered.extend(empty);
     served.unresolved = found.unresolved.into_iter().collect();
     served.hosts = found.hosts;
     served
@@ -115,7 +106,6 @@ struct Led<'a, F> {
     http: &'a Http,
     gateway: &'a Name,
     tcp: F,
-    empty: BTreeSet<String>,
     unresolved: BTreeSet<String>,
     hosts: BTreeMap<Name, IpAddr>,
 }
@@ -155,11 +145,9 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Pools for Led<'_, F> {
         None
     }
 
-    fn nobody(&mut self, backend: &HttpBackend) -> String {
-        // No port has a pool that is called so, and no other load balancer has this one.
+    fn nobody(&self, backend: &HttpBackend) -> String {
+        // No port has a pool that is called so: gateways answer for it with 500.
         let HttpBackend { name, port, .. } = backend;
-        let name = format!("{}:{name}:{port}", self.http.name);
-        self.empty.insert(name.clone());
-        name
+        format!("{}:{name}:{port}", self.http.name)
     }
 }

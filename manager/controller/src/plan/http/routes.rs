@@ -15,8 +15,8 @@ use kedge_crd::http::{self, HttpBackend, HttpHeaders, HttpPath, HttpRule, PathKi
 pub trait Pools {
     /// The pool of a backend; `None` where it leads nowhere.
     fn pool(&mut self, backend: &HttpBackend) -> Option<String>;
-    /// A pool without members in its place, which takes its share of the requests.
-    fn nobody(&mut self, backend: &HttpBackend) -> String;
+    /// A name that no pool has, in its place: it takes its share of the requests.
+    fn nobody(&self, backend: &HttpBackend) -> String;
 }
 
 /// The routes of rules, for a site of these names. A rule for other names alone is none of its.

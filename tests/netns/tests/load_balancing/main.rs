@@ -13,6 +13,8 @@
     reason = "test code"
 )]
 
+mod http;
+
 use std::{
     collections::BTreeSet,
     net::{SocketAddr, UdpSocket},
@@ -92,7 +94,12 @@ impl Site {
 
     /// A manager, a gateway with that proxy, and both hosts, all enrolled.
     fn start(&self, proxy: &str) -> (Manager<'_>, Gateway<'_>, [Agent<'_>; 2]) {
-        let manager = Manager::start(&self.manager, KEDGE, &[("site.yaml", SITE)]);
+        self.start_with(SITE, proxy)
+    }
+
+    /// The same with another desired state.
+    fn start_with(&self, yaml: &str, proxy: &str) -> (Manager<'_>, Gateway<'_>, [Agent<'_>; 2]) {
+        let manager = Manager::start(&self.manager, KEDGE, &[("site.yaml", yaml)]);
         let yaml = format!("name: gw-0\n{proxy}");
         let gateway = tenant::gateway(&manager, &self.gateway, KEDGE, &yaml);
         let edges = [&self.edges[0], &self.edges[1]];
