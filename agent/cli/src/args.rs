@@ -25,7 +25,8 @@ pub use self::bgp::{BgpCommand, BgpRoutesArgs, RouteDirection};
 pub use self::console::ConsoleArgs;
 pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::k8s::{
-    K8sClassArgs, K8sCommand, K8sPlaceArgs, K8sRunArgs, K8sStatusArgs, UninstallArgs,
+    K8sClassArgs, K8sClusterArgs, K8sCommand, K8sPlaceArgs, K8sRunArgs, K8sStatusArgs,
+    UninstallArgs,
 };
 pub use self::lb::{LbArgs, LbCommand};
 pub use self::net::{NetCheckArgs, NetCommand};

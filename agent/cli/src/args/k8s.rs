@@ -16,7 +16,7 @@ pub enum K8sCommand {
     /// List the Services that are offered at the gateway, and why one is not
     Services(K8sPlaceArgs),
     /// List the Ingresses that are offered at the gateway, and why one is not
-    Ingresses(K8sPlaceArgs),
+    Ingresses(K8sClusterArgs),
     /// Show which agent offers the Services and Ingresses of a cluster
     Status(K8sStatusArgs),
     /// Take back every hook, finalizer and mark of Kedge, so that nothing waits for it any more
@@ -35,6 +35,14 @@ pub struct K8sClassArgs {
     /// Offer Services of type LoadBalancer without a class as well, unless another answered them
     #[arg(long)]
     pub unclassed: bool,
+}
+
+/// Which cluster, and nothing else.
+#[derive(Clone, Debug, Args)]
+pub struct K8sClusterArgs {
+    /// The cluster's kubeconfig file, or `in-cluster`; KUBECONFIG or ~/.kube/config when left out
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 }
 
 /// Which cluster.

@@ -1,5 +1,7 @@
 //! `kedge k8s run`, `services`, `ingresses` and `status`: the agent of a cluster, and what it offers.
 
+use std::path::PathBuf;
+
 use kedge_agent_cluster::{
     Options, Place, Poll, identity::Identity, run as run_agent, snapshot::Config, survey,
 };
@@ -11,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{kubeconfig, runtime};
 use crate::{
     App,
-    args::{K8sClassArgs, K8sPlaceArgs, K8sRunArgs, K8sStatusArgs},
+    args::{K8sClassArgs, K8sClusterArgs, K8sPlaceArgs, K8sRunArgs, K8sStatusArgs},
     client::{Answer, Failure},
     exit::Exit,
     show::{self, Show},
@@ -65,8 +67,12 @@ pub fn list(app: &App, args: &K8sPlaceArgs) -> Result<Exit, Failure> {
 /// # Errors
 ///
 /// The cluster does not answer or refuses.
-pub fn list_ingresses(app: &App, args: &K8sPlaceArgs) -> Result<Exit, Failure> {
-    let place = place(app, args)?;
+pub fn list_ingresses(app: &App, args: &K8sClusterArgs) -> Result<Exit, Failure> {
+    let place = at(
+        app,
+        args.kubeconfig.clone(),
+        "kedge k8s ingresses --kubeconfig FILE",
+    )?;
     let found = runtime()?.block_on(survey::ingresses(&place));
     print(app, found?)?;
     Ok(Exit::Ok)
@@ -100,7 +106,11 @@ fn print<T: Show + Kind + Serialize + Clone>(app: &App, body: T) -> Result<(), F
 
 fn place(app: &App, args: &K8sPlaceArgs) -> Result<Place, Failure> {
     let example = "kedge k8s services --kubeconfig FILE";
-    let file = kubeconfig(app, args.kubeconfig.clone(), example)?;
+    at(app, args.kubeconfig.clone(), example)
+}
+
+fn at(app: &App, given: Option<PathBuf>, example: &str) -> Result<Place, Failure> {
+    let file = kubeconfig(app, given, example)?;
     Ok(file.map_or(Place::InCluster, Place::Kubeconfig))
 }
 
