@@ -5,6 +5,8 @@ use std::num::NonZeroU16;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kedge_control::exposure::CERTIFICATE_PREFIX;
 
+/// What no load balancer is called: all names that are made have a uid in them.
+pub const NOBODY: &str = "not-found";
 /// The `spec.loadBalancerClass` of Services that are ours.
 pub const CLASS: &str = "kedge.dev/gateway";
 /// The finalizer of a Service that is offered: it goes once nothing of it is offered any more.

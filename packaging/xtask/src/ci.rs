@@ -44,12 +44,18 @@ pub fn all(left_out: &LeftOut) -> anyhow::Result<()> {
         "warnings",
     ];
     run::step("clippy of the build for hosts", &mut run::cargo(&hosts)?)?;
-    let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
-    run::step("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))?;
     deny()?;
     docs::generate(true)?;
     crds::generate(true)?;
     tiers::run(left_out)
+}
+
+/// The pages of the code, all of whose links lead somewhere. They take minutes: the tests begin them where
+/// the machine is idle.
+pub fn rustdoc() -> anyhow::Result<Command> {
+    let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
+    rustdoc.env("RUSTDOCFLAGS", "-D warnings");
+    Ok(rustdoc)
 }
 
 /// Licences, bans and sources of the dependencies. The advisory database is not consulted here:

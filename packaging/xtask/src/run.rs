@@ -1,7 +1,7 @@
 //! Running other programs.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command},
     time::Instant,
 };
@@ -60,10 +60,13 @@ pub struct Beside {
 impl Beside {
     /// Begins it. In the idle class even a compiler on every core takes nothing from tests that measure
     /// milliseconds.
-    pub fn begin(name: &'static str, program: &Path) -> anyhow::Result<Self> {
+    pub fn begin(name: &'static str, command: &Command) -> anyhow::Result<Self> {
         println!("── {name}, beside what follows");
         let mut idle = Command::new("chrt");
-        idle.args(["--idle", "0"]).arg(program).current_dir(root()?);
+        idle.args(["--idle", "0"]).arg(command.get_program());
+        idle.args(command.get_args()).current_dir(root()?);
+        let set = command.get_envs();
+        idle.envs(set.filter_map(|(name, value)| Some((name, value?))));
         let process = idle.spawn();
         Ok(Self {
             name,

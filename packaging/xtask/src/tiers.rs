@@ -1,10 +1,12 @@
 //! The tests: those that need no privilege, and those that need network namespaces, booted systems, an API
 //! server.
 
+use std::process::Command;
+
 use anyhow::bail;
 
 use crate::{
-    ci::LeftOut,
+    ci::{self, LeftOut},
     programs::{self, Built, Program, run_all},
     run::{self, Beside},
 };
@@ -23,7 +25,7 @@ pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
     judge(unprivileged(programs));
     let api_server = (!left_out.no_kube).then(|| api_server(&built));
     judge(if left_out.no_netns {
-        leave_out("no-netns")
+        leave_out("no-netns").and_then(|()| run::step("rustdoc", &mut ci::rustdoc()?))
     } else {
         netns(programs)
     });
@@ -81,9 +83,11 @@ fn netns(programs: &[Program]) -> anyhow::Result<()> {
         own().partition(|program| PATIENT.contains(&program.name.as_str()));
     let tier = "tests in network namespaces";
     let alone = run_all(tier, alone, &["--test-threads=1", "--nocapture"]);
+    // Those wait, and leave most of the machine to a compiler.
+    let pages = Beside::begin("rustdoc", &ci::rustdoc()?)?;
     let tier = "patient tests in network namespaces";
     let patient = run_all(tier, patient, &["--test-threads=4", "--nocapture"]);
-    alone.and(patient)
+    alone.and(patient).and(pages.end())
 }
 
 fn boot(programs: &[Program]) -> anyhow::Result<()> {
@@ -95,7 +99,8 @@ fn boot(programs: &[Program]) -> anyhow::Result<()> {
 /// Begins to build the programs of an API server: they take Go ten minutes, in which the tests in namespaces
 /// leave half of the machine idle.
 fn api_server(built: &Built) -> anyhow::Result<Beside> {
-    Beside::begin("programs of an API server", built.binary("kube-programs")?)
+    let programs = Command::new(built.binary("kube-programs")?);
+    Beside::begin("programs of an API server", &programs)
 }
 
 fn kube(programs: &[Program], api_server: Beside) -> anyhow::Result<()> {

@@ -256,13 +256,43 @@ pub const CASES: &[Case] = &[
     ),
     bad(
         HTTP,
+        r#"{"spec": {"rules": [{"redirect": {"port": 1}, "backends": [{"name": "a", "port": 1}]}]}}"#,
+        "set redirect or backends",
+    ),
+    fine(
+        HTTP,
+        r#"{"spec": {"rules": [{"redirect": {"scheme": "https", "path": {"full": "/a"}}}]}}"#,
+    ),
+    bad(
+        HTTP,
+        r#"{"spec": {"rules": [{"rewrite": {"path": {"full": "/a", "prefix": "/b"}}}]}}"#,
+        "set full or prefix",
+    ),
+    bad(
+        HTTP,
+        r#"{"spec": {"rules": [{"rewrite": {"path": {}}}]}}"#,
+        "set full or prefix",
+    ),
+    bad(
+        HTTP,
+        r#"{"spec": {"rules": [{"timeout": "soon"}]}}"#,
+        "must be a number with a unit",
+    ),
+    fine(HTTP, r#"{"spec": {"tls": [{"passthrough": true}]}}"#),
+    bad(
+        HTTP,
+        r#"{"spec": {"tls": [{"secretRef": "a", "passthrough": true}]}}"#,
+        "set secretRef, issuer or passthrough",
+    ),
+    bad(
+        HTTP,
         r#"{"spec": {"tls": [{"secretRef": "a", "issuer": "b"}]}}"#,
-        "set secretRef or issuer",
+        "set secretRef, issuer or passthrough",
     ),
     bad(
         HTTP,
         r#"{"spec": {"tls": [{"hosts": ["a.b"]}]}}"#,
-        "set secretRef or issuer",
+        "set secretRef, issuer or passthrough",
     ),
     // Pools.
     bad(
@@ -361,6 +391,15 @@ pub const CASES: &[Case] = &[
         TENANT,
         "{}",
         r#"{"spec": {"enrollment": {"denied": null}}}"#,
+    ),
+    bad(
+        TENANT,
+        r#"{"spec": {"dns": {"allowedHostnames": ["a.*.b"]}}}"#,
+        "allowedHostnames must be DNS names",
+    ),
+    fine(
+        TENANT,
+        r#"{"spec": {"dns": {"allowedHostnames": ["a.b", "*.c"]}}}"#,
     ),
     bad(
         TENANT,

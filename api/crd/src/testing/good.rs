@@ -30,7 +30,7 @@ fn spec(kind: &str) -> Value {
                 "denied": [{"keyHash": HASH, "reason": "stolen", "since": "2026-01-01T00:00:00Z"}],
             },
             "gatewayRef": {"name": "edge", "namespace": "kedge-system"},
-            "dns": {"domain": "lb.example.net", "provider": "RFC2136"},
+            "dns": {"domain": "lb.example.net", "provider": "RFC2136", "allowedHostnames": ["shop.example.com"]},
             "allowedPools": ["lan"],
             "limits": {"hosts": 10, "loadBalancers": 5, "ports": 20},
         }),
@@ -65,6 +65,7 @@ fn spec(kind: &str) -> Value {
                 "addresses": ["192.0.2.1"],
             },
             "ports": {"range": {"from": 30000, "to": 30999}},
+            "http": {"port": 8080, "tlsPort": 8443},
             "instances": [{
                 "name": "a", "identity": {"uid": "u", "publicKey": "PEM", "serial": "01", "generation": 1}, "publicKeys": [KEY],
                 "addresses": ["198.18.0.2/32"], "config": {"generation": 1, "digest": HASH},
@@ -95,7 +96,7 @@ fn spec(kind: &str) -> Value {
             "source": {"kind": "Service", "namespace": "web", "name": "shop", "uid": "u"},
             "ports": [
                 {"name": "dns", "port": 53, "protocol": "UDP"},
-                {"name": "dns-tcp", "port": 53, "protocol": "TCP", "listenerPort": 30002},
+                {"name": "dns-tcp", "port": 53, "protocol": "TCP", "appProtocol": "H2C", "listenerPort": 30002},
             ],
             "endpoints": [
                 {"hostSelector": {"matchLabels": {"a": "b"}}, "ports": [{"name": "dns", "port": 30053}]},
@@ -111,12 +112,24 @@ fn spec(kind: &str) -> Value {
             "hostnames": ["shop.example.net", "*.shop.example.net"],
             "rules": [{
                 "hosts": ["shop.example.net"], "paths": [{"path": "/", "type": "Prefix"}],
-                "headers": {"x-canary": "1"}, "backends": [{"name": "shop", "port": 80, "weight": 9}],
+                "method": "GET", "headers": {"x-canary": "1"}, "query": {"lang": "de"},
+                "backends": [{"name": "shop", "port": 80, "weight": 9}],
+                "rewrite": {"hostname": "shop.internal", "path": {"prefix": "/"}},
+                "requestHeaders": {"set": {"a": "b"}, "add": {"c": "d"}, "remove": ["e"]},
+                "responseHeaders": {"remove": ["server"]}, "timeout": "10s", "backendTimeout": "1s",
+            }, {
+                "paths": [{"path": "/old.*", "type": "RegularExpression"}],
+                "redirect": {
+                    "scheme": "http", "hostname": "www.example.net", "port": 8080, "path": {"full": "/new"},
+                    "statusCode": 301,
+                },
             }],
             "tls": [
                 {"hosts": ["shop.example.net"], "secretRef": "shop-tls"},
                 {"hosts": ["*.shop.example.net"], "issuer": "acme"},
+                {"hosts": ["raw.shop.example.net"], "passthrough": true},
             ],
+            "httpsRedirect": true,
         }),
         "VIPPool" => json!({
             "addresses": ["10.0.0.10", "10.0.0.20-10.0.0.30", "10.0.1.0/28"],

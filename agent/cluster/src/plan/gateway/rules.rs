@@ -16,6 +16,7 @@ use crate::{
     gateway_api::{
         Compared, Filter, HeaderModifier, PathModifier, Reference, Route, RouteMatch, RouteRule,
     },
+    names::NOBODY,
     plan::{
         backend::{PortName, backend},
         trouble::Trouble,
@@ -217,19 +218,29 @@ fn leads(
         if !reference.filters.is_empty() {
             return Err("backendRefs.filters: filters are of a rule".to_owned());
         }
-        match resolve(snapshot, api, namespace, reference) {
+        let (name, port) = match resolve(snapshot, api, namespace, reference) {
             Ok(found) => {
-                all.push(HttpBackend {
-                    name: found.name.clone(),
-                    port: found.port,
-                    weight: reference
-                        .weight
-                        .map(|_| scaled(weight(reference), heaviest)),
-                });
+                let at = (found.name.clone(), found.port);
                 made.backends.insert(found.name, found.spec);
+                at
             }
-            Err(reason) => made.unresolved.push(reason),
-        }
+            // Its share is answered with 500, as the specification wants it (`HTTPRouteRule.backendRefs`).
+            Err(reason) => {
+                made.unresolved.push(reason);
+                (NOBODY.to_owned(), NonZeroU16::MIN)
+            }
+        };
+        all.push(HttpBackend {
+            name,
+            port,
+            weight: reference
+                .weight
+                .map(|_| scaled(weight(reference), heaviest)),
+        });
+    }
+    // With nobody at all the whole rule is.
+    if all.iter().all(|backend| backend.name == NOBODY) {
+        all.clear();
     }
     Ok(all)
 }

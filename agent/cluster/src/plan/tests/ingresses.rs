@@ -13,7 +13,7 @@ use super::world::{NOW, World, merge, service, written_by};
 use crate::{
     apply::Kind,
     certificates::Certificate,
-    names::{FIELD_MANAGER, INGRESS_FINALIZER},
+    names::{FIELD_MANAGER, INGRESS_FINALIZER, NOBODY},
     plan::{Target, http::Routes},
     snapshot::{HttpOffer, Key, Offered, Snapshot},
 };
@@ -142,7 +142,11 @@ pub fn tell(
         let spec = routes.exposures[name].clone();
         for backend in spec.rules.iter().flat_map(|rule| &rule.backends) {
             let is_there = offered.items.contains_key(&backend.name);
-            assert!(is_there, "{} leads nowhere", backend.name);
+            assert!(
+                is_there || backend.name == NOBODY,
+                "{} leads nowhere",
+                backend.name
+            );
         }
         for secret in spec.tls.iter().filter_map(|tls| tls.secret_ref.as_ref()) {
             assert!(routes.certificates.contains_key(secret), "{secret}");

@@ -287,6 +287,18 @@ fn a_backend_that_is_not_there_is_answered_with_500() {
         );
         assert_eq!(world.route("shop")["rules"], json!([{}]));
     }
+    // Beside others it is its share.
+    let mixed = json!({"spec": {"rules": [{"backendRefs": [
+        {"name": "web", "port": 80, "weight": 3}, {"name": "nobody", "port": 80, "weight": 1}]}]}});
+    let world = settled(gateway(json!({})), [route("shop", mixed)]);
+    let refs = world.accepted("shop", "ResolvedRefs");
+    assert_eq!(refs, "False BackendNotFound");
+    let backends = &world.route("shop")["rules"][0]["backends"];
+    assert_eq!(
+        (&backends[0]["weight"], &backends[1]["weight"]),
+        (&json!(3), &json!(1))
+    );
+    assert_eq!(backends[1]["name"], "not-found");
 }
 
 #[test]
