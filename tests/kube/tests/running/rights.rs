@@ -65,9 +65,14 @@ async fn a_served_cluster_needs_every_right_the_manager_has_and_no_other() {
         "endpoints": [{"hostSelector": {"matchLabels": {}}}],
     }});
     fleet.site.create(TCP_BALANCER, "web", offers).await;
+    let names = json!({"spec": {"rules": [{"backends": [{"name": "web", "port": 80}]}]}});
+    fleet.site.create(HTTP_BALANCER, "front", names).await;
     let told = async || {
         let web = fleet.site.get(TCP_BALANCER, "web").await.unwrap();
-        !condition(&web, "Accepted").is_null()
+        let front = fleet.site.get(HTTP_BALANCER, "front").await.unwrap();
+        [web, front]
+            .iter()
+            .all(|it| !condition(it, "Accepted").is_null())
     };
     fleet
         .site
@@ -95,6 +100,7 @@ async fn a_served_cluster_needs_every_right_the_manager_has_and_no_other() {
 }
 
 const TCP_BALANCER: Kind = Kind::new("kedge.dev", "v1alpha1", "TCPLoadBalancer");
+const HTTP_BALANCER: Kind = Kind::new("kedge.dev", "v1alpha1", "HTTPLoadBalancer");
 
 /// What tells the manager so is a host of its own.
 const OFFERS: &str = "what a tenant's cluster offers";
