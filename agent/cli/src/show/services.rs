@@ -9,41 +9,11 @@ use crate::{style::clean, table::Table};
 
 impl Show for OfferedServiceList {
     fn text(&self, view: &View) -> String {
-        let mut titles = vec!["NAMESPACE", "NAME", "ADDRESS", "PORTS", "READY"];
-        if view.wide {
-            titles.push("TYPE");
-        }
-        let mut table = Table::new(&titles);
+        let mut table = Table::new(&titles(&[], "TYPE", view));
         for it in &self.items {
-            let address = match it.addresses.is_empty() {
-                true => PENDING.to_owned(),
-                false => it.addresses.join(","),
-            };
-            let mut cells = vec![
-                it.namespace.clone(),
-                it.name.clone(),
-                address,
-                it.ports.join(","),
-                state(it.leaving, it.ready).to_owned(),
-            ];
-            if view.wide {
-                cells.push(it.kind.clone());
-            }
-            table.row(cells);
-            let hook = view.style.hook();
-            if !it.ready && !it.reason.is_empty() {
-                let (reason, message) = (clean(&it.reason), clean(&it.message));
-                table.note(format!("  {hook} {reason}: {message}"));
-            }
-            for port in &it.unserved {
-                table.note(format!("  {hook} {}", clean(port)));
-            }
+            row(&mut table, view, it.into());
         }
-        let next = match self.items.is_empty() {
-            true => "kedge k8s status  (no Service asks to be offered)",
-            false => "kedge k8s status",
-        };
-        table.render() + &view.next(&[next.to_owned()])
+        list(&table, view, self.items.is_empty().then_some("Service"))
     }
 
     fn names(&self) -> Vec<String> {
@@ -54,48 +24,102 @@ impl Show for OfferedServiceList {
 
 impl Show for OfferedIngressList {
     fn text(&self, view: &View) -> String {
-        let mut titles = vec!["NAMESPACE", "NAME", "HOSTS", "ADDRESS", "PORTS", "READY"];
-        if view.wide {
-            titles.push("CLASS");
-        }
-        let mut table = Table::new(&titles);
+        let mut table = Table::new(&titles(&["HOSTS"], "CLASS", view));
         for it in &self.items {
-            let address = match it.addresses.is_empty() {
-                true => PENDING.to_owned(),
-                false => it.addresses.join(","),
-            };
-            let mut cells = vec![
-                it.namespace.clone(),
-                it.name.clone(),
-                it.hosts.join(","),
-                address,
-                it.ports.join(","),
-                state(it.leaving, it.ready).to_owned(),
-            ];
-            if view.wide {
-                cells.push(it.class.clone());
-            }
-            table.row(cells);
-            let hook = view.style.hook();
-            if !it.ready && !it.reason.is_empty() {
-                let (reason, message) = (clean(&it.reason), clean(&it.message));
-                table.note(format!("  {hook} {reason}: {message}"));
-            }
-            for part in &it.unserved {
-                table.note(format!("  {hook} {}", clean(part)));
-            }
+            row(&mut table, view, it.into());
         }
-        let next = match self.items.is_empty() {
-            true => "kedge k8s status  (no Ingress asks to be offered)",
-            false => "kedge k8s status",
-        };
-        table.render() + &view.next(&[next.to_owned()])
+        list(&table, view, self.items.is_empty().then_some("Ingress"))
     }
 
     fn names(&self) -> Vec<String> {
         let name = |it: &OfferedIngress| format!("{}/{}", it.namespace, it.name);
         self.items.iter().map(name).collect()
     }
+}
+
+/// What a line says of an object that is offered.
+struct Line<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    /// The names it is asked by, where it has names.
+    hosts: Option<&'a [String]>,
+    addresses: &'a [String],
+    ports: &'a [String],
+    state: &'static str,
+    /// The last cell of a wide table.
+    kind: &'a str,
+    /// Why clients are not served, if they are not: a word and a sentence.
+    wrong: Option<(&'a str, &'a str)>,
+    unserved: &'a [String],
+}
+
+impl<'a> From<&'a OfferedService> for Line<'a> {
+    fn from(it: &'a OfferedService) -> Self {
+        Self {
+            namespace: &it.namespace,
+            name: &it.name,
+            hosts: None,
+            addresses: &it.addresses,
+            ports: &it.ports,
+            state: state(it.leaving, it.ready),
+            kind: &it.kind,
+            wrong: (!it.ready).then_some((&it.reason, &it.message)),
+            unserved: &it.unserved,
+        }
+    }
+}
+
+impl<'a> From<&'a OfferedIngress> for Line<'a> {
+    fn from(it: &'a OfferedIngress) -> Self {
+        Self {
+            namespace: &it.namespace,
+            name: &it.name,
+            hosts: Some(&it.hosts),
+            addresses: &it.addresses,
+            ports: &it.ports,
+            state: state(it.leaving, it.ready),
+            kind: &it.class,
+            wrong: (!it.ready).then_some((&it.reason, &it.message)),
+            unserved: &it.unserved,
+        }
+    }
+}
+
+fn titles<'a>(own: &[&'a str], kind: &'a str, view: &View) -> Vec<&'a str> {
+    let mut titles = vec!["NAMESPACE", "NAME"];
+    titles.extend(own);
+    titles.extend(["ADDRESS", "PORTS", "READY"]);
+    titles.extend(view.wide.then_some(kind));
+    titles
+}
+
+fn row(table: &mut Table, view: &View, it: Line<'_>) {
+    let mut cells = vec![it.namespace.to_owned(), it.name.to_owned()];
+    cells.extend(it.hosts.map(|hosts| hosts.join(",")));
+    cells.push(match it.addresses.is_empty() {
+        true => PENDING.to_owned(),
+        false => it.addresses.join(","),
+    });
+    cells.extend([it.ports.join(","), it.state.to_owned()]);
+    cells.extend(view.wide.then(|| it.kind.to_owned()));
+    table.row(cells);
+    let hook = view.style.hook();
+    if let Some((reason, message)) = it.wrong.filter(|(reason, _)| !reason.is_empty()) {
+        let (reason, message) = (clean(reason), clean(message));
+        table.note(format!("  {hook} {reason}: {message}"));
+    }
+    for part in it.unserved {
+        table.note(format!("  {hook} {}", clean(part)));
+    }
+}
+
+/// The table, and what to look at next; nothing of the kind `none` asks to be offered, if it is named.
+fn list(table: &Table, view: &View, none: Option<&str>) -> String {
+    let next = match none {
+        Some(kind) => format!("kedge k8s status  (no {kind} asks to be offered)"),
+        None => "kedge k8s status".to_owned(),
+    };
+    table.render() + &view.next(&[next])
 }
 
 const fn state(leaving: bool, ready: bool) -> &'static str {
