@@ -10,12 +10,14 @@
 //! is offered: whatever is interrupted between two steps is found by the next plan.
 
 mod addresses;
+mod ask;
 mod backend;
 pub mod claim;
 pub mod gateway;
 pub mod http;
 pub mod ingress;
 pub mod nodes;
+pub mod owner;
 mod refusal;
 mod routed;
 pub mod status;
@@ -28,11 +30,13 @@ use k8s_openapi::api::core::v1::Service;
 use kedge_crd::TcpLoadBalancerSpec;
 
 use self::{
-    claim::{Claim, claim, has_addresses, has_conditions, is_guarded, is_leaving, wrote_addresses},
+    ask::{Ask, ask},
+    claim::{Claim, claim, has_addresses, has_conditions, is_leaving, wrote_addresses},
     http::Routes,
+    owner::Owner,
     refusal::Refusal,
     status::{Note, Shown, notes, standing},
-    wanted::{exposure_name, source, wanted},
+    wanted::wanted,
 };
 use crate::snapshot::{Key, Offered, Snapshot};
 
@@ -111,18 +115,18 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         match verdict(snapshot, service) {
             Verdict::Offer { claim, spec } => offer(snapshot, &mut plan, (service, &claim), spec),
             Verdict::Refuse(refusal) => {
-                unwanted.insert(exposure_name(service));
+                unwanted.insert(Owner::from(service).exposure());
                 let shown = status::refused(service, &refusal, &snapshot.now);
                 let is_theirs = matches!(refusal, Refusal::Answered { .. });
                 show(&mut plan, service, shown, !is_theirs);
                 release(snapshot, &mut plan, service);
             }
             Verdict::Leave => {
-                unwanted.insert(exposure_name(service));
+                unwanted.insert(Owner::from(service).exposure());
                 release(snapshot, &mut plan, service);
             }
             Verdict::TakeBack => {
-                unwanted.insert(exposure_name(service));
+                unwanted.insert(Owner::from(service).exposure());
                 let ours = wrote_addresses(service);
                 show(&mut plan, service, Shown::default(), ours);
                 release(snapshot, &mut plan, service);
@@ -131,7 +135,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     }
     if let Some((routes, backends)) = http::plan(snapshot) {
         plan.routes = Some(routes);
-        routed::ask(snapshot, &mut plan, backends);
+        routed::ask_all(snapshot, &mut plan, backends);
     }
     if let Some(offered) = &snapshot.offered {
         routed::compare(offered, &mut plan);
@@ -177,7 +181,7 @@ fn offer(
     (service, claim): (&Service, &Claim),
     spec: TcpLoadBalancerSpec,
 ) {
-    let name = exposure_name(service);
+    let name = Owner::from(service).exposure();
     let now = &snapshot.now;
     let refused = snapshot.refused.get(&name);
     let refused = refused.filter(|refused| refused.spec == spec);
@@ -195,18 +199,15 @@ fn offer(
     };
     let has_place = *claim == Claim::Balancer || wrote_addresses(service);
     show(plan, service, shown, has_place);
+    let owner = Owner::from(service);
+    let Ask { is_new, spec } = ask(refused, known, spec);
     if snapshot.offered.is_none() {
         // What is asked for may depend on what the manager says.
-    } else if !is_guarded(service) {
-        plan.guard.push(target(service));
-    } else if !is_same && refused.is_none() {
+    } else if !owner.is_guarded() {
+        plan.guard.push(owner.target());
+    } else if is_new {
         plan.put.push(name.clone());
     }
-    // What was taken before is asked for until another thing is taken.
-    let spec = match refused {
-        Some(_) => known,
-        None => Some(spec),
-    };
     if let Some(spec) = spec {
         plan.exposures.insert(name, spec);
     }
@@ -223,7 +224,7 @@ fn show(plan: &mut Plan, service: &Service, mut shown: Shown, with_addresses: bo
     }
     let spec = service.spec.as_ref();
     plan.show.push(Show {
-        target: target(service),
+        target: Owner::from(service).target(),
         is_alone: spec.is_some_and(|spec| spec.load_balancer_class.is_some()),
         notes: notes(&before, &shown),
         shown,
@@ -236,9 +237,9 @@ fn release(snapshot: &Snapshot, plan: &mut Plan, service: &Service) {
     let Some(offered) = &snapshot.offered else {
         return;
     };
-    let is_offered = offered.items.contains_key(&exposure_name(service));
-    if is_guarded(service) && !is_offered {
-        plan.release.push(target(service));
+    let owner = Owner::from(service);
+    if owner.is_guarded() && !offered.items.contains_key(&owner.exposure()) {
+        plan.release.push(owner.target());
     }
 }
 
@@ -254,7 +255,7 @@ fn compare(snapshot: &Snapshot, offered: &Offered, unwanted: &BTreeSet<String>, 
         let is_replaced = from.is_some_and(|from| {
             let key = Key::new(&from.namespace, &from.name);
             let other = snapshot.services.get(&key);
-            other.is_some_and(|other| source(other) != *from)
+            other.is_some_and(|other| Owner::from(other).source() != *from)
         });
         if unwanted.contains(name) || is_replaced {
             plan.withdraw.push(name.clone());
@@ -264,18 +265,11 @@ fn compare(snapshot: &Snapshot, offered: &Offered, unwanted: &BTreeSet<String>, 
     }
 }
 
-fn target(service: &Service) -> Target {
-    Target {
-        key: Key::of(service),
-        uid: service.metadata.uid.clone().unwrap_or_default(),
-    }
-}
-
 /// Whether anything of ours is on a Service.
 #[must_use]
 pub fn is_touched(service: &Service) -> bool {
     let addresses = has_addresses(service) && wrote_addresses(service);
-    is_guarded(service) || has_conditions(service) || addresses
+    Owner::from(service).is_guarded() || has_conditions(service) || addresses
 }
 
 #[cfg(test)]

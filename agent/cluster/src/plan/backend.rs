@@ -11,8 +11,9 @@ use kedge_crd::{
 
 use super::{
     claim::is_leaving,
+    owner::Owner,
     trouble::Trouble,
-    wanted::{affinity, endpoint, protocol, proxy_protocol, source},
+    wanted::{affinity, endpoint, protocol, proxy_protocol},
 };
 use crate::{
     names,
@@ -101,7 +102,7 @@ fn asked(
         port: node_port,
     };
     Ok(TcpLoadBalancerSpec {
-        source: Some(source(service)),
+        source: Some(Owner::from(service).source()),
         ports: vec![TcpPort {
             name,
             port: Some(number),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::{api::core::v1::Service, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use crate::{
-    names::{EXPOSE, FIELD_MANAGER, FINALIZER, PREFIX},
+    names::{EXPOSE, FIELD_MANAGER, PREFIX},
     snapshot::Config,
 };
 
@@ -118,13 +118,6 @@ pub fn has_conditions(service: &Service) -> bool {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let mut all = conditions.into_iter().flatten();
     all.any(|condition| condition.type_.starts_with(PREFIX))
-}
-
-/// Whether our finalizer holds a Service.
-#[must_use]
-pub fn is_guarded(service: &Service) -> bool {
-    let finalizers = service.metadata.finalizers.as_ref();
-    finalizers.is_some_and(|all| all.iter().any(|name| name == FINALIZER))
 }
 
 /// Whether a Service is being deleted.

@@ -15,7 +15,7 @@ use self::{
     listener::Judged,
     said::{features, say},
 };
-use super::http::Http;
+use super::{http::Http, owner::Owner};
 use crate::{
     apply::Kind,
     gateway_api::{Class, Gateway, Route},
@@ -80,7 +80,7 @@ fn is_ours(class: &Class) -> bool {
 /// Whether anything of ours is on an HTTPRoute.
 #[must_use]
 pub fn is_touched(route: &Route) -> bool {
-    route::owner(route).is_guarded() || said::has_parents(route)
+    Owner::from(route).is_guarded() || said::has_parents(route)
 }
 
 fn is_leaving(route: &Route) -> bool {

@@ -3,19 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::{
-    api::networking::v1::IngressLoadBalancerIngress, apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::networking::v1::IngressLoadBalancerIngress;
 use kedge_control::exposure::ExposedCertificate;
-use kedge_crd::{
-    HttpLoadBalancerSpec, HttpLoadBalancerStatus, TcpLoadBalancerSpec, traffic::Source,
-};
+use kedge_crd::{HttpLoadBalancerSpec, HttpLoadBalancerStatus, TcpLoadBalancerSpec};
 use serde_json::Value;
 
-use super::{Target, gateway, ingress, status::Note};
+use super::{
+    Target,
+    ask::{Ask, ask},
+    gateway, ingress,
+    owner::Owner,
+    status::Note,
+};
 use crate::{
     apply::Kind,
-    names,
     snapshot::{Key, Snapshot},
 };
 
@@ -177,54 +178,6 @@ pub struct Http<'a> {
     sources: BTreeMap<(&'static str, Key), String>,
 }
 
-/// An object that may become an HTTPLoadBalancer.
-#[derive(Clone, Copy)]
-pub struct Owner<'a> {
-    /// Its kind.
-    pub kind: Kind,
-    /// Who it is.
-    pub meta: &'a ObjectMeta,
-}
-
-impl Owner<'_> {
-    /// The name of its exposure.
-    #[must_use]
-    pub fn exposure(self) -> String {
-        names::exposed(self.meta.name.as_deref().unwrap_or_default(), self.meta)
-    }
-
-    /// It, and no other of that name.
-    #[must_use]
-    pub fn target(self) -> Target {
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        Target {
-            key: Key::new(text(&self.meta.namespace), text(&self.meta.name)),
-            uid: text(&self.meta.uid),
-        }
-    }
-
-    /// Where its exposure comes from.
-    #[must_use]
-    pub fn source(self) -> Source {
-        let Target { key, uid } = self.target();
-        Source {
-            kind: self.kind.names().1.to_owned(),
-            namespace: key.namespace,
-            name: key.name,
-            uid,
-        }
-    }
-
-    /// Whether our finalizer holds it.
-    #[must_use]
-    pub fn is_guarded(self) -> bool {
-        let finalizers = self.meta.finalizers.iter().flatten();
-        finalizers
-            .into_iter()
-            .any(|name| name == self.kind.finalizer())
-    }
-}
-
 impl<'a> Http<'a> {
     /// How the exposure of an object stands.
     pub fn standing(&self, owner: Owner<'_>, asked: &Asked) -> Standing<'a> {
@@ -259,22 +212,19 @@ impl<'a> Http<'a> {
         let name = owner.exposure();
         let offered = self.snapshot.offered.as_ref();
         let known = offered.and_then(|offered| offered.http.get(&name)?.spec.clone());
-        let is_same = known.as_ref() == Some(&asked.spec);
         let refused = self.snapshot.refused_http.get(&name);
-        let is_refused = refused.is_some_and(|refused| refused.spec == asked.spec);
+        let Ask { is_new, spec } = ask(refused, known, asked.spec);
         if offered.is_none() {
             // What is asked for may depend on what the manager says.
         } else if !owner.is_guarded() {
             self.routes.guard.push((owner.kind, owner.target()));
-        } else if !is_same && !is_refused {
+        } else if is_new {
             self.routes.put.push(name.clone());
         }
         let certificates = asked.certificates.into_iter();
         let named = certificates.map(|certificate| (certificate.name.clone(), certificate));
         self.routes.certificates.extend(named);
         self.backends.extend(asked.backends);
-        // What was taken before is asked for until another thing is taken.
-        let spec = if is_refused { known } else { Some(asked.spec) };
         if let Some(spec) = spec {
             self.routes.exposures.insert(name, spec);
         }

@@ -11,19 +11,17 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::networking::v1::{Ingress, IngressLoadBalancerIngress};
 
 use self::{
-    claim::{Claim, claim, is_guarded},
+    claim::{Claim, claim},
     refusal::Refusal,
     status::{standing, wrote_addresses},
     wanted::{Wanted, wanted},
 };
 use super::{
-    http::{Http, Owner, ShowIngress, Standing},
+    http::{Http, ShowIngress, Standing},
+    owner::Owner,
     status::Note,
 };
-use crate::{
-    apply::Kind,
-    snapshot::{Ingresses, Key, Snapshot},
-};
+use crate::snapshot::{Ingresses, Key, Snapshot};
 
 /// The Secrets that Ingresses of ours name.
 #[must_use]
@@ -66,7 +64,7 @@ pub(crate) fn verdict(snapshot: &Snapshot, ingresses: &Ingresses, ingress: &Ingr
 /// Takes the Ingresses into a plan.
 pub fn take(http: &mut Http<'_>, ingresses: &Ingresses) {
     for ingress in ingresses.all.values() {
-        let owner = owner(ingress);
+        let owner = Owner::from(ingress);
         match verdict(http.snapshot, ingresses, ingress) {
             Verdict::Offer(wanted) => {
                 offer(http, ingress, *wanted);
@@ -88,7 +86,7 @@ pub fn take(http: &mut Http<'_>, ingresses: &Ingresses) {
 }
 
 fn offer(http: &mut Http<'_>, ingress: &Ingress, wanted: Wanted) {
-    let (snapshot, owner) = (http.snapshot, owner(ingress));
+    let (snapshot, owner) = (http.snapshot, Owner::from(ingress));
     let troubles = wanted.troubles.iter();
     let mut notes: Vec<Note> = troubles
         .map(|trouble| Note::warning(trouble.reason(), trouble))
@@ -127,23 +125,14 @@ fn offer(http: &mut Http<'_>, ingress: &Ingress, wanted: Wanted) {
 fn show(http: &mut Http<'_>, ingress: &Ingress, shown: Vec<IngressLoadBalancerIngress>) {
     if standing(ingress) != shown {
         http.routes.show.push(ShowIngress {
-            target: owner(ingress).target(),
+            target: Owner::from(ingress).target(),
             ingress: shown,
         });
-    }
-}
-
-/// An Ingress, as it may become an HTTPLoadBalancer.
-#[must_use]
-pub const fn owner(ingress: &Ingress) -> Owner<'_> {
-    Owner {
-        kind: Kind::Ingress,
-        meta: &ingress.metadata,
     }
 }
 
 /// Whether anything of ours is on an Ingress.
 #[must_use]
 pub fn is_touched(ingress: &Ingress) -> bool {
-    is_guarded(ingress) || wrote_addresses(ingress)
+    Owner::from(ingress).is_guarded() || wrote_addresses(ingress)
 }

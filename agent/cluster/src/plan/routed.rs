@@ -4,21 +4,25 @@ use std::collections::BTreeMap;
 
 use kedge_crd::{HttpLoadBalancerSpec, TcpLoadBalancerSpec, tcp::Exposure};
 
-use super::Plan;
+use super::{
+    Plan,
+    ask::{Ask, ask},
+};
 use crate::snapshot::{Offered, Snapshot};
 
 /// Asks for what HTTPLoadBalancers are to lead to.
-pub fn ask(snapshot: &Snapshot, plan: &mut Plan, wanted: BTreeMap<String, TcpLoadBalancerSpec>) {
+pub fn ask_all(
+    snapshot: &Snapshot,
+    plan: &mut Plan,
+    wanted: BTreeMap<String, TcpLoadBalancerSpec>,
+) {
     let offered = snapshot.offered.as_ref();
     for (name, spec) in wanted {
-        let refused = snapshot.refused.get(&name);
-        let is_refused = refused.is_some_and(|refused| refused.spec == spec);
         let known = offered.and_then(|offered| offered.items.get(&name)?.spec.clone());
-        if offered.is_some() && !is_refused && known.as_ref() != Some(&spec) {
+        let Ask { is_new, spec } = ask(snapshot.refused.get(&name), known, spec);
+        if offered.is_some() && is_new {
             plan.put.push(name.clone());
         }
-        // What was taken before is asked for until another thing is taken.
-        let spec = if is_refused { known } else { Some(spec) };
         if let Some(spec) = spec {
             plan.exposures.insert(name, spec);
         }

@@ -8,37 +8,19 @@ use kedge_crd::{
     host::{Family, HOST_LABEL},
     selector::{LabelSelector, Operator, Requirement},
     tcp::{Backend, BackendPort, ProxyProtocol, SessionAffinity, TcpPort},
-    traffic::{Source, Transport},
+    traffic::Transport,
 };
 
 use super::{
     addresses,
     nodes::{every, local},
+    owner::Owner,
     refusal::{AFFINITY_TIMEOUT, MAX_PORTS, Refusal},
 };
 use crate::{
-    names::{self, EXPOSE, METALLB_POOLS, PREFIX, PROXY_PROTOCOL},
+    names::{EXPOSE, METALLB_POOLS, PREFIX, PROXY_PROTOCOL},
     snapshot::{Key, Snapshot},
 };
-
-/// The name of a Service's exposure.
-#[must_use]
-pub fn exposure_name(service: &Service) -> String {
-    let name = service.metadata.name.as_deref().unwrap_or_default();
-    names::exposed(name, &service.metadata)
-}
-
-/// Where an exposure of a Service comes from.
-#[must_use]
-pub fn source(service: &Service) -> Source {
-    let key = Key::of(service);
-    Source {
-        kind: "Service".to_owned(),
-        namespace: key.namespace,
-        name: key.name,
-        uid: service.metadata.uid.clone().unwrap_or_default(),
-    }
-}
 
 /// What is asked of the manager for a Service.
 ///
@@ -62,7 +44,7 @@ pub fn wanted(snapshot: &Snapshot, service: &Service) -> Result<TcpLoadBalancerS
     });
     let backends = backends.collect();
     Ok(TcpLoadBalancerSpec {
-        source: Some(source(service)),
+        source: Some(Owner::from(service).source()),
         ports: ports.into_iter().map(|(port, _)| port).collect(),
         endpoints: vec![endpoint(snapshot, service, backends)?],
         session_affinity: affinity(&spec)?,

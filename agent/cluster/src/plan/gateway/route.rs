@@ -16,17 +16,12 @@ use crate::{
     apply::Kind,
     gateway_api::{GROUP, Reference, Route},
     names::CONTROLLER,
-    plan::http::{Asked, Http, Owner, Standing},
+    plan::{
+        http::{Asked, Http, Standing},
+        owner::Owner,
+    },
     snapshot::{GatewayApi, Key, Snapshot},
 };
-
-/// An HTTPRoute, as it may become an HTTPLoadBalancer.
-pub const fn owner(route: &Route) -> Owner<'_> {
-    Owner {
-        kind: Kind::HttpRoute,
-        meta: &route.metadata,
-    }
-}
 
 /// Takes a route into a plan.
 pub fn take(
@@ -35,7 +30,7 @@ pub fn take(
     route: &Route,
     gateways: &mut BTreeMap<Key, Judged<'_>>,
 ) {
-    let owner = owner(route);
+    let owner = Owner::from(route);
     if is_leaving(route) {
         http.unwant(owner);
         return;
@@ -120,7 +115,7 @@ impl<'a> Verdict<'a> {
                     ..Asked::default()
                 };
                 asked.spec.rules = made.rules;
-                asked.spec.source = Some(owner(route).source());
+                asked.spec.source = Some(Owner::from(route).source());
                 name(&mut asked, route, &parents, gateways).map(|()| asked)
             }
         };

@@ -3,7 +3,8 @@
 use k8s_openapi::api::networking::v1::{Ingress, IngressClass};
 
 use crate::{
-    names::{CONTROLLER, DEFAULT_CLASS, INGRESS_CLASS, INGRESS_FINALIZER},
+    names::{CONTROLLER, DEFAULT_CLASS, INGRESS_CLASS},
+    plan::owner::Owner,
     snapshot::Ingresses,
 };
 
@@ -30,7 +31,7 @@ pub fn claim(ingresses: &Ingresses, ingress: &Ingress) -> Claim {
         Some(name) => match ingresses.classes.get(name) {
             Some(class) => Some(class),
             // A class that is gone takes nothing away: whoever means it deletes the Ingress.
-            None if is_guarded(ingress) => return Claim::Ours,
+            None if Owner::from(ingress).is_guarded() => return Claim::Ours,
             None => None,
         },
         None => default(ingresses),
@@ -64,11 +65,4 @@ fn default(ingresses: &Ingresses) -> Option<&IngressClass> {
 fn is_ours(class: &IngressClass) -> bool {
     let spec = class.spec.as_ref();
     spec.and_then(|spec| spec.controller.as_deref()) == Some(CONTROLLER)
-}
-
-/// Whether our finalizer holds an Ingress.
-#[must_use]
-pub fn is_guarded(ingress: &Ingress) -> bool {
-    let finalizers = ingress.metadata.finalizers.as_ref();
-    finalizers.is_some_and(|all| all.iter().any(|name| name == INGRESS_FINALIZER))
 }

@@ -12,6 +12,7 @@ use crate::{
     plan::{
         backend::{self, Backend, PortName},
         http::Asked,
+        owner::Owner,
         trouble::Trouble,
     },
     snapshot::{Key, Snapshot},
@@ -44,7 +45,7 @@ pub fn wanted(snapshot: &Snapshot, ingress: &Ingress) -> Result<Wanted, Refusal>
     let wishes = wishes(ingress)?;
     let spec = ingress.spec.clone().unwrap_or_default();
     let mut wanted = Wanted::default();
-    wanted.asked.spec.source = Some(super::owner(ingress).source());
+    wanted.asked.spec.source = Some(Owner::from(ingress).source());
     wanted.asked.spec.https_redirect = wishes.redirect;
     wanted.asked.spec.hostnames = hostnames(&spec);
     let namespace = Key::of(ingress).namespace;

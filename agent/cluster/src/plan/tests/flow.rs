@@ -5,7 +5,7 @@ use serde_json::json;
 use super::world::{NOW, World, node, served, service};
 use crate::{
     names::FINALIZER,
-    plan::{plan, wanted::exposure_name},
+    plan::{owner::Owner, plan},
     snapshot::{Config, ManagerRefusal},
 };
 
@@ -161,7 +161,7 @@ fn what_the_manager_refuses_is_said_and_not_asked_again() {
     let mut world = World::with([service("web", json!({}))]);
     world.carry_out(&plan(&world.snapshot));
     let next = plan(&world.snapshot);
-    let name = exposure_name(world.service("web"));
+    let name = Owner::from(world.service("web")).exposure();
     let refusal = ManagerRefusal {
         spec: next.exposures[&name].clone(),
         because: "tenant t may have 0 load balancers".to_owned(),

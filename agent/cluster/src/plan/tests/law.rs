@@ -13,7 +13,7 @@ use crate::{
     plan::{
         claim::{Claim, claim, is_leaving},
         ingress, is_touched,
-        wanted::exposure_name,
+        owner::Owner,
     },
     snapshot::Config,
 };
@@ -210,9 +210,9 @@ proptest! {
             prop_assert!(!is_leaving(service), "it was let go");
             if claim(config, service) == Claim::Foreign {
                 prop_assert!(!is_touched(service), "{service:?}");
-                prop_assert!(!offered.contains(&exposure_name(service)));
+                prop_assert!(!offered.contains(&Owner::from(service).exposure()));
             } else {
-                let name = Some(exposure_name(service)).filter(|name| offered.contains(name));
+                let name = Some(Owner::from(service).exposure()).filter(|name| offered.contains(name));
                 let guarded = service.metadata.finalizers.is_some();
                 prop_assert_eq!(name.is_some(), guarded, "guarded as long as it is offered");
             }
@@ -221,19 +221,19 @@ proptest! {
         let ingresses = world.snapshot.ingresses.clone().unwrap();
         for ingress in ingresses.all.values() {
             prop_assert!(ingress.metadata.deletion_timestamp.is_none(), "it was let go");
-            let is_offered = routed.contains(&ingress::owner(ingress).exposure());
-            prop_assert_eq!(is_offered, ingress::claim::is_guarded(ingress));
+            let is_offered = routed.contains(&Owner::from(ingress).exposure());
+            prop_assert_eq!(is_offered, Owner::from(ingress).is_guarded());
             if ingress::claim::claim(&ingresses, ingress) == ingress::claim::Claim::Foreign {
                 prop_assert!(!ingress::is_touched(ingress), "{ingress:?}");
             }
         }
-        let all: Vec<String> = ingresses.all.values().map(|it| ingress::owner(it).exposure()).collect();
+        let all: Vec<String> = ingresses.all.values().map(|it| Owner::from(it).exposure()).collect();
         prop_assert!(routed.iter().all(|name| all.contains(name)), "{routed:?}");
         // Every offer is of a Service that is there, or led to.
         let offers = world.snapshot.offered.clone().unwrap();
         let rules = offers.http.values().flat_map(|it| it.spec.clone().unwrap().rules);
         let led: Vec<String> = rules.flat_map(|it| it.backends).map(|it| it.name).collect();
-        let all: Vec<String> = world.snapshot.services.values().map(exposure_name).collect();
+        let all: Vec<String> = world.snapshot.services.values().map(|it| Owner::from(it).exposure()).collect();
         for name in &offered {
             prop_assert!(all.contains(name) || led.contains(name), "{name}");
         }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     names::{CLASS, CONTROLLER, DEFAULT_CLASS, FIELD_MANAGER, FINALIZER},
-    plan::{Plan, Show, Target, plan, wanted::exposure_name},
+    plan::{Plan, Show, Target, owner::Owner, plan},
     snapshot::{Ingresses, Key, Offer, Offered, Slice, Snapshot},
 };
 
@@ -155,7 +155,7 @@ impl World {
 
     /// The spec that is offered of a Service.
     pub fn spec(&self, name: &str) -> TcpLoadBalancerSpec {
-        let name = exposure_name(self.service(name));
+        let name = Owner::from(self.service(name)).exposure();
         let offered = self.snapshot.offered.as_ref().unwrap();
         offered.items[&name].spec.clone().unwrap()
     }
