@@ -15,7 +15,8 @@ use tracing::debug;
 
 use super::{
     cluster::{ANSWER, Cluster, secrets},
-    problems::{leaving, not_written, refused},
+    over::LATE,
+    problems::{not_written, refused},
 };
 use crate::{
     certificates::{Found, Pair},
@@ -155,29 +156,15 @@ impl Cluster {
         verb: &'static str,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<bool, Problem> {
-        if self.left().is_none() {
+        let Some(left) = self.left() else {
             return Err(not_written(key).evidence("another manager leads"));
-        }
-        match timeout(ANSWER, request).await {
+        };
+        match timeout(left.min(ANSWER), request).await {
             Ok(Ok(_)) => Ok(true),
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(false),
             Ok(Err(error)) => Err(refused(key, verb, &error)),
             Err(_) => Err(not_written(key).evidence(LATE)),
         }
-    }
-
-    async fn answer<T>(
-        &self,
-        key: &ObjectKey,
-        verb: &'static str,
-        request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<T, Problem> {
-        if self.is_closed() {
-            return Err(leaving(self.name()));
-        }
-        let answered = timeout(ANSWER, request).await;
-        let answered = answered.map_err(|_| not_written(key).evidence(LATE))?;
-        answered.map_err(|error| refused(key, verb, &error))
     }
 }
 
@@ -193,4 +180,3 @@ fn key(secret: &Name) -> ObjectKey {
 
 /// How often a Secret that others write as well is tried.
 const TRIES: usize = 4;
-const LATE: &str = "the API server did not answer in time";

@@ -30,15 +30,9 @@ impl Cluster {
     ///
     /// It cannot be read.
     pub async fn current(&self, key: &ObjectKey) -> Result<Current, Problem> {
-        if self.is_closed() {
-            return Err(leaving(self.name()));
-        }
         let objects = self.api(key)?;
-        let read = timeout(ANSWER, objects.get_opt(&key.name.name));
-        let found = read
-            .await
-            .map_err(|_| not_written(key).evidence("the API server did not answer in time"))?
-            .map_err(|error| refused(key, "get", &error))?;
+        let found = objects.get_opt(&key.name.name);
+        let found = self.answer(key, "get", found).await?;
         let Some(found) = found else {
             return Ok(Current::default());
         };
@@ -47,6 +41,25 @@ impl Cluster {
             layers: seen.layers.clone(),
             seen: Some(seen),
         })
+    }
+
+    /// What a request is answered with, unless this manager is leaving.
+    ///
+    /// # Errors
+    ///
+    /// It is refused or not answered.
+    pub(super) async fn answer<T>(
+        &self,
+        key: &ObjectKey,
+        verb: &'static str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Problem> {
+        if self.is_closed() {
+            return Err(leaving(self.name()));
+        }
+        let answered = timeout(ANSWER, request).await;
+        let answered = answered.map_err(|_| not_written(key).evidence(LATE))?;
+        answered.map_err(|error| refused(key, verb, &error))
     }
 
     /// Carries out the write if the object is still as it was read.
@@ -78,3 +91,6 @@ impl Cluster {
         }
     }
 }
+
+/// Why nothing is known of a request.
+pub(super) const LATE: &str = "the API server did not answer in time";
