@@ -9,7 +9,7 @@ use std::{
 };
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kedge_control::exposure::ExposedCertificate;
+use kedge_control::exposure::{ExposedCertificate, LARGEST_CERTIFICATE};
 use kube::{Api, Client};
 use tokio::time::timeout;
 use tracing::debug;
@@ -44,7 +44,7 @@ impl Certificate {
         let chain = text("tls.crt").filter(|text| text.contains("-----BEGIN CERTIFICATE-----"));
         let key = text("tls.key").filter(|text| text.contains("PRIVATE KEY-----"));
         match (chain, key) {
-            (Some(chain), Some(key)) if chain.len() + key.len() > LONGEST => {
+            (Some(chain), Some(key)) if chain.len() + key.len() > LARGEST_CERTIFICATE => {
                 Self::Unfit("it has more than 64 KiB")
             }
             (Some(chain), Some(key)) => Self::There(ExposedCertificate {
@@ -114,8 +114,6 @@ impl Certificates {
 
 /// The type of Secrets with certificates.
 const TYPE: &str = "kubernetes.io/tls";
-/// As many bytes as a chain and its key may have.
-const LONGEST: usize = 64 << 10;
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -147,7 +145,11 @@ mod tests {
             secret("Opaque", chain, key),
             secret(TYPE, "", key),
             secret(TYPE, chain, "x"),
-            secret(TYPE, chain, &format!("{key}{}", " ".repeat(LONGEST))),
+            secret(
+                TYPE,
+                chain,
+                &format!("{key}{}", " ".repeat(LARGEST_CERTIFICATE)),
+            ),
         ] {
             let found = Certificate::of(&bad);
             assert!(matches!(found, Certificate::Unfit(_)), "{found:?}");

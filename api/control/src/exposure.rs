@@ -77,6 +77,9 @@ pub struct ExposureSet {
 /// business: it neither writes them nor leads a load balancer to them.
 pub const CERTIFICATE_PREFIX: &str = "kedge-tls-";
 
+/// As many bytes as a certificate with its key may have.
+pub const LARGEST_CERTIFICATE: usize = 64 << 10;
+
 /// A certificate with its key, which ends TLS at the gateway.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -233,6 +233,13 @@ pub fn is_host(host: &str) -> bool {
     host == "*" || crate::frontend::is_server_name(host.strip_prefix("*.").unwrap_or(host))
 }
 
+/// Whether it may be a method, or the name of a header: a token (RFC 9110 section 5.6.2).
+#[must_use]
+pub fn is_token(text: &str) -> bool {
+    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_of_it)
+}
+
 /// What backends of a pool speak when requests are sent to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum HttpVersion {

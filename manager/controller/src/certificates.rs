@@ -13,6 +13,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures_util::{StreamExt as _, stream};
+use kedge_control::exposure::LARGEST_CERTIFICATE;
 use serde_json::Value;
 use tracing::{info, warn};
 
@@ -63,7 +64,7 @@ impl Found {
             })
         };
         match (text("tls.crt"), text("tls.key")) {
-            (Some(chain), Some(key)) if chain.len() + key.len() <= LARGEST => {
+            (Some(chain), Some(key)) if chain.len() + key.len() <= LARGEST_CERTIFICATE => {
                 Self::Pair(Pair { chain, key })
             }
             (Some(_), Some(_)) => Self::Unusable("it holds more than 64 KiB"),
@@ -156,8 +157,6 @@ impl Certificates {
 
 /// The type of such Secrets.
 pub const TYPE: &str = "kubernetes.io/tls";
-/// Bytes of a certificate with its key.
-pub const LARGEST: usize = 64 * 1024;
 /// How often a Secret is looked at.
 const PAUSE: Duration = Duration::from_secs(15);
 /// How many are at once.
@@ -185,7 +184,7 @@ mod tests {
             json!({"type": "Opaque", "stringData": {"tls.crt": "chain", "tls.key": "secret"}}),
             json!({"type": TYPE, "stringData": {"tls.crt": "chain"}}),
             json!({"type": TYPE, "data": {"tls.crt": "!", "tls.key": "!"}}),
-            json!({"type": TYPE, "stringData": {"tls.crt": "c".repeat(LARGEST), "tls.key": "k"}}),
+            json!({"type": TYPE, "stringData": {"tls.crt": "c".repeat(LARGEST_CERTIFICATE), "tls.key": "k"}}),
         ] {
             assert!(matches!(Found::of(&bad), Found::Unusable(_)), "{bad}");
         }

@@ -7,7 +7,7 @@ use kedge_control::{
     frontend::is_server_name,
     site::{
         Action, HeaderChange, Match, PathChange, PathMatch, Rewrite, Route, Site, ValueMatch,
-        is_host,
+        is_host, is_token,
     },
 };
 
@@ -131,7 +131,7 @@ fn matches(matches: &Match) -> Result<(), &'static str> {
         PathMatch::Regex(pattern) => regex::check(pattern)?,
     }
     let method = matches.method.as_ref();
-    if method.is_some_and(|method| !is_token(method)) {
+    if method.is_some_and(|method| !is_word(method)) {
         return Err("a method is none");
     }
     for (name, value) in &matches.headers {
@@ -214,14 +214,12 @@ fn headers(change: &HeaderChange) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// RFC 9110 section 5.6.2.
-fn is_token(text: &str) -> bool {
-    let is_of = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    (1..=256).contains(&text.len()) && text.bytes().all(is_of)
+fn is_word(text: &str) -> bool {
+    is_token(text) && text.len() <= WORD
 }
 
 fn is_header(name: &str) -> bool {
-    is_token(name) && !name.bytes().any(|byte| byte.is_ascii_uppercase())
+    is_word(name) && !name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 fn is_text(text: &str) -> bool {
@@ -231,6 +229,9 @@ fn is_text(text: &str) -> bool {
 
 /// Bytes of a path or a value.
 const LONGEST: usize = 4_096;
+
+/// Bytes of a method or of a header's name.
+const WORD: usize = 256;
 
 /// Headers that one route changes.
 const MOST: usize = 100;

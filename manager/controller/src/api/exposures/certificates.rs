@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use kedge_control::exposure::{CERTIFICATE_PREFIX, ExposedCertificate, ExposureKind, ExposureSet};
+use kedge_control::exposure::{
+    CERTIFICATE_PREFIX, ExposedCertificate, ExposureKind, ExposureSet, LARGEST_CERTIFICATE,
+};
 use kedge_core::Code;
 
 use super::Scope;
 use crate::{
     api::error::ApiError,
-    certificates::{Found, LARGEST, Pair},
+    certificates::{Found, Pair},
     store::{Name, certificates::Put, key::is_subdomain},
     world::World,
 };
@@ -37,7 +39,7 @@ pub fn check(set: &ExposureSet) -> Result<(), ApiError> {
         if !names.insert(name) {
             return Err(ApiError::malformed("two certificates have one name"));
         }
-        if certificate.chain.len() + certificate.key.len() > LARGEST {
+        if certificate.chain.len() + certificate.key.len() > LARGEST_CERTIFICATE {
             return Err(ApiError::too_large("a certificate of 64 KiB"));
         }
     }

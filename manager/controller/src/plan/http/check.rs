@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kedge_control::{frontend::is_server_name, site::is_host};
+use kedge_control::{
+    frontend::is_server_name,
+    site::{is_host, is_token},
+};
 use kedge_crd::http::{
     HttpHeaders, HttpLoadBalancerSpec, HttpPath, HttpRule, PathChange, PathKind,
 };
@@ -215,12 +218,6 @@ fn header(field: &str, name: &str, value: Option<&str>) -> Result<(), Refusal> {
         ),
         _ => Ok(()),
     }
-}
-
-/// A token of RFC 9110 section 5.6.2.
-fn is_token(text: &str) -> bool {
-    let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(is_of_it)
 }
 
 fn is_text(text: &str) -> bool {

@@ -65,17 +65,20 @@ pub fn may_ask(tenant: &Tenant, host: &str) -> bool {
     let Some(dns) = &tenant.spec.dns else {
         return false;
     };
-    let is_own = zone(tenant).is_some_and(|zone| {
-        let label = host.strip_suffix(&*zone);
-        let label = label.and_then(|label| label.strip_suffix('.'));
-        label.is_some_and(|label| !label.is_empty() && !label.contains('.'))
-    });
+    let is_own = zone(tenant).is_some_and(|zone| is_one_below(host, &zone));
     let plain = host.strip_prefix("*.").unwrap_or(host);
     is_own
         || dns.allowed_hostnames.iter().any(|allowed| {
             let below = allowed.strip_prefix('*');
             allowed == host || below.is_some_and(|below| plain.ends_with(below))
         })
+}
+
+/// Whether a name is one label below a zone.
+fn is_one_below(host: &str, zone: &str) -> bool {
+    let label = host.strip_suffix(zone);
+    let label = label.and_then(|label| label.strip_suffix('.'));
+    label.is_some_and(|label| !label.is_empty() && !label.contains('.'))
 }
 
 /// The domain below which a tenant's names are made. A Tenant is one cluster, and its name is nobody else's,
@@ -110,12 +113,7 @@ impl Generated {
         last: &str,
     ) -> Option<String> {
         let zone = zone(tenant)?;
-        let is_of_zone = |host: &&str| {
-            let label = host.strip_suffix(&*zone);
-            let label = label.and_then(|label| label.strip_suffix('.'));
-            label.is_some_and(|label| !label.contains('.'))
-        };
-        if let Some(last) = Some(last).filter(is_of_zone) {
+        if is_one_below(last, &zone) {
             return Some(last.to_owned());
         }
         let source = object.spec.source.as_ref();
