@@ -20,6 +20,7 @@ pub fn run(app: &App, command: &K8sCommand) -> Result<Exit, Failure> {
         K8sCommand::Run(args) => services::run(app, args),
         K8sCommand::Services(args) => services::list(app, args),
         K8sCommand::Ingresses(args) => services::list_ingresses(app, args),
+        K8sCommand::Routes(args) => services::list_routes(app, args),
         K8sCommand::Status(args) => services::status(app, args),
         K8sCommand::Uninstall(args) => uninstall::take_back(app, args),
     }

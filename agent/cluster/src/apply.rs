@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    names::{FINALIZER, INGRESS_FINALIZER, ROUTE_FINALIZER},
+    gateway_api::Routed,
+    names::{FINALIZER, GRPC_FINALIZER, INGRESS_FINALIZER, ROUTE_FINALIZER, TLS_FINALIZER},
     plan::{
         Target,
         http::{Say, ShowIngress},
@@ -24,6 +25,20 @@ pub enum Kind {
     Gateway,
     /// An HTTPRoute.
     HttpRoute,
+    /// A GRPCRoute.
+    GrpcRoute,
+    /// A TLSRoute.
+    TlsRoute,
+}
+
+impl From<Routed> for Kind {
+    fn from(of: Routed) -> Self {
+        match of {
+            Routed::Http => Self::HttpRoute,
+            Routed::Grpc => Self::GrpcRoute,
+            Routed::Tls => Self::TlsRoute,
+        }
+    }
 }
 
 impl Kind {
@@ -35,7 +50,9 @@ impl Kind {
             Self::Ingress => ("networking.k8s.io/v1", "Ingress"),
             Self::GatewayClass => ("gateway.networking.k8s.io/v1", "GatewayClass"),
             Self::Gateway => ("gateway.networking.k8s.io/v1", "Gateway"),
-            Self::HttpRoute => ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+            Self::HttpRoute => ("gateway.networking.k8s.io/v1", Routed::Http.kind()),
+            Self::GrpcRoute => ("gateway.networking.k8s.io/v1", Routed::Grpc.kind()),
+            Self::TlsRoute => ("gateway.networking.k8s.io/v1", Routed::Tls.kind()),
         }
     }
 
@@ -46,6 +63,8 @@ impl Kind {
             Self::Service => FINALIZER,
             Self::Ingress => INGRESS_FINALIZER,
             Self::GatewayClass | Self::Gateway | Self::HttpRoute => ROUTE_FINALIZER,
+            Self::GrpcRoute => GRPC_FINALIZER,
+            Self::TlsRoute => TLS_FINALIZER,
         }
     }
 }

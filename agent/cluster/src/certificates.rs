@@ -66,12 +66,16 @@ pub struct Certificates {
 
 impl Certificates {
     /// Asks for these Secrets, and for no others, where nothing is known of them or what is known is
-    /// older than `every`.
+    /// older than `every`; of those that hold no certificate sooner, since somebody may be waiting.
     pub async fn ask(&mut self, client: &Client, wanted: &BTreeSet<Key>, every: Duration) {
         self.known.retain(|key, _| wanted.contains(key));
         for key in wanted {
             let known = self.known.get(key);
-            if known.is_some_and(|(_, since)| since.elapsed() < every) {
+            let is_fresh = |(known, since): &(Certificate, Instant)| match known {
+                Certificate::There(_) => since.elapsed() < every,
+                _ => since.elapsed() < every.min(LACKING),
+            };
+            if known.is_some_and(is_fresh) {
                 continue;
             }
             let secrets: Api<Secret> = Api::namespaced(client.clone(), &key.namespace);
@@ -97,6 +101,13 @@ impl Certificates {
         }
     }
 
+    /// Whether a Secret that is named holds no certificate.
+    #[must_use]
+    pub fn lacks(&self) -> bool {
+        let mut known = self.known.values();
+        known.any(|(known, _)| !matches!(known, Certificate::There(_)))
+    }
+
     fn holds(&self, key: &Key) -> bool {
         let known = self.known.get(key);
         known.is_some_and(|(known, _)| matches!(known, Certificate::There(_)))
@@ -114,6 +125,8 @@ impl Certificates {
 
 /// The type of Secrets with certificates.
 const TYPE: &str = "kubernetes.io/tls";
+/// How often a Secret is asked for that holds no certificate.
+pub const LACKING: Duration = Duration::from_secs(5);
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 

@@ -1,6 +1,9 @@
 //! What of the Gateway API (`gateway.networking.k8s.io`) is looked at. Fields that are not known here are
 //! left alone; those that would change what is served are kept as they are, so that they can be refused.
 
+mod grpc;
+mod tls;
+
 use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
@@ -10,6 +13,11 @@ use kedge_crd::selector::LabelSelector;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use self::{
+    grpc::{GrpcRoute, GrpcSpec},
+    tls::{TlsRoute, TlsSpec},
+};
 
 /// The group.
 pub const GROUP: &str = "gateway.networking.k8s.io";
@@ -101,6 +109,20 @@ kind!(
     "httproutes"
 );
 kind!(
+    GrpcSpec,
+    NamespaceResourceScope,
+    "v1",
+    "GRPCRoute",
+    "grpcroutes"
+);
+kind!(
+    TlsSpec,
+    NamespaceResourceScope,
+    "v1",
+    "TLSRoute",
+    "tlsroutes"
+);
+kind!(
     GrantSpec,
     NamespaceResourceScope,
     "v1beta1",
@@ -112,7 +134,7 @@ kind!(
 pub type Class = Object<ClassSpec>;
 /// A Gateway.
 pub type Gateway = Object<GatewaySpec>;
-/// An HTTPRoute.
+/// An HTTPRoute, or another route as one.
 pub type Route = Object<RouteSpec>;
 /// A ReferenceGrant.
 pub type Grant = Object<GrantSpec>;
@@ -192,7 +214,7 @@ pub struct Reference {
     /// Its share.
     pub weight: Option<i32>,
     /// What is done with what goes there.
-    pub filters: Vec<Value>,
+    pub filters: Vec<Filter>,
 }
 
 /// What may be attached to a listener.
@@ -225,10 +247,37 @@ pub struct RouteKind {
     pub kind: String,
 }
 
+/// What a route is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Routed {
+    /// Requests: an HTTPRoute.
+    #[default]
+    Http,
+    /// Calls: a GRPCRoute.
+    Grpc,
+    /// Connections that are passed through: a TLSRoute.
+    Tls,
+}
+
+impl Routed {
+    /// The kind of such routes.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Http => RouteSpec::KIND,
+            Self::Grpc => GrpcSpec::KIND,
+            Self::Tls => TlsSpec::KIND,
+        }
+    }
+}
+
 /// Which requests go where.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RouteSpec {
+    /// Which kind of route it is.
+    #[serde(skip)]
+    pub of: Routed,
     /// What it is attached to.
     pub parent_refs: Vec<Reference>,
     /// Its names.
@@ -283,7 +332,7 @@ pub struct Compared {
 }
 
 /// What is done with requests or answers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Filter {
     /// What.
@@ -297,6 +346,50 @@ pub struct Filter {
     pub request_redirect: Option<Redirect>,
     /// What the URL becomes.
     pub url_rewrite: Option<Redirect>,
+    /// What gets copies.
+    pub request_mirror: Option<Mirrored>,
+}
+
+/// What gets copies of requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Mirrored {
+    /// What.
+    pub backend_ref: Reference,
+    /// Of a hundred requests so many.
+    pub percent: Option<u32>,
+    /// Or such a part.
+    pub fraction: Option<Fraction>,
+}
+
+/// A part of a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Fraction {
+    /// So many.
+    pub numerator: u32,
+    /// Of so many; of a hundred when left out.
+    pub denominator: Option<u32>,
+}
+
+impl Mirrored {
+    /// Of a million requests so many; all when left out.
+    ///
+    /// # Errors
+    ///
+    /// It is more than all, or a part of nothing.
+    pub fn millionths(&self) -> Result<Option<u32>, String> {
+        let (part, of) = match (self.percent, self.fraction) {
+            (None, None) => return Ok(None),
+            (Some(percent), _) => (percent, 100),
+            (None, Some(it)) => (it.numerator, it.denominator.unwrap_or(100)),
+        };
+        let millionths = (u64::from(part) * 1_000_000).checked_div(of.into());
+        let found = millionths.filter(|_| part <= of);
+        let found = found.and_then(|it| u32::try_from(it).ok());
+        let bad = || format!("filters.requestMirror: {part} of {of} is no share");
+        found.map(Some).ok_or_else(bad)
+    }
 }
 
 /// What of headers is changed.

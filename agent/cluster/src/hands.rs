@@ -6,17 +6,17 @@ use k8s_openapi::{NamespaceResourceScope, api::core::v1::ObjectReference};
 use kedge_api_lease::Leader;
 use kube::{
     Api, Client, Resource,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams, Preconditions},
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::{
     apply::{self, Kind},
-    gateway_api::{Class, Gateway, Route},
+    gateway_api::{Class, GrpcRoute, Route, TlsRoute},
     names::FIELD_MANAGER,
     plan::{
         Show, Target,
@@ -24,6 +24,7 @@ use crate::{
         status::Note,
     },
     seen::Seen,
+    snapshot::Key,
 };
 
 /// What writes to the cluster, as long as this agent leads.
@@ -58,10 +59,19 @@ impl NotWritten {
     /// Whether the cluster forbids it.
     #[must_use]
     pub fn is_forbidden(&self) -> bool {
-        let Self::Refused { source, .. } = self else {
-            return false;
-        };
-        matches!(&**source, kube::Error::Api(status) if status.code == 403)
+        self.code() == Some(403)
+    }
+
+    /// The code of an answer that refuses.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { source, .. } => match &**source {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 }
 
@@ -89,23 +99,20 @@ impl<'a> Hands<'a> {
     pub async fn guard(&self, kind: Kind, target: &Target, holds: bool) -> Result<(), NotWritten> {
         let document = apply::guard(kind, target, holds);
         let params = PatchParams::apply(FIELD_MANAGER).force();
+        let how = (&params, &Patch::Apply(&document), Part::Whole);
+        let seen = self.seen;
         match kind {
-            Kind::Service => {
-                let patched = self.patch(target, &params, &document, Part::Whole);
-                self.written(kind, target, patched, |it| self.seen.saw(it))
-                    .await
-            }
+            Kind::Service => self.write(kind, target, how, |it| seen.saw(it)).await,
             Kind::Ingress => {
-                let patched = self.patch(target, &params, &document, Part::Whole);
-                self.written(kind, target, patched, |it| self.seen.saw_ingress(it))
+                self.write(kind, target, how, |it| seen.saw_ingress(it))
                     .await
             }
             // Of the Gateway API routes alone are held.
             Kind::HttpRoute | Kind::Gateway | Kind::GatewayClass => {
-                let patched = self.patch(target, &params, &document, Part::Whole);
-                self.written(kind, target, patched, |it| self.seen.saw_route(it))
-                    .await
+                self.write_route::<Route>(kind, target, how).await
             }
+            Kind::GrpcRoute => self.write_route::<GrpcRoute>(kind, target, how).await,
+            Kind::TlsRoute => self.write_route::<TlsRoute>(kind, target, how).await,
         }
     }
 
@@ -122,27 +129,22 @@ impl<'a> Hands<'a> {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let (name, space) = (&target.key.name, &target.key.namespace);
-        let client = self.client.clone();
+        let how = (&params, &patch, Part::Status);
+        let seen = self.seen;
         match kind {
             Kind::GatewayClass => {
-                let api: Api<Class> = Api::all(client);
-                let patched = api.patch_status(name, &params, &patch);
-                self.written(kind, target, patched, |it| self.seen.saw_class(it))
+                let api: Api<Class> = Api::all(self.client.clone());
+                let patched = api.patch_status(&target.key.name, &params, &patch);
+                self.written(kind, target, patched, |it| seen.saw_class(it))
                     .await
             }
             Kind::Gateway => {
-                let api: Api<Gateway> = Api::namespaced(client, space);
-                let patched = api.patch_status(name, &params, &patch);
-                self.written(kind, target, patched, |it| self.seen.saw_gateway(it))
+                self.write(kind, target, how, |it| seen.saw_gateway(it))
                     .await
             }
-            Kind::HttpRoute => {
-                let api: Api<Route> = Api::namespaced(client, space);
-                let patched = api.patch_status(name, &params, &patch);
-                self.written(kind, target, patched, |it| self.seen.saw_route(it))
-                    .await
-            }
+            Kind::HttpRoute => self.write_route::<Route>(kind, target, how).await,
+            Kind::GrpcRoute => self.write_route::<GrpcRoute>(kind, target, how).await,
+            Kind::TlsRoute => self.write_route::<TlsRoute>(kind, target, how).await,
             Kind::Service | Kind::Ingress => Ok(()),
         }
     }
@@ -161,8 +163,8 @@ impl<'a> Hands<'a> {
             true => params.force(),
             false => params,
         };
-        let patched = self.patch(target, &params, &document, Part::Status);
-        self.written(kind, target, patched, |it| self.seen.saw(it))
+        let how = (&params, &Patch::Apply(&document), Part::Status);
+        self.write(kind, target, how, |it| self.seen.saw(it))
             .await?;
         self.tell(kind, target, &show.notes).await;
         Ok(())
@@ -176,19 +178,101 @@ impl<'a> Hands<'a> {
     pub async fn show_ingress(&self, show: &ShowIngress) -> Result<(), NotWritten> {
         let document = apply::show_ingress(show);
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let patched = self.patch(&show.target, &params, &document, Part::Status);
+        let how = (&params, &Patch::Apply(&document), Part::Status);
         let saw = |it| self.seen.saw_ingress(it);
-        self.written(Kind::Ingress, &show.target, patched, saw)
+        self.write(Kind::Ingress, &show.target, how, saw).await
+    }
+
+    /// Makes what stands beside a Service, or changes it.
+    ///
+    /// # Errors
+    ///
+    /// It was not written.
+    pub async fn put<R>(&self, object: &R) -> Result<(), NotWritten>
+    where
+        R: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Serialize,
+    {
+        let key = Key::of(object);
+        let api: Api<R> = Api::namespaced(self.client.clone(), &key.namespace);
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let patch = Patch::Apply(object);
+        self.answered::<R, _>(&key, api.patch(&key.name, &params, &patch))
             .await
     }
 
-    async fn patch<R>(
+    /// Removes what stood beside a Service.
+    ///
+    /// # Errors
+    ///
+    /// It is still there.
+    pub async fn remove<R>(&self, target: &Target) -> Result<(), NotWritten>
+    where
+        R: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let (key, uid) = (&target.key, target.uid.clone());
+        let api: Api<R> = Api::namespaced(self.client.clone(), &key.namespace);
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid),
+            resource_version: None,
+        });
+        match self
+            .answered::<R, _>(key, api.delete(&key.name, &params))
+            .await
+        {
+            // Gone, or another one of that name.
+            Err(error) if error.code().is_some_and(|code| matches!(code, 404 | 409)) => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn answered<R, T>(
         &self,
+        key: &Key,
+        write: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<(), NotWritten>
+    where
+        R: Resource<DynamicType = ()>,
+    {
+        let written = self.answer(write).await?;
+        written.map(drop).map_err(|source| NotWritten::Refused {
+            name: format!("{} {key}", R::kind(&())),
+            source: Box::new(source),
+        })
+    }
+
+    /// Writes to a route, and takes in what the answer shows.
+    async fn write_route<R>(
+        &self,
+        kind: Kind,
         target: &Target,
-        params: &PatchParams,
-        document: &Value,
-        part: Part,
-    ) -> Result<R, kube::Error>
+        how: How<'_>,
+    ) -> Result<(), NotWritten>
+    where
+        R: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Into<Route>,
+    {
+        let saw = |it: R| self.seen.saw_route(it.into());
+        self.write(kind, target, how, saw).await
+    }
+
+    /// Writes to an object of a namespace, and takes in what the answer shows.
+    async fn write<R>(
+        &self,
+        kind: Kind,
+        target: &Target,
+        (params, patch, part): How<'_>,
+        saw: impl FnOnce(R),
+    ) -> Result<(), NotWritten>
     where
         R: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -196,11 +280,21 @@ impl<'a> Hands<'a> {
             + DeserializeOwned,
     {
         let api: Api<R> = Api::namespaced(self.client.clone(), &target.key.namespace);
-        let patch = Patch::Apply(document);
-        match part {
-            Part::Whole => api.patch(&target.key.name, params, &patch).await,
-            Part::Status => api.patch_status(&target.key.name, params, &patch).await,
-        }
+        let name = &target.key.name;
+        let patched = async {
+            match part {
+                Part::Whole => api.patch(name, params, patch).await,
+                Part::Status => api.patch_status(name, params, patch).await,
+            }
+        };
+        self.written(kind, target, patched, saw).await
+    }
+
+    /// Waits for an answer as long as this agent leads.
+    async fn answer<T>(&self, write: impl Future<Output = T>) -> Result<T, NotWritten> {
+        let left = self.leader.remaining().ok_or(NotWritten::NotLeading)?;
+        let answer = timeout(left.min(ANSWER), write).await;
+        answer.map_err(|_| NotWritten::Silent)
     }
 
     async fn written<R>(
@@ -210,9 +304,7 @@ impl<'a> Hands<'a> {
         write: impl Future<Output = Result<R, kube::Error>>,
         saw: impl FnOnce(R),
     ) -> Result<(), NotWritten> {
-        let left = self.leader.remaining().ok_or(NotWritten::NotLeading)?;
-        let written = timeout(left.min(ANSWER), write).await;
-        match written.map_err(|_| NotWritten::Silent)? {
+        match self.answer(write).await? {
             Ok(object) => {
                 saw(object);
                 Ok(())
@@ -264,6 +356,9 @@ impl<'a> Hands<'a> {
         }
     }
 }
+
+/// How an object is written.
+type How<'a> = (&'a PatchParams, &'a Patch<&'a Value>, Part);
 
 /// What of an object is written.
 #[derive(Clone, Copy, Debug)]

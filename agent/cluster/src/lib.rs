@@ -10,6 +10,7 @@
 //! out; one agent of several does so, by a Lease, and the manager's epoch fences the others.
 
 pub mod apply;
+mod beside;
 pub mod certificates;
 pub mod gateway_api;
 mod hands;

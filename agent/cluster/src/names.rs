@@ -17,6 +17,10 @@ pub const CONTROLLER: &str = "kedge.dev/agent";
 pub const INGRESS_FINALIZER: &str = "kedge.dev/ingress";
 /// The finalizer of an HTTPRoute that is offered.
 pub const ROUTE_FINALIZER: &str = "kedge.dev/httproute";
+/// On GRPCRoutes of which something is offered.
+pub const GRPC_FINALIZER: &str = "kedge.dev/grpcroute";
+/// On TLSRoutes of which something is offered.
+pub const TLS_FINALIZER: &str = "kedge.dev/tlsroute";
 /// On an Ingress: sends plain requests to HTTPS, with the value `"true"`.
 pub const HTTPS_REDIRECT: &str = "kedge.dev/https-redirect";
 /// On an Ingress: TLS ends at the backend, with the value `"true"`.
@@ -53,6 +57,16 @@ pub const EXCLUDE_NODE: &str = "node.kubernetes.io/exclude-from-external-load-ba
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 /// The taint of a node that the cluster autoscaler is about to delete (KEP-3458).
 pub const TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
+/// The label that says who makes an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The label that says who writes an EndpointSlice.
+pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The value of Kubernetes' own controller there.
+pub const SLICE_CONTROLLER: &str = "endpointslice-controller.k8s.io";
+/// The value of both labels on what this agent makes.
+pub const MANAGER: &str = "kedge-agent";
+/// On a Service this agent makes: the one it stands beside.
+pub const COMPANION: &str = "kedge.dev/companion-of";
 /// The label that names the Service of an EndpointSlice.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -61,13 +75,7 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 #[must_use]
 pub fn exposed(name: &str, meta: &ObjectMeta) -> String {
     let namespace = meta.namespace.as_deref().unwrap_or_default();
-    let uid = meta.uid.as_deref().unwrap_or_default();
-    let start: String = uid
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .take(UID)
-        .collect();
-    let start = start.to_ascii_lowercase();
+    let start = start(meta);
     let rest = match start.is_empty() {
         true => format!(".{namespace}"),
         false => format!(".{namespace}.{start}"),
@@ -85,6 +93,33 @@ pub fn backend(service: &ObjectMeta, port: NonZeroU16) -> String {
     exposed(&format!("{name}-{port}"), service)
 }
 
+/// The name of the Service beside one without node ports.
+#[must_use]
+pub fn companion(service: &ObjectMeta) -> String {
+    let name = service.name.as_deref().unwrap_or_default();
+    let uid = start(service);
+    let room = LABEL.saturating_sub(PREFIXED.len() + 1 + uid.len());
+    let name: String = name.chars().take(room).collect();
+    format!("{PREFIXED}{}-{uid}", name.trim_end_matches('-'))
+}
+
+/// The name of the copy of an EndpointSlice for a companion.
+#[must_use]
+pub fn copy(companion: &ObjectMeta, slice: &str) -> String {
+    let beside = companion.name.as_deref().unwrap_or_default();
+    let room = LONGEST.saturating_sub(beside.len() + 1);
+    let slice: String = slice.chars().take(room).collect();
+    format!("{beside}-{}", slice.trim_end_matches(['.', '-']))
+}
+
+/// The name of the exposure that leads to one port of a Service, which calls of gRPC are sent to although
+/// nothing says that it speaks HTTP/2.
+#[must_use]
+pub fn called(service: &ObjectMeta, port: NonZeroU16) -> String {
+    let name = service.name.as_deref().unwrap_or_default();
+    exposed(&format!("{name}-{port}-grpc"), service)
+}
+
 /// The name of a Secret's certificate.
 #[must_use]
 pub fn certificate(secret: &ObjectMeta) -> String {
@@ -92,10 +127,21 @@ pub fn certificate(secret: &ObjectMeta) -> String {
     exposed(&format!("{CERTIFICATE_PREFIX}{name}"), secret)
 }
 
+/// How a uid begins.
+fn start(meta: &ObjectMeta) -> String {
+    let uid = meta.uid.as_deref().unwrap_or_default();
+    let start = uid.chars().filter(char::is_ascii_alphanumeric);
+    start.take(UID).map(|it| it.to_ascii_lowercase()).collect()
+}
+
 /// How much of the uid is in a name: enough for two of one name, short enough to be read.
 const UID: usize = 8;
 /// As long as a name may be.
 const LONGEST: usize = 253;
+/// As long as a Service's name may be (RFC 1035 section 2.3.4).
+const LABEL: usize = 63;
+/// What companions are called.
+const PREFIXED: &str = "kedge-";
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,7 @@ mod addresses;
 mod ask;
 mod backend;
 pub mod claim;
+pub mod companion;
 pub mod gateway;
 pub mod http;
 pub mod ingress;
@@ -32,6 +33,7 @@ use kedge_crd::TcpLoadBalancerSpec;
 use self::{
     ask::{Ask, ask},
     claim::{Claim, claim, has_addresses, has_conditions, is_leaving, wrote_addresses},
+    companion::Companions,
     http::Routes,
     owner::Owner,
     refusal::Refusal,
@@ -43,6 +45,8 @@ use crate::snapshot::{Key, Offered, Snapshot};
 /// What is to be done, in the order of its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// What stands beside Services without node ports.
+    pub companions: Companions,
     /// Everything that is asked of the manager, by name: the whole set.
     pub exposures: BTreeMap<String, TcpLoadBalancerSpec>,
     /// Services that get the finalizer.
@@ -99,7 +103,8 @@ impl Plan {
     /// Whether nothing is to be done in the cluster.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.guard.is_empty()
+        self.companions.is_settled()
+            && self.guard.is_empty()
             && self.show.is_empty()
             && self.release.is_empty()
             && self.routes.as_ref().is_none_or(Routes::is_settled)
@@ -133,12 +138,17 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
             }
         }
     }
-    if let Some((routes, backends)) = http::plan(snapshot) {
-        plan.routes = Some(routes);
-        routed::ask_all(snapshot, &mut plan, backends);
+    let mut doors = None;
+    if let Some(found) = http::plan(snapshot) {
+        plan.routes = Some(found.routes);
+        routed::ask_all(snapshot, &mut plan, found.backends);
+        doors = Some(found.doors);
     }
     if let Some(offered) = &snapshot.offered {
         routed::compare(offered, &mut plan);
+        if let Some(doors) = doors {
+            plan.companions = companion::plan(snapshot, offered, &plan.exposures, &doors);
+        }
         compare(snapshot, offered, &unwanted, &mut plan);
     }
     plan

@@ -20,13 +20,14 @@ use tracing::{info, warn};
 
 use crate::{
     apply::Kind,
-    certificates::Certificates,
+    beside::{put_beside, take_away},
+    certificates::{Certificates, LACKING},
     hands::{Hands, NotWritten},
     identity::Identity,
     place::{Place, connect, unusable},
     plan::{Plan, http, plan, status::Note},
     seen::Seen,
-    snapshot::{Config, ManagerRefusal, Offered, Snapshot},
+    snapshot::{Config, Key, ManagerRefusal, Offered, Snapshot},
     speaker::{Speaker, Unheard},
 };
 
@@ -143,6 +144,8 @@ struct Reign {
     refused: Refused,
     refused_http: Refused<HttpLoadBalancerSpec>,
     refused_certificates: Option<String>,
+    /// The Services whose companions the cluster did not take, and when.
+    refused_companions: BTreeMap<Key, (String, Instant)>,
     /// The Secrets that Ingresses name.
     certificates: Certificates,
     /// What was told in events, by the uid of the object, and when.
@@ -175,6 +178,7 @@ impl Agent<'_> {
             self.tell(&mut reign, done.as_ref().err());
             let Poll { idle, busy, .. } = self.options.poll;
             let pause = match done {
+                Ok(true) if reign.certificates.lacks() => idle.min(LACKING),
                 Ok(true) => idle,
                 Ok(false) => busy,
                 // Who is refused again and again is left alone by the manager.
@@ -212,6 +216,14 @@ impl Agent<'_> {
             if is_told && plan.is_settled() {
                 let awaits = reign.offered.as_ref().is_none_or(is_awaited);
                 return asked.map(|()| !awaits);
+            }
+            if plan.companions.is_first() {
+                let refused = self.made(put_beside(&hands, &plan.companions).await)?;
+                let refused = refused.unwrap_or_default().into_iter();
+                let refused = refused.map(|(key, because)| (key, (because, Instant::now())));
+                reign.refused_companions.extend(refused);
+                // Their node ports are known when they are seen.
+                return Ok(false);
             }
             self.carry_out(reign, &hands, &plan).await?;
         }
@@ -263,6 +275,7 @@ impl Agent<'_> {
         }
         forget(&mut reign.refused);
         forget(&mut reign.refused_http);
+        forget(&mut reign.refused_companions);
         snapshot.config = self.config.clone();
         snapshot.certificates = reign.certificates.known();
         snapshot.offered.clone_from(&reign.offered);
@@ -271,6 +284,7 @@ impl Agent<'_> {
         snapshot
             .refused_certificates
             .clone_from(&reign.refused_certificates);
+        snapshot.companions_refused = current(&reign.refused_companions);
         snapshot.told = current(&reign.told);
         snapshot.now = now();
         Some(plan(&snapshot))
@@ -310,6 +324,7 @@ impl Agent<'_> {
         for (kind, target) in &routes.release {
             self.made(hands.guard(*kind, target, false).await)?;
         }
+        self.made(take_away(hands, &plan.companions).await)?;
         Ok(())
     }
 
@@ -364,9 +379,10 @@ impl Agent<'_> {
         }
     }
 
-    fn made(&self, written: Result<(), NotWritten>) -> Result<(), Problem> {
+    fn made<T>(&self, written: Result<T, NotWritten>) -> Result<Option<T>, Problem> {
         match written {
-            Ok(()) | Err(NotWritten::NotLeading) => Ok(()),
+            Ok(written) => Ok(Some(written)),
+            Err(NotWritten::NotLeading) => Ok(None),
             Err(error) if error.is_forbidden() => Err(forbidden(&error)),
             Err(error) => Err(unusable(&self.options.place, &error)),
         }
@@ -404,12 +420,12 @@ fn uid(ingress: &Ingress) -> Option<&String> {
     ingress.metadata.uid.as_ref()
 }
 
-/// Forgets what the manager is to be asked again.
-fn forget<S>(refused: &mut Refused<S>) {
+/// Forgets what is to be asked again.
+fn forget<K: Ord, T>(refused: &mut BTreeMap<K, (T, Instant)>) {
     refused.retain(|_, (_, since)| since.elapsed() < ASKED_AGAIN);
 }
 
-fn current<T: Clone>(all: &BTreeMap<String, (T, Instant)>) -> BTreeMap<String, T> {
+fn current<K: Ord + Clone, T: Clone>(all: &BTreeMap<K, (T, Instant)>) -> BTreeMap<K, T> {
     let each = all.iter();
     each.map(|(name, (it, _))| (name.clone(), it.clone()))
         .collect()

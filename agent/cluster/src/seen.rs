@@ -4,18 +4,24 @@
 use std::{
     collections::BTreeMap,
     fmt::Debug,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use futures_util::{
     StreamExt as _,
-    future::{join, join5},
+    future::{join, join3, join5},
 };
-use k8s_openapi::api::{
-    core::v1::{Namespace, Node, NodeSpec, NodeStatus, Service},
-    discovery::v1::EndpointSlice,
-    networking::v1::{Ingress, IngressClass},
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{
+        core::v1::{Namespace, Node, NodeSpec, NodeStatus, Service},
+        discovery::v1::EndpointSlice,
+        networking::v1::{Ingress, IngressClass},
+    },
 };
 use kube::{
     Api, Client, Resource,
@@ -29,7 +35,7 @@ use tokio::{sync::Notify, time::sleep};
 use tracing::warn;
 
 use crate::{
-    gateway_api::{Class, GROUP, Gateway, Grant, Route},
+    gateway_api::{Class, GROUP, Gateway, Grant, GrpcSpec, Kind, Object, Route, Routed, TlsSpec},
     snapshot::{GatewayApi, Ingresses, Key, Slice, Snapshot},
 };
 
@@ -51,6 +57,8 @@ struct Gateways {
     classes: Kept<String, Class>,
     gateways: Kept<Key, Gateway>,
     routes: Kept<Key, Route>,
+    grpc: Extra,
+    tls: Extra,
     grants: Kept<Key, Grant>,
     namespaces: Kept<String, BTreeMap<String, String>>,
 }
@@ -61,6 +69,8 @@ impl Gateways {
             classes: self.classes.all()?,
             gateways: self.gateways.all()?,
             routes: self.routes.all()?,
+            grpc: self.grpc.all()?,
+            tls: self.tls.all()?,
             grants: self.grants.all()?,
             namespaces: self.namespaces.all()?,
         })
@@ -71,6 +81,11 @@ impl Gateways {
         while !is_served(client).await {
             sleep(ASKED_AGAIN).await;
         }
+        // What is there from the start is waited for.
+        self.grpc.look(client, GrpcSpec::PLURAL).await;
+        self.tls.look(client, TlsSpec::PLURAL).await;
+        let grpc = self.grpc.watch::<GrpcSpec>(client, changed);
+        let tls = self.tls.watch::<TlsSpec>(client, changed);
         let classes = follow(client, &self.classes, changed, |it: Class| {
             Some((it.metadata.name.clone()?, it))
         });
@@ -86,7 +101,56 @@ impl Gateways {
         let namespaces = follow(client, &self.namespaces, changed, |it: Namespace| {
             Some((it.metadata.name?, it.metadata.labels.unwrap_or_default()))
         });
-        join5(classes, gateways, routes, grants, namespaces).await;
+        let always = join5(classes, gateways, routes, grants, namespaces);
+        join3(always, grpc, tls).await;
+    }
+}
+
+/// Routes of a kind that not every cluster has.
+#[derive(Debug, Default)]
+struct Extra {
+    kept: Kept<Key, Route>,
+    is_there: AtomicBool,
+}
+
+impl Extra {
+    /// Those that were seen, or `Some(None)` where there is no such kind.
+    #[expect(
+        clippy::option_option,
+        reason = "a kind that is not there is not one that was not seen yet"
+    )]
+    fn all(&self) -> Option<Option<BTreeMap<Key, Route>>> {
+        match self.is_there.load(Ordering::Relaxed) {
+            true => self.kept.all().map(Some),
+            false => Some(None),
+        }
+    }
+
+    /// Looks whether the kind is there.
+    async fn look(&self, client: &Client, plural: &str) {
+        let version = format!("{GROUP}/v1");
+        let found = client.list_api_group_resources(&version).await;
+        let mut all = found.iter().flat_map(|found| &found.resources);
+        if all.any(|it| it.name == plural) {
+            self.is_there.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until the kind is there, and watches it from then on.
+    async fn watch<S>(&self, client: &Client, changed: &Notify)
+    where
+        S: Kind<Scope = NamespaceResourceScope>,
+        Object<S>: Into<Route> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        while !self.is_there.load(Ordering::Relaxed) {
+            sleep(ASKED_AGAIN).await;
+            self.look(client, S::PLURAL).await;
+        }
+        follow(client, &self.kept, changed, |it: Object<S>| {
+            let it: Route = it.into();
+            Some((Key::of(&it), it))
+        })
+        .await;
     }
 }
 
@@ -229,9 +293,14 @@ impl Seen {
         saw(&self.ingresses, ingress);
     }
 
-    /// The same of an HTTPRoute.
+    /// The same of a route.
     pub fn saw_route(&self, route: Route) {
-        saw(&self.gateway.routes, route);
+        let kept = match route.spec.of {
+            Routed::Http => &self.gateway.routes,
+            Routed::Grpc => &self.gateway.grpc.kept,
+            Routed::Tls => &self.gateway.tls.kept,
+        };
+        saw(kept, route);
     }
 
     /// The same of a Gateway.
@@ -349,15 +418,37 @@ fn trimmed(node: Node) -> Node {
     let mut meta = node.metadata;
     meta.managed_fields = None;
     meta.resource_version = None;
+    let spec = node.spec.unwrap_or_default();
     Node {
         metadata: meta,
         spec: Some(NodeSpec {
-            taints: node.spec.and_then(|spec| spec.taints),
+            taints: spec.taints,
+            unschedulable: spec.unschedulable,
             ..NodeSpec::default()
         }),
         status: Some(NodeStatus {
             conditions: Some(ready.collect()),
             ..NodeStatus::default()
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::trimmed;
+    use crate::plan::nodes::{Out, out};
+
+    #[test]
+    fn what_is_left_of_a_node_tells_the_same_of_it() {
+        let emptied = json!({
+            "metadata": {"name": "a",
+                "labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}},
+            "spec": {"unschedulable": true},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let node = trimmed(serde_json::from_value(emptied).unwrap());
+        assert_eq!(out(&node), Some(Out::Leaving));
     }
 }

@@ -20,11 +20,11 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     certificates::Certificate,
-    gateway_api::{Class, Gateway, Grant, Route},
+    gateway_api::{Class, Gateway, Grant, Route, Routed},
     plan::status::Note,
 };
 
-use crate::names::{CLASS, SERVICE_NAME};
+use crate::names::{CLASS, SERVICE_NAME, SLICE_CONTROLLER, SLICE_MANAGED_BY};
 
 /// A namespace and a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +107,8 @@ pub struct Snapshot {
     pub refused_http: BTreeMap<String, ManagerRefusal<HttpLoadBalancerSpec>>,
     /// Why the manager did not take the certificates, until it is asked again.
     pub refused_certificates: Option<String>,
+    /// Why the cluster did not take the companion of a Service, until it is asked again.
+    pub companions_refused: BTreeMap<Key, String>,
     /// The time for conditions, RFC 3339 in whole seconds.
     pub now: String,
 }
@@ -129,14 +131,37 @@ pub struct GatewayApi {
     pub gateways: BTreeMap<Key, Gateway>,
     /// Every HTTPRoute.
     pub routes: BTreeMap<Key, Route>,
+    /// Every GRPCRoute; `None` where there is no such kind.
+    pub grpc: Option<BTreeMap<Key, Route>>,
+    /// Every TLSRoute; `None` where there is no such kind.
+    pub tls: Option<BTreeMap<Key, Route>>,
     /// Every ReferenceGrant.
     pub grants: BTreeMap<Key, Grant>,
     /// The labels of every namespace.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
 }
 
+impl GatewayApi {
+    /// Every route.
+    pub fn all_routes(&self) -> impl Iterator<Item = &Route> {
+        let extra = [&self.grpc, &self.tls].into_iter().flatten();
+        let extra = extra.flat_map(BTreeMap::values);
+        self.routes.values().chain(extra)
+    }
+
+    /// Whether routes of a kind are known.
+    #[must_use]
+    pub const fn knows(&self, of: Routed) -> bool {
+        match of {
+            Routed::Http => true,
+            Routed::Grpc => self.grpc.is_some(),
+            Routed::Tls => self.tls.is_some(),
+        }
+    }
+}
+
 /// What of an EndpointSlice matters: the nodes with a ready endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// The Service.
     pub service: Key,
@@ -144,6 +169,8 @@ pub struct Slice {
     pub family: String,
     /// The nodes with a ready endpoint.
     pub nodes: BTreeSet<String>,
+    /// All of it, where it is not the cluster's own work.
+    pub written: Option<Box<EndpointSlice>>,
 }
 
 impl Slice {
@@ -166,8 +193,23 @@ impl Slice {
             service: Key::new(namespace, service),
             family: slice.address_type.clone(),
             nodes: ready.filter_map(|it| it.node_name.clone()).collect(),
+            written: is_written(slice).then(|| Box::new(trimmed(slice))),
         })
     }
+}
+
+/// Whether somebody else than Kubernetes' own controller wrote a slice.
+fn is_written(slice: &EndpointSlice) -> bool {
+    let labels = slice.metadata.labels.as_ref();
+    let by = labels.and_then(|labels| labels.get(SLICE_MANAGED_BY));
+    by.is_none_or(|by| by != SLICE_CONTROLLER)
+}
+
+fn trimmed(slice: &EndpointSlice) -> EndpointSlice {
+    let mut slice = slice.clone();
+    slice.metadata.managed_fields = None;
+    slice.metadata.resource_version = None;
+    slice
 }
 
 /// What the manager offers.

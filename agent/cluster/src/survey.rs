@@ -1,12 +1,15 @@
 //! What a cluster says of its Services, its Ingresses and their agent, for whoever asks it.
 
 mod ingresses;
+mod routes;
 
 use std::fmt::Debug;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
-use kedge_control::local::{ClusterAgent, OfferedIngressList, OfferedService, OfferedServiceList};
+use kedge_control::local::{
+    ClusterAgent, OfferedIngressList, OfferedRouteList, OfferedService, OfferedServiceList,
+};
 use kedge_core::{Code, Fix, Problem};
 use kedge_crd::{Status, condition::find};
 use kube::{Api, Client, Resource, api::ListParams};
@@ -44,7 +47,17 @@ pub async fn ingresses(place: &Place) -> Result<OfferedIngressList, Problem> {
     ingresses::listed(place, &client).await
 }
 
-/// Who offers the Services and Ingresses of a cluster, and how they are.
+/// The routes of a cluster that are offered, or should be.
+///
+/// # Errors
+///
+/// The cluster does not answer or refuses.
+pub async fn routes(place: &Place) -> Result<OfferedRouteList, Problem> {
+    let (client, _) = connect(place).await?;
+    routes::listed(place, &client).await
+}
+
+/// Who offers the Services, Ingresses and routes of a cluster, and how they are.
 ///
 /// # Errors
 ///
@@ -63,6 +76,9 @@ pub async fn agent(
     let mut told = told(lease.as_ref(), namespace, &services, Timestamp::now());
     told.ingresses = count(ingresses.items.len());
     told.ingresses_ready = count(ingresses.items.iter().filter(|it| it.ready).count());
+    let routes = routes::listed(place, &client).await?;
+    told.routes = count(routes.items.len());
+    told.routes_ready = count(routes.items.iter().filter(|it| it.ready).count());
     Ok(told)
 }
 

@@ -43,6 +43,7 @@ use crate::{
     peers::Peers,
     power::Power,
     replace::Executable,
+    shortcut::Shortcuts,
     tracks::{TrackEvent, Tracks},
     tunnel::{Proxy, Tunnel},
     units::Units,
@@ -64,6 +65,7 @@ pub(crate) struct Agent {
     pub bfd: Sessions,
     pub announcing: Announcing,
     pub tunnel: Option<Tunnel>,
+    pub shortcuts: Shortcuts,
     pub link: Option<Link<HostReport, HostConfig>>,
     /// What went wrong before the loop.
     pub standing: Vec<Problem>,
@@ -137,6 +139,7 @@ impl Agent {
             manager: None,
             desired: Desired::default(),
             tunnel: None,
+            shortcuts: Shortcuts::new(),
             tunnel_peers: Saver::start(store.clone(), TUNNEL_PEERS),
             epochs: Saver::start(store.clone(), EPOCH),
             link: None,
@@ -350,6 +353,7 @@ impl Agent {
                 self.tunnel_peers.save(memory.clone());
             }
         }
+        self.watch_tunnel();
         self.tend_keys();
         self.want_dns();
         self.bfd.tend();

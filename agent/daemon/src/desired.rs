@@ -3,6 +3,7 @@
 
 mod anycast;
 mod mesh;
+mod shortcuts;
 mod tunnel;
 mod vips;
 
@@ -18,6 +19,7 @@ use kedge_vip_speaker::VipSpec;
 pub(crate) use self::{
     anycast::Anycast,
     mesh::{MeshWish, Neighbor},
+    shortcuts::{ShortcutWish, unanswered},
     tunnel::{FailoverWish, Peer, TunnelWish},
 };
 use crate::{
@@ -56,6 +58,8 @@ pub(crate) struct Desired {
     pub anycast: Vec<Anycast>,
     /// The tunnel; `None` while nobody wants one.
     pub tunnel: Option<TunnelWish>,
+    /// Endpoints at a gateway that this host answers for while no gateway is reached.
+    pub shortcuts: Vec<ShortcutWish>,
     /// What is not done, and why; and what is done though something is wrong with it.
     pub problems: Vec<Problem>,
 }
@@ -136,10 +140,12 @@ pub(crate) fn plan(
         let mesh = mesh::plan(&config.tunnel, wish, tunnel, facts, &mut problems);
         tunnel.mesh = Some(mesh);
     }
+    let shortcuts = shortcuts::plan(manager, facts, &mut problems);
     Desired {
         vips,
         anycast,
         tunnel,
+        shortcuts,
         problems,
     }
 }

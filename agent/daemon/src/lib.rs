@@ -5,6 +5,7 @@
 //!  manager ─► link ──────────────┼─► desired (pure) ─► Speaker (own thread): VRRP, ARP, addresses
 //!  kernel ─► facts ──────────────┘        │     └────► Tunnel: WireGuard device, echo
 //!                                         ├──────────► Neighbors: routers, told of VIPs by BGP
+//!                                         ├──────────► Shortcuts: endpoints, answered for while no gateway is reached
 //!                                         ├──────────► Gates: who asks /readyz
 //!                                         └──────────► Tracks: who watches links, processes, files, paths
 //!  speaker events, verdicts, signals, control socket ─► Agent: one loop, one owner
@@ -40,6 +41,7 @@ mod replace;
 mod report;
 mod run;
 mod secrets;
+mod shortcut;
 mod socket;
 mod status;
 mod succession;

@@ -140,6 +140,7 @@ pub async fn serve(
             wish = agent.on_bus.next() => agent.obey(wish),
             () = agent.units.changed() => agent.report(),
             () = agent.dns.settled() => {}
+            () = agent.shortcuts.changed() => {}
             event = agent.power.next() => agent.heed_power(event),
             Some(event) = agent.peers.next() => {
                 look(&agent.speaker).await;
@@ -210,6 +211,7 @@ async fn leave_gracefully(
         bfd,
         mut announcing,
         tunnel,
+        mut shortcuts,
         tunnel_peers,
         epochs,
         link,
@@ -255,6 +257,8 @@ async fn leave_gracefully(
     if !somebody_comes {
         dns.leave().await;
     }
+    // The next agent finds out itself who is to answer.
+    shortcuts.leave();
     if let Some(mut tunnel) = tunnel {
         if somebody_comes {
             tunnel.leave();

@@ -11,8 +11,8 @@ use axum::{
 };
 use kedge_control::local::{
     AgentStatus, BfdSessionList, BgpNeighbor, ConfigInForce, DrainOrder, History, Order,
-    OrderRequest, PathList, Reloaded, Restart, Timeline, TunnelKey, TunnelList, TunnelPath, Vip,
-    VipExplanation, VipList, VipOrder,
+    OrderRequest, PathList, Reloaded, Restart, ShortcutStatus, Timeline, TunnelKey, TunnelList,
+    TunnelPath, Vip, VipExplanation, VipList, VipOrder,
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_host::{
@@ -48,6 +48,10 @@ impl Answers for Agent {
 
     fn neighbors(&self) -> Vec<BgpNeighbor> {
         self.announcing.neighbors.list()
+    }
+
+    fn shortcuts(&self) -> Vec<ShortcutStatus> {
+        self.shortcuts.status()
     }
 
     fn config(&self) -> ConfigInForce {

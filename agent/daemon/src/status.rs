@@ -42,6 +42,7 @@ impl Agent {
             bgp: self.announcing.neighbors.list(),
             tunnels: items,
             guard,
+            shortcuts: self.shortcuts.status(),
             peer_links: self.peers.status(),
             manager: self.link.as_ref().map(|link| link.status(self.applied())),
             addresses: self.addresses(),
@@ -94,6 +95,7 @@ impl Agent {
             .chain(self.desired.problems.iter().cloned())
             .chain(self.tunnel.iter().flat_map(|tunnel| tunnel.problems()))
             .chain(link.into_iter().flatten())
+            .chain(self.shortcuts.problems())
             .chain(self.dns.problem())
             .chain(self.gates.problems())
             .chain(self.tracks.problems())

@@ -342,6 +342,7 @@ impl Tunnel {
                 .map(|peer| self.spec(peer, active))
                 .chain(hosts)
                 .collect(),
+            realms: BTreeMap::new(),
         });
         self.keeper.want(wish);
     }
@@ -370,6 +371,7 @@ impl Tunnel {
             always_up: peer.echo.is_some(),
             accepts: Vec::new(),
             relays: false,
+            realm: None,
             next_key: peer.next_key.map(Box::new),
         };
         if let Some(gateways) = &self.gateways {

@@ -258,6 +258,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
                 endpoint: Some("10.20.14.12:51820".to_owned()),
                 other_endpoint: None,
                 tls_endpoint: None,
+                tenant: String::new(),
                 allowed_ips: vec![
                     "fd6b:6564:6765::1/128".parse().unwrap(),
                     "0.0.0.0/0".parse().unwrap(),
@@ -266,6 +267,7 @@ fn a_tunnel_that_cannot_be_and_a_manager_that_is_not_there_stop_no_vip() {
             }],
         }),
         mesh: None,
+        shortcuts: Vec::new(),
         ca_bundle: String::new(),
     };
     host.remember(&desired);

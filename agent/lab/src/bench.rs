@@ -3,6 +3,7 @@
 
 mod bgp;
 mod cost;
+mod lb;
 mod load;
 mod manager;
 mod place;
@@ -30,7 +31,7 @@ pub struct BenchArgs {
     /// What to measure
     pub name: BenchName,
     /// How often each fault is repeated (vip: 30, a killed agent ten times as often; bgp: 20), a blank
-    /// endpoint filled (manager: 50), or everything measured (tunnel: 5)
+    /// endpoint filled (manager: 50), or everything measured (tunnel, lb: 5)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// How many hosts the manager's fleet has
@@ -51,9 +52,16 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub soak_default: Option<u32>,
     /// What of it is measured; everything when left out (vip: cost, faults, soak; bgp: speaker-death, cut,
-    /// fast-cut, announce, bfd-cost, bfd-load; tunnel: the others)
+    /// fast-cut, announce, bfd-cost, bfd-load; lb: propagation, envoy-memory, gateway-faults, proxies; tunnel:
+    /// the others)
     #[arg(long, value_name = "PART", value_enum, value_delimiter = ',')]
     pub part: Vec<Part>,
+    /// Measure so little that every row is seen and none means anything (lb)
+    #[arg(long)]
+    pub quick: bool,
+    /// The executable of Envoy; the one of PATH when left out (lb)
+    #[arg(long, value_name = "PATH")]
+    pub envoy: Option<std::path::PathBuf>,
     /// The executable whose roles are measured; this one when left out
     #[arg(long, value_name = "PATH")]
     pub kedge: Option<std::path::PathBuf>,
@@ -74,6 +82,9 @@ pub enum BenchName {
     Bgp,
     /// The manager with a fleet, against a real API server: start, memory, rates, enrolment
     Manager,
+    /// How fast load balancing follows changes and faults, beside an Envoy that is told everything each time, and
+    /// what proxies cost, beside HAProxy where it is installed
+    Lb,
 }
 
 /// A part of a bench.
@@ -121,6 +132,14 @@ pub enum Part {
     BfdCost,
     /// Hundreds of sessions of BFD where every processor is busy
     BfdLoad,
+    /// How fast Envoy follows what changes among thousands of services
+    Propagation,
+    /// What Envoy takes of memory for each service
+    EnvoyMemory,
+    /// Gateways and managers that restart, and hosts whose packets vanish
+    GatewayFaults,
+    /// What proxies take of the processor, and how many connections
+    Proxies,
 }
 
 impl Part {
@@ -146,6 +165,9 @@ impl Part {
             | Self::Announce
             | Self::BfdCost
             | Self::BfdLoad => BenchName::Bgp,
+            Self::Propagation | Self::EnvoyMemory | Self::GatewayFaults | Self::Proxies => {
+                BenchName::Lb
+            }
         }
     }
 }
@@ -210,7 +232,7 @@ impl BenchArgs {
         self.runs.unwrap_or(match self.name {
             BenchName::Vip => 30,
             BenchName::Manager => 50,
-            BenchName::Tunnel => 5,
+            BenchName::Tunnel | BenchName::Lb => 5,
             BenchName::Bgp => 20,
         })
     }
@@ -232,6 +254,10 @@ pub(crate) fn run(args: &BenchArgs, output: Output) -> Result<BenchResult, Probl
         BenchName::Bgp => {
             preflight::check(&preflight::BENCH_BGP)?;
             bgp::run(args, &stage()?).map_err(|err| err.problem())
+        }
+        BenchName::Lb => {
+            preflight::check(&preflight::BENCH_LB)?;
+            lb::run(args, &stage()?)
         }
         BenchName::Manager => {
             preflight::check(&preflight::BENCH_MANAGER)?;

@@ -51,6 +51,17 @@ pub(crate) const BENCH_BGP: [Need; 6] = [
 /// What the manager's bench needs, beside an API server.
 pub(crate) const BENCH_MANAGER: [Need; 1] = [Need::Program("setpriv", "util-linux")];
 
+/// What the bench of load balancing needs, beside an Envoy. HAProxy is left out where it is missing.
+pub(crate) const BENCH_LB: [Need; 2] = [
+    Need::Program("nft", "nftables"),
+    Need::Device("/dev/net/tun", "tun"),
+];
+
+/// Whether a program is there.
+pub(crate) fn is_installed(program: &'static str) -> bool {
+    Need::Program(program, "").is_met()
+}
+
 /// Says everything that is missing, and what to type.
 pub(crate) fn check(needs: &[Need]) -> Result<(), Problem> {
     let missing: Vec<_> = needs.iter().filter(|need| !need.is_met()).collect();

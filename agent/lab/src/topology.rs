@@ -267,6 +267,31 @@ impl Topology {
         }
     }
 
+    /// Gateways, a manager, a client and two hosts on one segment: what load balancing is measured on.
+    ///
+    /// ```text
+    ///   edge-a .11   edge-b .12   manager .9   gateway .21   builtin .22   haproxy .23   client .50
+    ///      └────────────┴────────────┴─── 10.20.14.0/24 ─────────┴────────────┴─────────────┘
+    /// ```
+    #[must_use]
+    pub fn balancers() -> Self {
+        let mut all = Self::lan();
+        all.nodes.retain(|node| node.name != "edge-c");
+        let host = |(name, number): (&'static str, u8)| NodePlan {
+            name,
+            legs: vec![leg("eth0", "lan", lan(number))],
+            ..NodePlan::default()
+        };
+        let more = [
+            ("manager", 9),
+            ("gateway", 21),
+            ("builtin", 22),
+            ("haproxy", 23),
+        ];
+        all.nodes.extend(more.map(host));
+        all
+    }
+
     /// The node's plan.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&NodePlan> {
@@ -299,6 +324,12 @@ fn on_24(address: Ipv4Addr) -> IpNet {
     Ipv4Net::new_assert(address, 24).into()
 }
 
+/// The address of a host on the LAN by its last byte.
+#[must_use]
+pub const fn lan_address(host: u8) -> Ipv4Addr {
+    lan(host)
+}
+
 const fn lan(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 20, 14, host)
 }
@@ -324,6 +355,7 @@ mod tests {
             Topology::pair(),
             Topology::gateways(),
             Topology::routers(),
+            Topology::balancers(),
         ] {
             let mut seen = BTreeSet::new();
             for node in &topology.nodes {

@@ -4,7 +4,7 @@
 //! [`HostConfig`] or [`GatewayConfig`] as soon as its generation differs, 304 after the wait.
 //! The `ETag` is the generation.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
 use kedge_core::vip::{Priority, Vrid};
@@ -28,6 +28,9 @@ pub struct HostConfig {
     /// The other hosts it exchanges packets with, absent where there are none to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<MeshConfig>,
+    /// Endpoints at a gateway that it answers for itself while no gateway is reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortcuts: Vec<ShortcutConfig>,
     /// The CA certificates to trust, PEM.
     #[serde(default)]
     pub ca_bundle: String,
@@ -102,6 +105,41 @@ pub struct MeshPeer {
     /// Its overlay addresses.
     #[schemars(with = "Vec<String>")]
     pub addresses: Vec<IpNet>,
+}
+
+/// An endpoint at a gateway, and the hosts of this one's site that serve what is behind it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShortcutConfig {
+    /// The LoadBalancer, as `NAMESPACE/NAME`.
+    pub name: String,
+    /// The endpoint's addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Its ports.
+    pub ports: Vec<ShortcutPort>,
+    /// The hosts of the site that serve it.
+    #[serde(default)]
+    pub targets: Vec<ShortcutTarget>,
+}
+
+/// A port of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShortcutPort {
+    /// The port at the endpoint.
+    pub port: NonZeroU16,
+    /// The port on the hosts.
+    pub target_port: NonZeroU16,
+}
+
+/// A host that serves what is behind an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShortcutTarget {
+    /// The EdgeHost.
+    pub host: String,
+    /// Its address on the site's network.
+    pub address: IpAddr,
 }
 
 /// One VIP.
@@ -180,4 +218,8 @@ pub struct PeerConfig {
     /// Seconds between keepalives; 0 is off.
     #[serde(default)]
     pub keepalive_seconds: u16,
+    /// The tenant whose host it is, for gateways: where tenants are kept apart, the prefixes are the peer's
+    /// among those of its tenant. Empty for gateways, and for hosts of nobody.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tenant: String,
 }

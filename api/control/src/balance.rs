@@ -31,4 +31,7 @@ pub struct Member {
     pub address: IpAddr,
     /// The port on the host.
     pub port: u16,
+    /// Whether it is being left: its connections go on, and no new one comes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
 }

@@ -4,6 +4,7 @@
 
 use std::{net::IpAddr, num::NonZeroU16};
 
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,13 +23,30 @@ pub struct Offer {
     /// Where connections and requests go.
     #[serde(default)]
     pub pools: Vec<Pool>,
+    /// Whom clients come through, if they do not come by themselves: this goes for all connections to the
+    /// gateway's frontends, those of control planes included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocol>,
+}
+
+/// Load balancers before the gateway. A connection comes from one of them and begins with a header of the
+/// PROXY protocol, version 1 or 2, or it is closed; the header says who the client is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyProtocol {
+    /// Their addresses. Without any nobody is served.
+    #[schemars(with = "Vec<String>")]
+    pub from: Vec<IpNet>,
 }
 
 impl Offer {
     /// Whether nothing is offered.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.frontends.is_empty() && self.sites.is_empty() && self.pools.is_empty()
+        self.frontends.is_empty()
+            && self.sites.is_empty()
+            && self.pools.is_empty()
+            && self.proxy_protocol.is_none()
     }
 }
 
@@ -65,12 +83,13 @@ pub enum Protocol {
     /// tenants share an address and port.
     #[serde(rename_all = "camelCase")]
     TlsPassthrough {
-        /// The names clients ask for (SNI), in lower case; no wildcards.
+        /// The names clients ask for (SNI), in lower case, at most with `*` as their first label: of two that
+        /// fit the longer one decides.
         server_names: Vec<String>,
     },
 }
 
-/// Whether TLS for a name can be passed through: a DNS name in lower case, without a wildcard (RFC 1123 section 2.1).
+/// Whether a client may name it: a DNS name in lower case, without a wildcard (RFC 1123 section 2.1).
 #[must_use]
 pub fn is_server_name(name: &str) -> bool {
     let is_label = |label: &str| {
@@ -82,7 +101,9 @@ pub fn is_server_name(name: &str) -> bool {
 }
 
 /// Whether backends are told who the client is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum ClientIp {
     /// No: they see the gateway.
     #[default]
@@ -134,6 +155,9 @@ pub struct PoolMember {
     /// Its share among the members, 1 to 128.
     #[serde(default = "one")]
     pub weight: u8,
+    /// Whether it is being left: its connections go on, and no new one comes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
 }
 
 const fn one() -> u8 {

@@ -86,11 +86,12 @@ pub use ping::{PingItem, RoundTrips, TunnelPing};
 pub use restart::{Restart, RestartOutcome};
 pub use scan::{ScannedRouter, VridScan, VridUse};
 pub use services::{
-    ClusterAgent, OfferedIngress, OfferedIngressList, OfferedService, OfferedServiceList,
+    ClusterAgent, OfferedIngress, OfferedIngressList, OfferedRoute, OfferedRouteList,
+    OfferedService, OfferedServiceList,
 };
 pub use status::{
     AgentStatus, Ending, GatewayDrain, GatewayStatus, HealthStatus, Inhibitor, ListenerStatus,
-    ManagerLink, MemberStatus, PeerLink, RoleInfo,
+    ManagerLink, MemberStatus, PeerLink, RoleInfo, ShortcutState, ShortcutStatus, TenantStatus,
 };
 pub use timeline::{Stamp, Timeline, TimelineItem};
 pub use token::{Approval, BoundTo, TokenCreated, TokenList, TokenRequest, TokenSummary};
@@ -131,6 +132,7 @@ crate::document::kinds! {
     Uninstalled => "Uninstalled",
     OfferedServiceList => "OfferedServiceList",
     OfferedIngressList => "OfferedIngressList",
+    OfferedRouteList => "OfferedRouteList",
     ClusterAgent => "ClusterAgent",
     VipList => "VIPList",
     Vip => "VIP",

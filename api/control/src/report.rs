@@ -151,9 +151,28 @@ pub struct GatewayReport {
     /// where a gateway does not know frontends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unserved: Option<Vec<Unserved>>,
+    /// The backends of the desired state in force that are being left, and what is still open to each. Absent
+    /// where a gateway cannot leave backends: it goes on sending clients there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining: Option<Vec<Draining>>,
     /// What the gateway could not do.
     #[serde(default)]
     pub problems: Vec<Problem>,
+}
+
+/// A backend that is being left.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Draining {
+    /// The EdgeHost.
+    pub host: String,
+    /// The host's overlay address.
+    pub address: IpAddr,
+    /// The port on the host.
+    pub port: u16,
+    /// The gateway's open connections there, and sessions of datagrams; absent where it cannot count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<u32>,
 }
 
 /// A frontend or a site that a gateway does not serve.

@@ -94,6 +94,9 @@ pub struct Match {
     /// Query parameters, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub query: BTreeMap<String, ValueMatch>,
+    /// Calls of gRPC alone (`content-type: application/grpc`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub grpc: bool,
 }
 
 /// A path that fits.
@@ -131,7 +134,8 @@ pub enum Action {
     /// A backend answers it.
     #[serde(rename_all = "camelCase")]
     Forward {
-        /// The pools, of the site's tenant. Without one of a weight above 0 the answer is 500.
+        /// The pools, of the site's tenant. Without one of a weight above 0 the answer is 500, and a
+        /// call of gRPC is UNAVAILABLE.
         backends: Vec<RouteBackend>,
         /// What its path and host become.
         #[serde(default)]
@@ -145,6 +149,9 @@ pub enum Action {
         /// How often another backend is asked after one that could not be reached or reset the stream.
         #[serde(default)]
         retries: u8,
+        /// Who gets requests as well; their answers are dropped.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        mirrors: Vec<Mirror>,
     },
     /// The client is sent elsewhere. What is left out stays as it was asked for.
     #[serde(rename_all = "camelCase")]
@@ -172,13 +179,29 @@ pub enum Action {
 }
 
 /// A share of a route's requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteBackend {
     /// The pool, of the site's tenant.
     pub pool: String,
     /// Its share among the route's.
     pub weight: u32,
+    /// What of the headers of requests that it gets is changed, after the route's.
+    #[serde(default, skip_serializing_if = "HeaderChange::is_none")]
+    pub request_headers: HeaderChange,
+    /// What of the headers of its answers is changed, before the route's.
+    #[serde(default, skip_serializing_if = "HeaderChange::is_none")]
+    pub response_headers: HeaderChange,
+}
+
+/// A copy of a route's requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Mirror {
+    /// The pool, of the site's tenant. One that is not there gets nothing.
+    pub pool: String,
+    /// Of a million requests so many.
+    pub millionths: u32,
 }
 
 /// What a request is changed to.

@@ -154,12 +154,14 @@ codes! {
     TunNoCapture = TUN 30, "the tunnel's packets cannot be captured";
     TunNoBench = TUN 31, "a tunnel peer answers no bench";
     TunKeyChange = TUN 40, "a change of the tunnel's key cannot begin, or does not end";
+    TunShortcut = TUN 50, "a host does not answer for its cluster's endpoint";
     GatewayPortInUse = GW 1, "a gateway listener's port is taken";
     GatewayNoMember = GW 2, "a listener has no live member";
     GatewayListenerFull = GW 3, "a gateway listener holds as many connections as it may";
     GatewayEnvoyRefused = GW 4, "Envoy refuses what a gateway tells it";
     GatewayNoEnvoy = GW 5, "a gateway has no Envoy beside it";
     GatewayUnserved = GW 6, "a gateway's data plane does not do what a frontend asks for";
+    GatewayUncounted = GW 10, "a gateway cannot count what is open to hosts that are being left";
     EnrolTokenMalformed = ENR 1, "an enrolment token is malformed";
     EnrolTokenExpired = ENR 2, "an enrolment token has expired";
     EnrolTokenUsed = ENR 3, "an enrolment token has been used up";

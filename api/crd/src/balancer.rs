@@ -58,6 +58,9 @@ pub type LoadBalancer = Object<LoadBalancerSpec, LoadBalancerStatus>;
     "rule": "has(self.gatewayRef) || ((!has(self.mode) || self.mode != 'Tunnel') && (!has(self.managementAccess) || self.managementAccess != 'Gateway'))",
     "message": "gatewayRef is required for mode Tunnel and for managementAccess Gateway",
 }, {
+    "rule": "!has(self.shortcut) || self.shortcut == 'None' || (has(self.mode) && self.mode == 'Tunnel')",
+    "message": "shortcut is for mode Tunnel",
+}, {
     "rule": "!has(self.ports) || self.ports.all(p, self.ports.exists_one(q, q.name == p.name))",
     "message": "ports must be unique by name",
 }, {
@@ -109,6 +112,10 @@ pub struct LoadBalancerSpec {
     /// How the management side reaches the API; `Endpoint` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management_access: Option<ManagementAccess>,
+    /// Whether the cluster's hosts answer for the endpoint themselves while they do not reach the gateway;
+    /// `None` when left out. For mode Tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortcut: Option<Shortcut>,
     /// A load balancer of somebody else that does the work, in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<HostRef>,
@@ -181,8 +188,12 @@ pub struct EndpointDns {
 /// How a target leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.timeout) || (!self.timeout.endsWith('d') && duration(self.timeout) <= duration('24h'))",
+    "message": "timeout is at most 24h",
+}]))]
 pub struct Drain {
-    /// How long the deletion of its Machine waits at most; `60s` when left out.
+    /// How long the deletion of its Machine waits at most for open connections; `60s` when left out, at most `24h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::span")]
     pub timeout: Option<Span>,
@@ -277,6 +288,17 @@ pub enum ManagementAccess {
     Endpoint,
     /// Through a port of the gateway.
     Gateway,
+}
+
+/// Whether hosts answer for an endpoint at a gateway themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Shortcut {
+    /// They never do.
+    #[default]
+    None,
+    /// While they do not reach the gateway, towards control planes of their site.
+    #[serde(rename = "LAN")]
+    Lan,
 }
 
 impl Resource for LoadBalancerSpec {

@@ -56,6 +56,10 @@ pub struct EdgeGatewaySpec {
     /// The ports that HTTPLoadBalancers share at its addresses; it serves none when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<GatewayHttp>,
+    /// The load balancers before it, which say by the PROXY protocol who the client is; clients come by
+    /// themselves when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// The enrolled instances, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
@@ -63,6 +67,17 @@ pub struct EdgeGatewaySpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
     )]
     pub instances: Vec<Instance>,
+}
+
+/// Load balancers before a gateway. Every TCP connection to its listeners must come from one of them and begin
+/// with a header of the PROXY protocol, version 1 or 2; all others are closed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("required" = ["from"]))]
+pub struct ProxyProtocol {
+    /// The addresses that they connect from, 1 to 64 prefixes. Whoever has one of them may say to be any client.
+    #[schemars(schema_with = "crate::schema::sources")]
+    pub from: Vec<IpNet>,
 }
 
 /// The ports that HTTPLoadBalancers share.
@@ -392,6 +407,28 @@ pub struct InstanceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
     pub unserved: Vec<UnservedFrontend>,
+    /// Whether it can leave a backend: send nothing new there, and tell what is open to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drains: bool,
+    /// The backends that it is leaving.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4096))]
+    pub draining: Vec<DrainingBackend>,
+}
+
+/// A backend that an instance is leaving.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainingBackend {
+    /// Its EdgeHost, `NAMESPACE/NAME`.
+    #[schemars(length(max = 512))]
+    pub host: String,
+    /// The host's overlay address.
+    pub address: IpAddr,
+    /// The port on the host.
+    pub port: u16,
+    /// Whether anything is open to it, or may be.
+    pub busy: bool,
 }
 
 /// A port of a TCPLoadBalancer that an instance does not serve.

@@ -19,8 +19,8 @@ pub type HttpLoadBalancer = Object<HttpLoadBalancerSpec, HttpLoadBalancerStatus>
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "!has(self.hostnames) || self.hostnames.all(h, h.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",
-    "message": "hostnames must be DNS names in lower case, at most with one leading wildcard",
+    "rule": "!has(self.hostnames) || self.hostnames.all(h, h == '*' || h.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",
+    "message": "hostnames must be DNS names in lower case, at most with one leading wildcard, or *",
 }, {
     "rule": "!has(oldSelf.source) || (has(self.source) && self.source == oldSelf.source)",
     "message": "source is immutable",
@@ -29,7 +29,8 @@ pub struct HttpLoadBalancerSpec {
     /// The object it stands for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// The names it wants beside the generated one.
+    /// The names it wants beside the generated one. `*` is every name that nobody else has; where its tenant may
+    /// have that, it is wanted where nothing is listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub hostnames: Vec<String>,
@@ -44,6 +45,38 @@ pub struct HttpLoadBalancerSpec {
     /// Whether plain requests for names with a certificate are sent to HTTPS.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub https_redirect: bool,
+    /// By which protocols its names are asked for; when left out by HTTP, and by HTTPS as far as there is a
+    /// certificate. A name that is asked for otherwise is answered as if this load balancer were not there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 2),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["protocol"])
+    )]
+    pub listeners: Vec<HttpListener>,
+}
+
+/// A protocol that names are asked for by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpListener {
+    /// The protocol.
+    pub protocol: HttpProtocol,
+    /// The names; all of the load balancer's when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
+    pub hosts: Vec<String>,
+}
+
+/// What names are asked for by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum HttpProtocol {
+    /// Plain HTTP.
+    #[default]
+    #[serde(rename = "HTTP")]
+    Http,
+    /// HTTP over TLS.
+    #[serde(rename = "HTTPS")]
+    Https,
 }
 
 /// Requests that are served alike. Of several rules that fit one request the more specific decides, in the
@@ -76,7 +109,19 @@ pub struct HttpRule {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub query: BTreeMap<String, String>,
-    /// What serves them; with none of a weight above 0 the answer is 500.
+    /// Headers whose values fit these regular expressions (RE2) as a whole.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub header_expressions: BTreeMap<String, String>,
+    /// Query parameters whose values fit these regular expressions (RE2) as a whole.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub query_expressions: BTreeMap<String, String>,
+    /// Whether it is for calls of gRPC alone (`content-type: application/grpc`), whose path is
+    /// `/SERVICE/METHOD`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub grpc: bool,
+    /// What serves them; with none of a weight above 0 the answer is 500, and UNAVAILABLE for gRPC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub backends: Vec<HttpBackend>,
@@ -100,6 +145,10 @@ pub struct HttpRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schema::span")]
     pub backend_timeout: Option<Span>,
+    /// What gets copies of them; what it answers is dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub mirrors: Vec<HttpMirror>,
 }
 
 /// A path.
@@ -225,6 +274,27 @@ pub struct HttpBackend {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub weight: Option<u16>,
+    /// What of the headers of requests that it gets is changed, after the rule's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_headers: Option<HttpHeaders>,
+    /// What of the headers of its answers is changed, before the rule's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_headers: Option<HttpHeaders>,
+}
+
+/// A TCPLoadBalancer of the same namespace that gets copies of requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpMirror {
+    /// The TCPLoadBalancer's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Its port.
+    pub port: NonZeroU16,
+    /// Of a million requests so many; all when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub millionths: Option<u32>,
 }
 
 /// How TLS ends for names: at the gateway, with a certificate from a Secret or from an issuer, or where it is
@@ -236,7 +306,8 @@ pub struct HttpBackend {
     "message": "set secretRef, issuer or passthrough, one of the three",
 }]))]
 pub struct Tls {
-    /// The names it is for; all of the load balancer's when empty.
+    /// The names it is for; all of the load balancer's when empty. With `*` it is shown to clients that ask for a
+    /// name nobody has as well, where the tenant may have every name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub hosts: Vec<String>,
@@ -244,12 +315,12 @@ pub struct Tls {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret_ref: Option<String>,
-    /// The issuer that makes it.
+    /// The issuer of cert-manager that makes it, one of `Tenant.spec.issuers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub issuer: Option<String>,
     /// TLS ends at the backend of the rule for the name, which has nothing but hosts and one backend; the gateway
-    /// sees the name alone (SNI), which is then no wildcard.
+    /// sees the name alone (SNI).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passthrough: bool,
 }

@@ -48,7 +48,9 @@ pub const KINDS: [Kind; 7] = [
         columns: &[
             ("Namespace", "string", ".status.namespace"),
             ("Hosts", "integer", ".status.hosts"),
-            ("LBs", "integer", ".status.loadBalancers"),
+            ("LBs", "integer", ".status.usage.loadBalancers"),
+            ("Ports", "integer", ".status.usage.ports"),
+            ("Addresses", "integer", ".status.usage.addresses"),
             READY,
             AGE,
         ],

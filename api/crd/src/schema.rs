@@ -181,3 +181,24 @@ pub(crate) fn prefixes(_: &mut SchemaGenerator) -> Schema {
         }],
     })
 }
+
+/// Prefixes that somebody is trusted for: some, each once, and none that is everybody.
+pub(crate) fn sources(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {"type": "string", "maxLength": 49},
+        "minItems": 1,
+        "maxItems": 64,
+        "x-kubernetes-validations": [
+            {
+                "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
+            },
+            {
+                "rule": "self.all(c, self.exists_one(d, d == c))", "message": "a prefix stands twice",
+            },
+            {
+                "rule": "self.all(c, !c.endsWith('/0'))", "message": "must not be everybody",
+            },
+        ],
+    })
+}

@@ -118,6 +118,10 @@ pub struct Backend {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub addresses: Vec<IpAddr>,
+    /// The selected hosts that are being left, by name: their connections go on, and new ones go elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(min = 1, max = 253)))]
+    pub draining_hosts: Vec<String>,
     /// Their ports, by the name of the load balancer's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]

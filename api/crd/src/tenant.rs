@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    balancer::Drain,
     condition::Condition,
     meta::{GROUP, GatewayRef, Object, Resource, VERSION},
 };
@@ -42,6 +43,16 @@ pub struct TenantSpec {
     /// How much it may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<TenantLimits>,
+    /// The issuers of cert-manager that certificates of its HTTPLoadBalancers may be asked of; none when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub issuers: Vec<Issuer>,
+    /// How the machines of its load balancers' hosts leave, besides those of a LoadBalancer, which says itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
 }
 
 /// The names a tenant's load balancers get.
@@ -51,8 +62,8 @@ pub struct TenantSpec {
     "rule": "!has(self.provider) || self.provider == 'None' || has(self.domain)",
     "message": "domain is required where a provider makes records",
 }, {
-    "rule": "!has(self.allowedHostnames) || self.allowedHostnames.all(h, h.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",
-    "message": "allowedHostnames must be DNS names in lower case, at most with one leading wildcard",
+    "rule": "!has(self.allowedHostnames) || self.allowedHostnames.all(h, h == '*' || h.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))",
+    "message": "allowedHostnames must be DNS names in lower case, at most with one leading wildcard, or *",
 }]))]
 pub struct TenantDns {
     /// The domain below which names are made.
@@ -60,7 +71,8 @@ pub struct TenantDns {
     #[schemars(length(min = 1, max = 253))]
     pub domain: Option<String>,
     /// The names its HTTPLoadBalancers may ask for beside `<name>.<tenant>.<domain>`. One with a leading wildcard
-    /// stands for every name below it, and for that wildcard.
+    /// stands for every name below it, and for that wildcard. `*` stands for every name, and lets HTTPLoadBalancers
+    /// without names have all that nobody else has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     pub allowed_hostnames: Vec<String>,
@@ -80,6 +92,27 @@ pub enum DnsProvider {
     /// The manager, by dynamic updates (RFC 2136).
     #[serde(rename = "RFC2136")]
     Rfc2136,
+    /// external-dns, from DNSEndpoint objects.
+    #[serde(rename = "DNSEndpoint")]
+    DnsEndpoint,
+}
+
+/// An issuer of cert-manager.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Issuer {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// `ClusterIssuer`, or `Issuer` of the tenant's namespace, or a kind of another group; `ClusterIssuer` when
+    /// left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: Option<String>,
+    /// The group of the kind; `cert-manager.io` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub group: Option<String>,
 }
 
 /// How much a tenant may have; unbounded where left out.
@@ -165,7 +198,7 @@ pub struct TenantStatus {
     /// LoadBalancers in its namespace.
     #[serde(default)]
     pub load_balancers: u32,
-    /// What counts against its limits.
+    /// What it has, of what its limits count and of what it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<TenantUsage>,
     /// Ready, CredentialsReady, WithinLimits, Paused.
@@ -174,16 +207,34 @@ pub struct TenantStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What counts against a tenant's limits.
+/// What a tenant has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantUsage {
+    /// Enrolled hosts.
+    #[serde(default)]
+    pub hosts: u32,
     /// Load balancers of all three kinds.
     #[serde(default)]
     pub load_balancers: u32,
+    /// LoadBalancers among them: control planes.
+    #[serde(default)]
+    pub control_planes: u32,
+    /// TCPLoadBalancers among them.
+    #[serde(default)]
+    pub tcp_load_balancers: u32,
+    /// HTTPLoadBalancers among them.
+    #[serde(default)]
+    pub http_load_balancers: u32,
     /// Ports of gateways.
     #[serde(default)]
     pub ports: u32,
+    /// Names at gateways.
+    #[serde(default)]
+    pub names: u32,
+    /// Addresses of pools that are VIPs, or a TCPLoadBalancer's own.
+    #[serde(default)]
+    pub addresses: u32,
 }
 
 impl Resource for TenantSpec {

@@ -1,6 +1,12 @@
-//! Connections of an address that this host has lost (`SOCK_DESTROY`).
+//! Connections of this network namespace: those of an address that this host has lost
+//! (`SOCK_DESTROY`), and those to others (`sock_diag(7)`).
 
-use std::{io, net::IpAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{self, IpAddr},
+    time::Duration,
+};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -8,7 +14,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_sock_diag::{
     SockDiagDestroy, SockDiagMessage,
-    inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
+    inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags},
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_SOCK_DIAG};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -38,6 +44,34 @@ pub fn abort(addresses: &[IpAddr]) -> io::Result<usize> {
     Ok(ended)
 }
 
+/// How much is open from this network namespace to each of these places: TCP connections, and UDP
+/// sockets that are connected to it. What nobody has open any more, and only lingers in the kernel, is
+/// not counted.
+///
+/// # Errors
+///
+/// The kernel does not tell (`CONFIG_INET_DIAG`, `CONFIG_INET_UDP_DIAG`).
+pub fn open_to(places: &[net::SocketAddr]) -> io::Result<BTreeMap<net::SocketAddr, u32>> {
+    let mut open: BTreeMap<net::SocketAddr, u32> = places.iter().map(|place| (*place, 0)).collect();
+    let mut kernel = Kernel::open()?;
+    for ipv6 in [false, true] {
+        if !places.iter().any(|place| place.is_ipv6() == ipv6) {
+            continue;
+        }
+        for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP] {
+            kernel.each(ipv6, protocol, |found| {
+                let at = &found.socket_id;
+                let place = net::SocketAddr::new(at.destination_address, at.destination_port);
+                // An orphan has no inode.
+                if let Some(count) = open.get_mut(&place).filter(|_| found.inode != 0) {
+                    *count += 1;
+                }
+            })?;
+        }
+    }
+    Ok(open)
+}
+
 struct Kernel {
     socket: Socket,
     buffer: Vec<u8>,
@@ -53,22 +87,35 @@ impl Kernel {
     }
 
     fn connections(&mut self, ipv6: bool) -> io::Result<Vec<SocketId>> {
+        let mut all = Vec::new();
+        self.each(ipv6, libc::IPPROTO_TCP, |found| {
+            all.push(found.socket_id.clone());
+        })?;
+        Ok(all)
+    }
+
+    /// Looks at every connection of a protocol.
+    fn each(
+        &mut self,
+        ipv6: bool,
+        protocol: libc::c_int,
+        mut look: impl FnMut(&InetResponseHeader),
+    ) -> io::Result<()> {
         let any = if ipv6 {
             SocketId::new_v6()
         } else {
             SocketId::new_v4()
         };
-        let request = SockDiagMessage::InetRequest(request(ipv6, any));
+        let request = SockDiagMessage::InetRequest(request(ipv6, protocol, any));
         self.send(request, NLM_F_REQUEST | NLM_F_DUMP)?;
-        let mut all = Vec::new();
         loop {
             receive(&self.socket, &mut self.buffer)?;
             for message in messages(&self.buffer) {
                 match message.payload {
                     NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
-                        all.push(found.header.socket_id);
+                        look(&found.header);
                     }
-                    NetlinkPayload::Done(_) => return Ok(all),
+                    NetlinkPayload::Done(_) => return Ok(()),
                     NetlinkPayload::Error(error) => return Err(error.to_io()),
                     _ => {}
                 }
@@ -78,7 +125,7 @@ impl Kernel {
 
     /// Whether it was still there.
     fn end(&mut self, ipv6: bool, connection: SocketId) -> io::Result<bool> {
-        let request = SockDiagMessage::InetRequest(request(ipv6, connection));
+        let request = SockDiagMessage::InetRequest(request(ipv6, libc::IPPROTO_TCP, connection));
         self.send(SockDiagDestroy::new(request), NLM_F_REQUEST | NLM_F_ACK)?;
         loop {
             receive(&self.socket, &mut self.buffer)?;
@@ -106,11 +153,11 @@ impl Kernel {
     }
 }
 
-fn request(ipv6: bool, socket_id: SocketId) -> InetRequest {
+fn request(ipv6: bool, protocol: libc::c_int, socket_id: SocketId) -> InetRequest {
     let family = if ipv6 { libc::AF_INET6 } else { libc::AF_INET };
     InetRequest {
         family: u8::try_from(family).unwrap_or_default(),
-        protocol: u8::try_from(libc::IPPROTO_TCP).unwrap_or_default(),
+        protocol: u8::try_from(protocol).unwrap_or_default(),
         extensions: ExtensionFlags::empty(),
         states: StateFlags::all() - StateFlags::LISTEN - StateFlags::TIME_WAIT,
         socket_id,
@@ -126,7 +173,7 @@ fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkMessage<SockDiagMess
 mod tests {
     use std::{
         io::Read,
-        net::{Ipv4Addr, TcpListener, TcpStream},
+        net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     };
 
     use super::*;
@@ -134,6 +181,45 @@ mod tests {
         link::Links,
         netns::{Lease, Namespace, tests::root},
     };
+
+    #[test]
+    fn what_is_open_to_a_place_is_counted_until_it_is_closed_here() {
+        if !root() {
+            return;
+        }
+        let lease = Lease::take().unwrap();
+        let host = Namespace::create(&lease.namespace("open")).unwrap();
+        host.run(|| {
+            Links::open().unwrap().up("lo").unwrap();
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let place = listener.local_addr().unwrap();
+            let other = net::SocketAddr::new(place.ip(), 1);
+            let six: net::SocketAddr = "[fd00::10]:80".parse().unwrap();
+            let count = || {
+                let open = open_to(&[place, other, six]).unwrap();
+                assert_eq!((open[&other], open[&six]), (0, 0));
+                open[&place]
+            };
+            assert_eq!(count(), 0);
+            let near = TcpStream::connect(place).unwrap();
+            let (far, _) = listener.accept().unwrap();
+            let second = TcpStream::connect(place).unwrap();
+            let (far_of_second, _) = listener.accept().unwrap();
+            assert_eq!(count(), 2, "the far ends lead elsewhere");
+            // The other side says no more; this one may still.
+            near.shutdown(net::Shutdown::Write).unwrap();
+            assert_eq!(count(), 2, "half of it is open");
+            // What waits for the other side's end after a close is nobody's.
+            drop(second);
+            assert_eq!(count(), 1);
+            drop((near, far, far_of_second));
+            assert_eq!(count(), 0);
+            let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            datagrams.connect(place).unwrap();
+            assert_eq!(count(), 1);
+        })
+        .unwrap();
+    }
 
     #[test]
     fn connections_of_a_lost_address_end_and_others_go_on() {

@@ -14,6 +14,7 @@ pub mod channel;
 pub mod clamp;
 pub mod clock;
 pub mod connections;
+pub mod detour;
 pub mod fence;
 pub mod holder;
 pub mod icmp;

@@ -3,6 +3,7 @@
 //! [`Namespace`] is the thing itself, [`Worker`] a thread that lives in one, [`Lease`] the mark
 //! of a live run, by which the next run tells a killed run's leftovers from somebody else's work.
 
+mod enclosure;
 mod lease;
 mod worker;
 
@@ -24,6 +25,7 @@ use rustix::{
 pub use rustix::process::{Pid, Signal};
 
 pub use self::{
+    enclosure::{Enclosure, EnclosureError, within},
     lease::{Collected, Lease, LeaseError, Leftovers, collect, leftovers, live},
     worker::Worker,
 };
@@ -119,27 +121,8 @@ impl Namespace {
             name: name.to_owned(),
             source,
         };
-        prepare_directory().map_err(refused)?;
-        File::options()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(refused)?;
-        // `unshare` changes the thread for good, so it is a thread of its own.
-        let bound = std::thread::scope(|scope| {
-            scope
-                .spawn(|| {
-                    sys::netns::leave_network()?;
-                    rustix::mount::mount_bind("/proc/thread-self/ns/net", &path)?;
-                    Ok(())
-                })
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
-        });
-        if let Err(source) = bound {
-            _ = fs::remove_file(&path);
-            return Err(refused(source));
-        }
+        share(Path::new(DIRECTORY)).map_err(refused)?;
+        bind_new(&path).map_err(refused)?;
         let mut namespace = Self::open(name)?;
         namespace.owned = true;
         Ok(namespace)
@@ -192,13 +175,7 @@ impl Namespace {
     /// # Errors
     /// Without privilege.
     pub fn enter(&self) -> Result<(), NetnsError> {
-        let network = Some(LinkNameSpaceType::Network);
-        rustix::thread::move_into_link_name_space(self.file.as_fd(), network).map_err(|errno| {
-            NetnsError::Enter {
-                name: self.name.clone(),
-                source: errno.into(),
-            }
-        })
+        enter(&self.file, &self.name)
     }
 
     /// Runs a job inside the namespace, on a thread of its own, and waits for it. A panic of the
@@ -210,12 +187,7 @@ impl Namespace {
     /// # Errors
     /// When the namespace cannot be entered.
     pub fn run<T: Send>(&self, job: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
-        std::thread::scope(|scope| {
-            scope
-                .spawn(|| self.enter().map(|()| job()))
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        run(&self.file, &self.name, job)
     }
 
     /// The processes in it, by `/proc/*/ns/net`.
@@ -354,12 +326,39 @@ pub fn remove(name: &str) -> Result<(), NetnsError> {
         name: name.to_owned(),
         source,
     };
-    match rustix::mount::unmount(&path, UnmountFlags::DETACH) {
-        // A run that was killed between making the file and the mount leaves a plain file.
-        Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-        Err(errno) => return Err(refused(errno.into())),
+    unbind(&path).map_err(refused)
+}
+
+/// Takes a mount and its file away. A run that was killed between making the two leaves a plain file.
+fn unbind(path: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
+        Ok(()) | Err(rustix::io::Errno::INVAL) => fs::remove_file(path),
+        Err(errno) => Err(errno.into()),
     }
-    fs::remove_file(&path).map_err(refused)
+}
+
+fn enter(file: &File, name: &str) -> Result<(), NetnsError> {
+    let network = Some(LinkNameSpaceType::Network);
+    rustix::thread::move_into_link_name_space(file.as_fd(), network).map_err(|errno| {
+        NetnsError::Enter {
+            name: name.to_owned(),
+            source: errno.into(),
+        }
+    })
+}
+
+/// Runs a job inside, on a thread of its own, if one can be had.
+fn run<T: Send>(file: &File, name: &str, job: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
+    std::thread::scope(|scope| {
+        let inside = std::thread::Builder::new()
+            .spawn_scoped(scope, || enter(file, name).map(|()| job()))
+            .map_err(|source| NetnsError::Enter {
+                name: name.to_owned(),
+                source,
+            })?;
+        let done = inside.join();
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Makes children that die with the thread that spawned them; see [`Worker::spawn`].
@@ -396,15 +395,36 @@ fn path(name: &str) -> Result<PathBuf, NetnsError> {
     }
 }
 
-/// Makes `/run/netns` a shared mount, as `ip netns add` does: a name removed in one mount
+/// Makes a new namespace, and a file at `path` that stands for it.
+fn bind_new(path: &Path) -> io::Result<()> {
+    File::options().write(true).create_new(true).open(path)?;
+    // `unshare` changes the thread for good, so it is a thread of its own.
+    let bound = std::thread::scope(|scope| {
+        let apart = || {
+            sys::netns::leave_network()?;
+            rustix::mount::mount_bind("/proc/thread-self/ns/net", path)?;
+            Ok(())
+        };
+        std::thread::Builder::new()
+            .spawn_scoped(scope, apart)?
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+    });
+    if bound.is_err() {
+        _ = fs::remove_file(path);
+    }
+    bound
+}
+
+/// Makes a directory of namespaces a shared mount, as `ip netns add` does: a name removed in one mount
 /// namespace then goes in all of them.
-fn prepare_directory() -> io::Result<()> {
-    fs::create_dir_all(DIRECTORY)?;
+fn share(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
     let shared = MountPropagationFlags::SHARED | MountPropagationFlags::REC;
-    match rustix::mount::mount_change(DIRECTORY, shared) {
+    match rustix::mount::mount_change(directory, shared) {
         Err(rustix::io::Errno::INVAL) => {
-            rustix::mount::mount_bind_recursive(DIRECTORY, DIRECTORY)?;
-            Ok(rustix::mount::mount_change(DIRECTORY, shared)?)
+            rustix::mount::mount_bind_recursive(directory, directory)?;
+            Ok(rustix::mount::mount_change(directory, shared)?)
         }
         other => Ok(other?),
     }

@@ -3,16 +3,24 @@
 //! Requests are answered before `send` returns, so nothing here waits in practice; a limit on the
 //! socket keeps a kernel that breaks that promise from stopping the thread.
 
-use std::{io, ops::Range, time::Duration};
+use std::{io, net::IpAddr, ops::Range, time::Duration};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tracing::debug;
+
+/// What the kernel calls the family of an address.
+pub(crate) const fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
 
 /// A request socket.
 #[derive(Debug)]

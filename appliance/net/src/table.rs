@@ -13,7 +13,10 @@ use netlink_packet_route::{
     route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType},
 };
 
-use crate::{PROTOCOL, privilege, rtnl::Requests};
+use crate::{
+    PROTOCOL, privilege,
+    rtnl::{Requests, family},
+};
 
 /// A route: its table, an address, and how many of its bits count.
 pub type Route = (u32, IpAddr, u8);
@@ -123,22 +126,15 @@ fn error(what: String, source: io::Error) -> TableError {
 fn message((table, address, length): Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     let header = &mut message.header;
-    header.address_family = match address {
-        IpAddr::V4(_) => AddressFamily::Inet,
-        IpAddr::V6(_) => AddressFamily::Inet6,
-    };
+    header.address_family = family(address);
     header.destination_prefix_length = length;
     // What does not fit the header stands in the attribute, which wins.
     header.table = u8::try_from(table).unwrap_or_default();
     header.protocol = RouteProtocol::from(PROTOCOL);
     header.scope = RouteScope::Universe;
     header.kind = RouteType::BlackHole;
-    let destination = match address {
-        IpAddr::V4(address) => RouteAddress::Inet(address),
-        IpAddr::V6(address) => RouteAddress::Inet6(address),
-    };
     message.attributes = vec![
-        RouteAttribute::Destination(destination),
+        RouteAttribute::Destination(address.into()),
         RouteAttribute::Table(table),
     ];
     message

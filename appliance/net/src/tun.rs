@@ -65,6 +65,19 @@ impl Tun {
     ///
     /// There is no TUN device, no privilege, or the name is taken.
     pub fn open(name: &str) -> Result<Self, TunError> {
+        Self::attach(name, false)
+    }
+
+    /// The same for an interface that outlives its descriptor and is taken over by whoever opens it next.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); the name is taken while another process has it open.
+    pub fn open_lasting(name: &str) -> Result<Self, TunError> {
+        Self::attach(name, true)
+    }
+
+    fn attach(name: &str, lasts: bool) -> Result<Self, TunError> {
         if !is_name(name) {
             return Err(TunError::Name(name.escape_debug().take(40).collect()));
         }
@@ -81,7 +94,11 @@ impl Tun {
                 _ => TunError::Missing(source),
             })?;
         let fd = OwnedFd::from(device);
-        let attached = sys::tun::attach(fd.as_fd(), name);
+        let attached = sys::tun::attach(fd.as_fd(), name, lasts);
+        let attached = attached.and_then(|()| match lasts {
+            true => sys::tun::persist(fd.as_fd()),
+            false => Ok(()),
+        });
         let attached = attached.and_then(|()| sys::tun::set_header_length(fd.as_fd(), HEADER_SIZE));
         attached.map_err(|source| {
             let name = name.to_owned();

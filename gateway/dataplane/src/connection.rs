@@ -4,16 +4,18 @@ use std::{error::Error, io, sync::Arc, time::Duration};
 
 use kedge_control::balance::Member;
 use kedge_net::splice;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 use tracing::{debug, info};
 
-use crate::{listener::Shared, relay::relay};
+use crate::{listener::Shared, proxied::opening, proxy_protocol::Addresses, relay::relay};
 
 /// A client, and what it has said already: that is the member's.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub socket: TcpStream,
     pub said: Vec<u8>,
+    /// Who it is, where a load balancer before the gateway has said so.
+    pub proxied: Option<Addresses>,
 }
 
 /// Serves one client to the end.
@@ -21,6 +23,7 @@ pub(crate) async fn serve(client: Client, shared: Arc<Shared>) {
     let Client {
         socket: client,
         said,
+        proxied,
     } = client;
     let Some((seat, mut member)) = reach(&shared).await else {
         shared.counters.unreachable.add();
@@ -28,9 +31,11 @@ pub(crate) async fn serve(client: Client, shared: Arc<Shared>) {
         return;
     };
     let limit = shared.limits.silence;
-    let outcome = match prepare(&client, limit).and_then(|()| prepare(&member, limit)) {
-        Ok(()) => match member.write_all(&said).await {
-            Ok(()) => relay(&client, &member, &shared.pipes).await,
+    let prepared = prepare(&client, limit).and_then(|()| prepare(&member, limit));
+    let opening = prepared.and_then(|()| opening(&shared, &client, proxied, said));
+    let outcome = match opening {
+        Ok(said) => match member.write_all(&said).await {
+            Ok(()) => relay(&client, &member, &shared.means.pipes).await,
             Err(error) => Err(error),
         },
         Err(error) => Err(error),
@@ -48,8 +53,19 @@ pub(crate) async fn serve(client: Client, shared: Arc<Shared>) {
 
 /// Asks a refused member whether it takes connections again.
 pub(crate) async fn probe(member: Member, shared: Arc<Shared>) {
-    if connect(&member, shared.limits.connect).await.is_ok() {
-        shared.pool().answered(&member);
+    if shared
+        .means
+        .connect(&member, shared.limits.connect)
+        .await
+        .is_ok()
+    {
+        answered(&member, &shared);
+    }
+}
+
+/// A connect to the member worked.
+fn answered(member: &Member, shared: &Shared) {
+    if shared.pool().answered(member) {
         info!(
             listener = shared.name(),
             host = member.host,
@@ -81,37 +97,33 @@ async fn reach(shared: &Arc<Shared>) -> Option<(Seat, TcpStream)> {
             shared: Arc::clone(shared),
             member: member.clone(),
         };
-        match connect(&member, shared.limits.connect).await {
-            Ok(stream) => return Some((seat, stream)),
+        match shared.means.connect(&member, shared.limits.connect).await {
+            Ok(stream) => {
+                answered(&member, shared);
+                return Some((seat, stream));
+            }
             Err(error) => {
                 let because = format!(
                     "no connection to {}: {error}",
                     std::net::SocketAddr::new(member.address, member.port)
                 );
-                info!(
-                    listener = shared.name(),
-                    host = member.host,
-                    from = "alive",
-                    to = "dead",
-                    because,
-                    "member"
-                );
-                shared.pool().refused(&member, because);
+                // The only member is tried by every client: once is enough to be told.
+                if shared.pool().refused(&member, because.clone()) {
+                    info!(
+                        listener = shared.name(),
+                        host = member.host,
+                        from = "alive",
+                        to = "dead",
+                        because,
+                        "member"
+                    );
+                }
                 shared.recheck.notify_one();
                 tried.push(member);
             }
         }
     }
     None
-}
-
-async fn connect(member: &Member, limit: Duration) -> io::Result<TcpStream> {
-    timeout(limit, TcpStream::connect((member.address, member.port)))
-        .await
-        .unwrap_or_else(|_| {
-            let text = format!("no answer within {} s", limit.as_secs_f64());
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
-        })
 }
 
 fn prepare(socket: &TcpStream, silence: Duration) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     error::Error,
     io::{self, ErrorKind},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -137,13 +137,7 @@ impl Server {
 
     /// Opens a session with its first datagram.
     fn open(&self, client: SocketAddr, member: &Member, first: &[u8]) -> io::Result<Upstream> {
-        let own = match member.address {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        };
-        let socket = std::net::UdpSocket::bind((own, 0))?;
-        socket.connect((member.address, member.port))?;
-        socket.set_nonblocking(true)?;
+        let socket = self.shared.means.datagrams(member)?;
         // The runtime does not know yet that the socket has room. What is lost here is lost as on any way.
         let _ = socket.send(first);
         let socket = Arc::new(UdpSocket::from_std(socket)?);

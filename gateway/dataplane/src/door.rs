@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use kedge_control::balance::Listener;
+use kedge_control::{balance::Listener, frontend::ClientIp};
 use tokio::{
     net::TcpStream,
     sync::{mpsc, watch},
@@ -23,8 +23,9 @@ use crate::{
     connection::{Client, reset},
     hello::{Heard, Hello},
     listener::{Limits, Shared, run, run_behind},
-    pipes::Pipes,
+    means::Means,
     pool::Hosts,
+    proxied::met,
 };
 
 /// The frontends behind one door.
@@ -52,11 +53,11 @@ impl Door {
     /// A door that listens until `stop` says so; nobody is behind it.
     pub fn open(
         at: SocketAddr,
-        (limits, pipes): (Limits, &Arc<Pipes>),
+        (limits, means): (Limits, &Arc<Means>),
         stop: watch::Receiver<Option<Duration>>,
         tasks: &mut JoinSet<()>,
     ) -> Self {
-        let shared = Shared::new(format!("tls/{at}"), at, limits, Arc::clone(pipes));
+        let shared = Shared::new(format!("tls/{at}"), at, limits, Arc::clone(means));
         let (shared, names) = (Arc::new(shared), Arc::<Names>::default());
         let door = (Arc::clone(&shared), Arc::clone(&names));
         tasks.spawn(run(Arc::clone(&shared), stop, move |client| {
@@ -95,7 +96,7 @@ impl Door {
     /// nobody else is.
     pub fn put(
         &mut self,
-        names: Vec<String>,
+        (names, told): (Vec<String>, ClientIp),
         listener: Listener,
         hosts: &Hosts,
         tasks: &mut JoinSet<()>,
@@ -111,6 +112,7 @@ impl Door {
                 stop,
             }
         });
+        one.shared.told.set(told);
         one.shared.pool().set(listener.members, hosts);
         for name in names {
             self.named
@@ -139,11 +141,23 @@ impl Door {
 
 /// Hears whom a client wants, and hands it over.
 async fn greet(client: Client, door: Arc<Shared>, names: Arc<Names>) {
-    let Client { mut socket, .. } = client;
-    let heard = timeout(door.limits.hello, hear(&socket)).await;
+    let Some(client) = met(client, &door).await else {
+        return;
+    };
+    let Client {
+        mut socket,
+        said,
+        proxied,
+    } = client;
+    let heard = timeout(door.limits.hello, hear(&socket, &said)).await;
+    let handed = |socket, said| Client {
+        socket,
+        said,
+        proxied,
+    };
     let why = match heard {
         Ok(Ok((Heard::Name(name), said))) => match called(&names, &name) {
-            Some(clients) => match clients.send(Client { socket, said }).await {
+            Some(clients) => match clients.send(handed(socket, said)).await {
                 Ok(()) => return,
                 // Whoever was called so has just gone.
                 Err(back) => {
@@ -172,9 +186,14 @@ fn called(names: &Names, name: &str) -> Option<mpsc::Sender<Client>> {
     names.get(name).cloned()
 }
 
-/// What a client says first; [`Heard::NeedMore`] where it ends before it has.
-async fn hear(socket: &TcpStream) -> io::Result<(Heard, Vec<u8>)> {
+/// What a client says first, of which `said` was read already; [`Heard::NeedMore`] where it ends before
+/// it has.
+async fn hear(socket: &TcpStream, said: &[u8]) -> io::Result<(Heard, Vec<u8>)> {
     let mut hello = Hello::new();
+    match hello.take(said) {
+        Heard::NeedMore => {}
+        heard => return Ok((heard, hello.into_bytes())),
+    }
     loop {
         socket.readable().await?;
         // The room is not kept by whoever waits.

@@ -12,14 +12,17 @@ mod datagrams;
 mod door;
 mod hello;
 mod listener;
+mod means;
 mod offer;
 mod pipes;
 mod plane;
 mod pool;
+mod proxied;
+mod proxy_protocol;
 mod relay;
 mod sessions;
 
 pub use listener::Limits;
 pub use offer::{Carries, Place, Verdict, place, served, unserved_sites};
 pub use plane::DataPlane;
-pub use pool::UNHEARD;
+pub use pool::{LEFT, UNHEARD};

@@ -23,8 +23,9 @@ use tracing::{debug, info, warn};
 
 use crate::{
     connection::{Client, probe, reset, serve},
-    pipes::Pipes,
+    means::Means,
     pool::Pool,
+    proxied::Told,
 };
 
 /// Bounds of the data plane.
@@ -40,7 +41,8 @@ pub struct Limits {
     pub silence: Duration,
     /// How long the connections of a removed listener may go on.
     pub drain: Duration,
-    /// How long a client may take to say by TLS whom it wants.
+    /// How long a client may take to say by TLS whom it wants, and a load balancer before the gateway to say
+    /// who the client is.
     pub hello: Duration,
 }
 
@@ -62,10 +64,11 @@ impl Default for Limits {
 pub(crate) struct Shared {
     pub at: SocketAddr,
     pub limits: Limits,
-    pub pipes: Arc<Pipes>,
+    pub means: Arc<Means>,
     pub counters: Counters,
     /// Rings when a member was refused.
     pub recheck: Notify,
+    pub told: Told,
     name: Mutex<String>,
     pool: Mutex<Pool>,
     /// That of the door, where clients come through one.
@@ -80,6 +83,8 @@ pub(crate) struct Counters {
     pub full: Count,
     /// Clients of a door that asked for nobody here.
     pub unnamed: Count,
+    /// Connections of others than the load balancers before the gateway, or without their header.
+    pub unproxied: Count,
 }
 
 impl Counters {
@@ -89,7 +94,8 @@ impl Counters {
     }
 
     fn refused(&self) -> u64 {
-        self.unreachable.get() + self.full.get() + self.unnamed.get()
+        let others = self.unnamed.get() + self.unproxied.get();
+        self.unreachable.get() + self.full.get() + others
     }
 }
 
@@ -119,13 +125,14 @@ enum Binding {
 }
 
 impl Shared {
-    pub fn new(name: String, at: SocketAddr, limits: Limits, pipes: Arc<Pipes>) -> Self {
+    pub fn new(name: String, at: SocketAddr, limits: Limits, means: Arc<Means>) -> Self {
         Self {
             at,
             limits,
-            pipes,
+            means,
             counters: Counters::default(),
             recheck: Notify::new(),
+            told: Told::default(),
             name: Mutex::new(name),
             pool: Mutex::default(),
             binding: Arc::new(Mutex::new(Binding::Waiting)),
@@ -134,7 +141,7 @@ impl Shared {
 
     /// Of somebody whose clients come through a door.
     pub fn behind(door: &Self, name: String) -> Self {
-        let mut shared = Self::new(name, door.at, door.limits, Arc::clone(&door.pipes));
+        let mut shared = Self::new(name, door.at, door.limits, Arc::clone(&door.means));
         shared.binding = Arc::clone(&door.binding);
         shared
     }
@@ -320,8 +327,11 @@ impl Source {
         match self {
             Self::Socket(listener) => {
                 let (socket, _) = listener.accept().await?;
-                let said = Vec::new();
-                Ok(Client { socket, said })
+                Ok(Client {
+                    socket,
+                    said: Vec::new(),
+                    proxied: None,
+                })
             }
             Self::Door(clients) => match clients.recv().await {
                 Some(client) => Ok(client),

@@ -16,18 +16,33 @@ pub type Verdict = Result<(Carries, Listener), Unserved>;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Carries {
     /// TCP connections.
-    Connections,
+    Connections {
+        /// Whether members are told who the client is.
+        told: ClientIp,
+    },
     /// TCP connections of clients that ask for one of these names by TLS, which stays as it is. Others
     /// with other names share the place.
     Named {
         /// The names, in lower case.
         names: Vec<String>,
+        /// Whether members are told who the client is.
+        told: ClientIp,
     },
     /// UDP datagrams; a session ends after so much silence of both sides.
     Datagrams {
         /// How much.
         idle: Duration,
     },
+}
+
+impl Carries {
+    /// Whether members are told who the client is.
+    pub(crate) const fn told(&self) -> ClientIp {
+        match self {
+            Self::Connections { told } | Self::Named { told, .. } => *told,
+            Self::Datagrams { .. } => ClientIp::Hidden,
+        }
+    }
 }
 
 /// Where a listener is: whether it carries datagrams, and its address. Both protocols have every port.
@@ -126,15 +141,16 @@ fn checked(
         let text = format!("the built-in proxy does not do that: {what}");
         return Err((UnservedReason::Unsupported, text));
     }
+    let told = frontend.client_ip;
     let carries = match &frontend.protocol {
         // A session that nothing ever ends would be kept for good.
         Protocol::Udp => Carries::Datagrams {
             idle: Duration::from_secs(u64::from(pool.limits.idle_seconds.max(1))),
         },
-        Protocol::Tcp => Carries::Connections,
+        Protocol::Tcp => Carries::Connections { told },
         Protocol::TlsPassthrough { server_names } => {
             let names = server_names.clone();
-            wrong(&names).map_or(Ok(Carries::Named { names }), |text| {
+            wrong(&names).map_or(Ok(Carries::Named { names, told }), |text| {
                 Err((UnservedReason::Invalid, text))
             })?
         }
@@ -143,6 +159,7 @@ fn checked(
         host: member.host.clone(),
         address: member.address,
         port: member.port.get(),
+        draining: member.draining,
     });
     let listener = Listener {
         name: frontend.name.clone(),
@@ -165,8 +182,13 @@ fn wrong(names: &[String]) -> Option<String> {
 /// What of it only Envoy does. Members are chosen by their open connections, equals in turn: that is
 /// as good as in turn alone.
 fn beyond(frontend: &Frontend, pool: &Pool) -> Option<&'static str> {
-    if frontend.client_ip != ClientIp::Hidden {
-        return Some("the PROXY protocol");
+    if frontend.client_ip != ClientIp::Hidden && frontend.protocol == Protocol::Udp {
+        return Some("the PROXY protocol before datagrams");
+    }
+    if let Protocol::TlsPassthrough { server_names } = &frontend.protocol
+        && server_names.iter().any(|name| name.starts_with("*."))
+    {
+        return Some("names with a wildcard");
     }
     if pool.affinity != Affinity::None {
         return Some("to keep a client with a backend");

@@ -3,22 +3,24 @@
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use kedge_control::{balance::Listener, local::ListenerStatus};
+use ipnet::IpNet;
+use kedge_control::{balance::Listener, frontend::ClientIp, local::ListenerStatus};
 use kedge_core::{Code, Fix, Problem};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use crate::{
-    connection::serve,
     datagrams,
     door::Door,
     listener::{Limits, Shared, run},
+    means::Means,
     offer::{Carries, Place, place},
-    pipes::Pipes,
     pool::{Hosts, Liveness},
+    proxied::meet,
 };
 
 /// The built-in proxy: a set of listeners, each with its members.
@@ -27,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub struct DataPlane {
     limits: Limits,
-    pipes: Arc<Pipes>,
+    means: Arc<Means>,
     inner: Mutex<Inner>,
 }
 
@@ -101,6 +103,9 @@ impl Running {
     /// Whether it is the one for that, as it is.
     fn is_for(&self, carries: &Carries) -> bool {
         match &self.serves {
+            Serves::Alone(Carries::Connections { .. }, _) => {
+                matches!(carries, Carries::Connections { .. })
+            }
             Serves::Alone(own, _) => own == carries,
             Serves::Named(_) => matches!(carries, Carries::Named { .. }),
         }
@@ -109,15 +114,16 @@ impl Running {
     /// Takes the first frontend that it is to serve.
     fn is(&mut self, carries: Carries, listener: Listener, hosts: &Hosts, tasks: &mut JoinSet<()>) {
         match (&mut self.serves, carries) {
-            (Serves::Named(door), Carries::Named { names }) => {
+            (Serves::Named(door), Carries::Named { names, told }) => {
                 door.begin();
-                door.put(names, listener, hosts, tasks);
+                door.put((names, told), listener, hosts, tasks);
             }
-            (Serves::Alone(_, shared), _) => {
+            (Serves::Alone(_, shared), carries) => {
+                shared.told.set(carries.told());
                 shared.rename(listener.name);
                 shared.pool().set(listener.members, hosts);
             }
-            (Serves::Named(_), Carries::Connections | Carries::Datagrams { .. }) => {}
+            (Serves::Named(_), Carries::Connections { .. } | Carries::Datagrams { .. }) => {}
         }
     }
 
@@ -136,9 +142,20 @@ impl DataPlane {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            pipes: Arc::default(),
+            means: Arc::default(),
             inner: Mutex::default(),
         }
+    }
+
+    /// Reaches these hosts from the network namespaces at these paths, all others from this process's own.
+    pub fn enclose(&self, hosts: BTreeMap<String, PathBuf>) {
+        self.means.enclose(hosts);
+    }
+
+    /// Has clients come through the load balancers at these addresses, which say by the PROXY protocol who
+    /// the client is; by themselves where there are none. It goes for connections that come from here on.
+    pub fn behind(&self, outer: Option<Vec<IpNet>>) {
+        self.means.behind(outer);
     }
 
     /// Makes `listeners` the set that is served: new ones are bound, those that are gone stop
@@ -146,8 +163,9 @@ impl DataPlane {
     ///
     /// Must be called within a tokio runtime.
     pub fn apply(&self, listeners: Vec<Listener>) {
+        let told = ClientIp::Hidden;
         let listeners = listeners.into_iter();
-        self.serve(listeners.map(|listener| (Carries::Connections, listener)));
+        self.serve(listeners.map(|listener| (Carries::Connections { told }, listener)));
     }
 
     /// As [`apply`](Self::apply), for listeners of every kind. Those with names share an address and
@@ -163,13 +181,13 @@ impl DataPlane {
             let has = inner.running.get_mut(&place);
             match (carries, has) {
                 (
-                    Carries::Named { names },
+                    Carries::Named { names, told },
                     Some(Running {
                         serves: Serves::Named(door),
                         ..
                     }),
                 ) if !door.has(&listener.name) => {
-                    door.put(names, listener, &inner.hosts, &mut inner.tasks);
+                    door.put((names, told), listener, &inner.hosts, &mut inner.tasks);
                 }
                 (_, Some(first)) => {
                     let twice = twice(&listener.name, place.1, &first.place().name());
@@ -202,23 +220,24 @@ impl DataPlane {
         let at = SocketAddr::new(listener.address, listener.port);
         let (stop, stopped) = watch::channel(None);
         let tasks = &mut inner.tasks;
-        let with = (self.limits, &self.pipes);
+        let with = (self.limits, &self.means);
         if matches!(carries, Carries::Named { .. }) {
             let serves = Serves::Named(Door::open(at, with, stopped, tasks));
             return Running { serves, stop };
         }
-        let pipes = Arc::clone(&self.pipes);
-        let shared = Shared::new(listener.name.clone(), at, self.limits, pipes);
+        let means = Arc::clone(&self.means);
+        let shared = Shared::new(listener.name.clone(), at, self.limits, means);
         let shared = Arc::new(shared);
+        shared.told.set(carries.told());
         shared.pool().set(listener.members.clone(), &inner.hosts);
         match carries {
             Carries::Datagrams { idle } => {
                 let datagrams = datagrams::run(Arc::clone(&shared), *idle, stopped);
                 tasks.spawn(datagrams);
             }
-            Carries::Connections | Carries::Named { .. } => {
+            Carries::Connections { .. } | Carries::Named { .. } => {
                 let own = Arc::clone(&shared);
-                let each = move |client| serve(client, Arc::clone(&own));
+                let each = move |client| meet(client, Arc::clone(&own));
                 tasks.spawn(run(Arc::clone(&shared), stopped, each));
             }
         }

@@ -31,6 +31,8 @@ struct Entry {
     host: Liveness,
     /// Why the last connect failed; cleared by a connect that works and by a host that returns.
     refused: Option<String>,
+    /// Whether it is being left: what is open goes on, nothing new comes.
+    draining: bool,
     open: u64,
 }
 
@@ -38,26 +40,41 @@ impl Entry {
     fn alive(&self) -> bool {
         self.host.alive && self.refused.is_none()
     }
+
+    /// Whether new connections go there.
+    fn is_chosen(&self) -> bool {
+        self.alive() && !self.draining
+    }
+
+    /// The same, for the only one there is to choose: what its last connect said is no reason to turn
+    /// a client away who might be the first to be answered.
+    const fn is_chosen_alone(&self) -> bool {
+        self.host.alive && !self.draining
+    }
 }
 
 impl Pool {
     /// Replaces the members. What is known of those that stay is kept.
     pub fn set(&mut self, members: Vec<Member>, hosts: &Hosts) {
         let mut old = std::mem::take(&mut self.entries);
-        for member in members {
+        for mut member in members {
+            // Who is being left is the same member: what is open there counts on.
+            let draining = std::mem::take(&mut member.draining);
             if self.entries.iter().any(|entry| entry.member == member) {
                 continue;
             }
             let known = old.iter().position(|entry| entry.member == member);
-            let entry = known.map_or_else(
+            let mut entry = known.map_or_else(
                 || Entry {
                     host: hosts.get(&member.host).cloned().unwrap_or_else(unheard),
                     refused: None,
+                    draining,
                     open: take(&mut self.leaving, &member),
                     member,
                 },
                 |at| old.swap_remove(at),
             );
+            entry.draining = draining;
             self.entries.push(entry);
         }
         let busy = old.into_iter().filter(|entry| entry.open > 0);
@@ -75,16 +92,18 @@ impl Pool {
         }
     }
 
-    /// Takes the live member with the fewest open connections; equals take turns. The connection
-    /// counts from here on: give it back with [`closed`](Self::closed).
+    /// Takes the live member with the fewest open connections; equals take turns. The only member
+    /// is taken whatever its last connect said, unless its host is dead. The connection counts from
+    /// here on: give it back with [`closed`](Self::closed).
     pub fn choose(&mut self, tried: &[Member]) -> Option<Member> {
         let count = self.entries.len();
         let turn = self.turn;
+        let may = self.rule();
         let (at, entry) = self
             .entries
             .iter_mut()
             .enumerate()
-            .filter(|(_, entry)| entry.alive() && !tried.contains(&entry.member))
+            .filter(|(_, entry)| may(entry) && !tried.contains(&entry.member))
             .min_by_key(|(at, entry)| (entry.open, (at + count - turn % count.max(1)) % count))?;
         entry.open += 1;
         self.turn = at + 1;
@@ -103,36 +122,39 @@ impl Pool {
         self.leaving.retain(|(_, open)| *open > 0);
     }
 
-    /// A connect to the member failed: it gets no connections until one works again.
-    pub fn refused(&mut self, member: &Member, because: String) {
-        if let Some(entry) = self.find(member) {
-            entry.refused = Some(because);
-        }
+    /// A connect to the member failed: it gets no connections until one works again, unless there is
+    /// no other. Says whether that is news.
+    pub fn refused(&mut self, member: &Member, because: String) -> bool {
+        let entry = self.find(member);
+        entry.is_some_and(|entry| entry.refused.replace(because).is_none())
     }
 
-    /// A connect to the member worked.
-    pub fn answered(&mut self, member: &Member) {
-        if let Some(entry) = self.find(member) {
-            entry.refused = None;
-        }
+    /// A connect to the member worked. Says whether that is news.
+    pub fn answered(&mut self, member: &Member) -> bool {
+        let entry = self.find(member);
+        entry.is_some_and(|entry| entry.refused.take().is_some())
     }
 
     /// The members that only wait for a connect to work.
     pub fn to_probe(&self) -> Vec<Member> {
-        let waiting = |entry: &&Entry| entry.host.alive && entry.refused.is_some();
+        let waiting = |entry: &&Entry| {
+            let fails = entry.host.alive && entry.refused.is_some();
+            fails && !entry.draining
+        };
         let members = self.entries.iter().filter(waiting);
         members.map(|entry| entry.member.clone()).collect()
     }
 
-    /// Whether the member takes connections.
+    /// Whether the member takes what belongs to a session it has.
     pub fn takes(&self, member: &Member) -> bool {
+        let may = self.rule();
         let mut entries = self.entries.iter();
-        entries.any(|entry| entry.member == *member && entry.alive())
+        entries.any(|entry| entry.member == *member && (entry.alive() || may(entry)))
     }
 
     /// Whether any member takes connections.
     pub fn any_alive(&self) -> bool {
-        self.entries.iter().any(Entry::alive)
+        self.entries.iter().any(Entry::is_chosen)
     }
 
     /// The members as people see them.
@@ -144,10 +166,22 @@ impl Pool {
             alive: entry.alive(),
             because: match &entry.refused {
                 Some(because) if entry.host.alive => because.clone(),
+                None if entry.draining && entry.host.alive => LEFT.to_owned(),
                 Some(_) | None => entry.host.because.clone(),
             },
         };
         self.entries.iter().map(tell).collect()
+    }
+
+    /// What makes a member one to choose.
+    fn rule(&self) -> fn(&Entry) -> bool {
+        let mut staying = self.entries.iter().filter(|entry| !entry.draining);
+        let is_alone = staying.next().is_some() && staying.next().is_none();
+        if is_alone {
+            Entry::is_chosen_alone
+        } else {
+            Entry::is_chosen
+        }
     }
 
     fn find(&mut self, member: &Member) -> Option<&mut Entry> {
@@ -170,6 +204,8 @@ fn unheard() -> Liveness {
     }
 }
 
+/// Why a member that lives gets nothing new.
+pub const LEFT: &str = "it is being left: its connections go on, new ones go elsewhere";
 /// Why a host is not alive of which nothing is known yet.
 pub const UNHEARD: &str = "nothing was heard from the host through the tunnel yet";
 

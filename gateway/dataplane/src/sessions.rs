@@ -131,6 +131,7 @@ mod tests {
             host: host.to_owned(),
             address: "198.18.0.2".parse().unwrap(),
             port: 53,
+            draining: false,
         }
     }
 

@@ -25,6 +25,7 @@ async fn backend(name: &'static str) -> Member {
         host: name.to_owned(),
         address: at.ip(),
         port: at.port(),
+        draining: false,
     }
 }
 

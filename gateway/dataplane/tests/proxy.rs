@@ -40,6 +40,7 @@ fn member(host: &str, at: SocketAddr) -> Member {
         host: host.to_owned(),
         address: at.ip(),
         port: at.port(),
+        draining: false,
     }
 }
 
@@ -316,6 +317,27 @@ async fn clients_move_to_another_member_and_return_when_it_is_back() {
     let mut seen = [ask(at).await.unwrap(), ask(at).await.unwrap()];
     seen.sort();
     assert_eq!(seen, ["a", "b"]);
+}
+
+/// `kubeadm init` has some ten seconds for its first call by the endpoint: none of them is for us to wait in.
+#[tokio::test]
+async fn the_first_client_after_the_only_server_came_up_is_answered() {
+    let (at, tasks) = named_server("first", any_port()).await;
+    drop(tasks);
+    let plane = DataPlane::new(Limits {
+        recheck: Duration::from_secs(3_600),
+        ..limits()
+    });
+    plane.alive("first", true, "test");
+    plane.apply(vec![listener(0, &[member("first", at)])]);
+    let proxy = bound(&plane).await;
+    for _ in 0..3 {
+        assert!(ask(proxy).await.is_err());
+    }
+    assert!(!plane.status()[0].members[0].alive);
+    let (_, _tasks) = named_server("first", at).await;
+    assert_eq!(ask(proxy).await.unwrap(), "first");
+    assert!(plane.status()[0].members[0].alive);
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use std::{
 
 use kedge_control::{
     balance::{Listener, Member},
+    frontend::ClientIp,
     local::ListenerStatus,
 };
 use kedge_gateway_dataplane::{Carries, DataPlane, Limits};
@@ -112,10 +113,11 @@ impl Server {
                 host: self.names[0].clone(),
                 address: self.at.ip(),
                 port: self.at.port(),
+                draining: false,
             }],
         };
         let names = self.names.clone();
-        (Carries::Named { names }, listener)
+        (named(names), listener)
     }
 
     /// A client that trusts nobody else.
@@ -149,6 +151,11 @@ impl Server {
         assert_eq!(said, self.names[0].as_bytes());
         Ok(stream)
     }
+}
+
+fn named(names: Vec<String>) -> Carries {
+    let told = ClientIp::Hidden;
+    Carries::Named { names, told }
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
@@ -402,7 +409,7 @@ async fn names_come_and_go_while_others_stay() {
     let (_, mut late) = b.frontend(0);
     late.name = "t/late".to_owned();
     let names = vec!["a.example".to_owned(), "c.example".to_owned()];
-    plane.serve([a.frontend(0), (Carries::Named { names }, late)]);
+    plane.serve([a.frontend(0), (named(names), late)]);
     let gone = b.ask(at, "b.example").await;
     assert!(gone.is_err(), "nobody is called so any more");
     leaving.write_all(b"x").await.unwrap();

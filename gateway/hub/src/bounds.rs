@@ -1,8 +1,10 @@
 //! What of the manager's wishes a gateway takes up: hosts with their own single addresses, and
 //! listeners whose members are hosts. No I/O.
 
+mod apart;
+
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
@@ -10,13 +12,14 @@ use std::{
 use ipnet::IpNet;
 use kedge_control::{
     agent::{GatewayConfig as Wished, Mesh, PeerConfig},
-    balance::Listener,
+    balance::{Listener, Member},
     frontend::Offer,
 };
 use kedge_core::{Code, Fix, Problem};
 use kedge_tunnel_device::{PeerSpec, Workers, keeper::Wish, mtu};
-use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName};
+use kedge_tunnel_proto::{keys::PublicKey, noise::CoreName, realm::Realm};
 
+pub(crate) use self::apart::Apart;
 use crate::{
     claims::{Neighbor, add_neighbors},
     config::TunnelConfig,
@@ -42,12 +45,12 @@ pub(crate) struct Plan {
 }
 
 /// Holds the manager's wishes to the bounds of the gateway with the public key `own`.
-pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> Plan {
+pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished, apart: &Apart) -> Plan {
     let mut problems = Vec::new();
     let tunnel = wished.tunnel.as_ref().map(|tunnel| {
         let mut peers: Vec<PeerSpec> = Vec::new();
         for peer in &tunnel.peers {
-            match accept(peer, own, &peers) {
+            match accept(peer, own, &peers, apart) {
                 Ok(accepted) => {
                     problems.extend(unusable_endpoint(peer, &accepted));
                     peers.push(accepted);
@@ -67,18 +70,28 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
             workers: Workers::of_gateway(config.workers),
             addresses: tunnel.addresses.clone(),
             peers,
+            realms: apart.paths.clone(),
         }
     });
-    let hosts: BTreeSet<IpNet> = tunnel
+    let hosts: BTreeMap<&str, &PeerSpec> = tunnel
         .iter()
         .flat_map(|wish| wish.peers.iter())
-        .flat_map(|peer| peer.allowed_ips.iter().copied())
+        .map(|peer| (peer.name.as_str(), peer))
         .collect();
+    let hosts = |member: &Member| -> Option<&PeerSpec> {
+        let host = hosts.get(&*member.host)?;
+        let its = host.allowed_ips.contains(&IpNet::from(member.address));
+        its.then_some(*host)
+    };
     let mut listeners = wished.listeners.clone();
     for listener in &mut listeners {
         let name = listener.name.clone();
+        let mut realm = None;
         listener.members.retain(|member| {
-            let inside = hosts.contains(&IpNet::from(member.address));
+            // All of a listener are one tenant's: that of the first.
+            let host = hosts(member);
+            let realm = host.map(|host| *realm.get_or_insert(host.realm));
+            let inside = host.is_some_and(|host| Some(host.realm) == realm);
             if !inside {
                 let at = SocketAddr::new(member.address, member.port);
                 problems.push(
@@ -100,7 +113,7 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
     }
     let mut offer = wished.offer.clone();
     let peers = tunnel.iter().flat_map(|wish| &wish.peers);
-    hold_members(&mut offer, peers, &mut problems);
+    hold_members(&mut offer, peers, apart, &mut problems);
     let mut tunnel = tunnel;
     let neighbors = tunnel
         .as_mut()
@@ -124,17 +137,19 @@ pub(crate) fn plan(config: &TunnelConfig, own: &PublicKey, wished: &Wished) -> P
 fn hold_members<'a>(
     offer: &mut Offer,
     peers: impl Iterator<Item = &'a PeerSpec>,
+    apart: &Apart,
     problems: &mut Vec<Problem>,
 ) {
     let own = peers.flat_map(|peer| {
         let addresses = peer.allowed_ips.iter();
-        addresses.map(|address| (peer.name.as_str(), *address))
+        addresses.map(|address| (peer.name.as_str(), *address, peer.realm))
     });
-    let own: BTreeSet<(&str, IpNet)> = own.collect();
+    let own: BTreeSet<(&str, IpNet, Option<Realm>)> = own.collect();
     for pool in &mut offer.pools {
         let name = pool.name.clone();
+        let realm = apart.realms.get(&pool.tenant).copied();
         pool.members.retain(|member| {
-            let is_its = own.contains(&(&*member.host, IpNet::from(member.address)));
+            let is_its = own.contains(&(&*member.host, IpNet::from(member.address), realm));
             if !is_its {
                 problems.push(outside(&member.host, &name, member.address));
             }
@@ -177,6 +192,7 @@ fn accept(
     wish: &PeerConfig,
     own: &PublicKey,
     peers: &[PeerSpec],
+    apart: &Apart,
 ) -> Result<PeerSpec, Box<Problem>> {
     let name: String = wish.name.escape_debug().take(80).collect();
     let refuse = |code, why: String| {
@@ -202,12 +218,17 @@ fn accept(
     if peers.iter().any(|peer| peer.name == wish.name) {
         return refuse(Code::TunKey, "the manager names it twice".to_owned());
     }
+    let realm = match apart.realm(&wish.tenant) {
+        Ok(realm) => realm,
+        Err(why) => return refuse(Code::TunOutsideBounds, why),
+    };
     for prefix in &wish.allowed_ips {
         if prefix.prefix_len() != prefix.max_prefix_len() {
             let why = format!("{prefix} is more than a single address");
             return refuse(Code::TunOutsideBounds, why);
         }
-        if let Some(other) = peers.iter().find(|peer| peer.allowed_ips.contains(prefix)) {
+        let mut others = peers.iter().filter(|peer| peer.realm == realm);
+        if let Some(other) = others.find(|peer| peer.allowed_ips.contains(prefix)) {
             let why = format!("{prefix} belongs to {}", other.name);
             return refuse(Code::TunOutsideBounds, why);
         }
@@ -225,6 +246,7 @@ fn accept(
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        realm,
         next_key: wish
             .next_public_key
             .as_ref()
@@ -260,6 +282,7 @@ mod tests {
             next_public_key: None,
             endpoint: None,
             tls_endpoint: None,
+            tenant: String::new(),
             other_endpoint: None,
             allowed_ips: vec![prefix.parse().unwrap()],
             keepalive_seconds: 0,
@@ -283,6 +306,7 @@ mod tests {
                         host: (*host).to_owned(),
                         address: address.parse().unwrap(),
                         port: 6443,
+                        draining: false,
                     })
                     .collect(),
             }],
@@ -301,7 +325,7 @@ mod tests {
             mtu: None,
             offload: Allowed::ALL,
             workers: None,
-            gateways: std::collections::BTreeMap::new(),
+            gateways: BTreeMap::new(),
             behind: Vec::new(),
         }
     }
@@ -313,6 +337,7 @@ mod tests {
             &config(),
             &OWN.parse().unwrap(),
             &wished(peers, &[("a", "fd6b:6564:6765::a")]),
+            &Apart::default(),
         );
         assert_eq!(plan.problems, []);
         let tunnel = plan.tunnel.unwrap();
@@ -343,6 +368,7 @@ mod tests {
                 &config(),
                 &OWN.parse().unwrap(),
                 &wished(vec![good.clone(), bad], &[]),
+                &Apart::default(),
             );
             assert_eq!(plan.tunnel.unwrap().peers.len(), 1);
             assert_eq!(plan.problems[0].code, code);
@@ -364,7 +390,7 @@ mod tests {
             };
             let mut wished = wished(Vec::new(), &[]);
             wished.tunnel.as_mut().unwrap().mtu = mtu;
-            let plan = plan(&config, &OWN.parse().unwrap(), &wished);
+            let plan = plan(&config, &OWN.parse().unwrap(), &wished, &Apart::default());
             assert_eq!(plan.tunnel.unwrap().mtu, expected, "{mtu}");
             assert_eq!(plan.problems.len(), problems, "{mtu}");
             for problem in plan.problems {
@@ -380,7 +406,7 @@ mod tests {
         for (endpoint, problems) in [("203.0.113.7:51820", 0), ("nowhere", 1)] {
             peer.endpoint = Some(endpoint.to_owned());
             let wished = wished(vec![peer.clone()], &[]);
-            let plan = plan(&config(), &OWN.parse().unwrap(), &wished);
+            let plan = plan(&config(), &OWN.parse().unwrap(), &wished, &Apart::default());
             let peer = &plan.tunnel.unwrap().peers[0];
             assert_eq!(peer.endpoint, endpoint.parse().ok());
             assert_eq!(plan.problems.len(), problems, "{endpoint}");
@@ -395,7 +421,12 @@ mod tests {
     fn members_outside_the_tunnel_get_no_connections() {
         let peers = vec![host("a", KEYS[0], "fd6b:6564:6765::a/128")];
         let members = [("a", "fd6b:6564:6765::a"), ("x", "127.0.0.1")];
-        let plan = plan(&config(), &OWN.parse().unwrap(), &wished(peers, &members));
+        let plan = plan(
+            &config(),
+            &OWN.parse().unwrap(),
+            &wished(peers, &members),
+            &Apart::default(),
+        );
         assert_eq!(plan.listeners[0].members.len(), 1);
         assert_eq!(plan.problems[0].code, Code::TunOutsideBounds);
     }
@@ -412,6 +443,7 @@ mod tests {
             address: address.parse().unwrap(),
             port: 80.try_into().unwrap(),
             weight: 1,
+            draining: false,
         };
         wished.offer.pools.push(Pool {
             name: "ns/web/http".to_owned(),
@@ -422,7 +454,7 @@ mod tests {
             ],
             ..Pool::default()
         });
-        let plan = plan(&config(), &OWN.parse().unwrap(), &wished);
+        let plan = plan(&config(), &OWN.parse().unwrap(), &wished, &Apart::default());
         let members = &plan.offer.pools[0].members;
         assert_eq!(*members, [member("a", "fd6b:6564:6765::a")]);
         assert_eq!(plan.problems.len(), 2);
@@ -432,7 +464,12 @@ mod tests {
     #[test]
     fn without_a_tunnel_there_is_none() {
         assert_eq!(
-            plan(&config(), &OWN.parse().unwrap(), &Wished::default()),
+            plan(
+                &config(),
+                &OWN.parse().unwrap(),
+                &Wished::default(),
+                &Apart::default()
+            ),
             Plan::default()
         );
     }

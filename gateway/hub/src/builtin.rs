@@ -10,7 +10,7 @@ use kedge_control::{
 use kedge_core::{Code, Problem};
 use kedge_gateway_dataplane::{DataPlane, Limits, Place, place, served, unserved_sites};
 
-use crate::offered::is_own;
+use crate::{offered::is_own, tenants::Namespaces};
 
 /// The gateway's own proxy.
 pub(crate) struct Builtin {
@@ -34,6 +34,10 @@ impl Builtin {
         }
     }
 
+    pub fn enclose(&self, namespaces: Namespaces) {
+        self.plane.enclose(namespaces.hosts);
+    }
+
     pub fn apply(&mut self, offer: Offer) {
         self.frontends.clear();
         self.refused.clear();
@@ -53,6 +57,7 @@ impl Builtin {
             }
         }
         self.refused.extend(unserved_sites(&offer));
+        self.plane.behind(offer.proxy_protocol.map(|it| it.from));
         self.plane.serve(listeners);
     }
 

@@ -71,6 +71,7 @@ pub(crate) fn add_neighbors(config: &TunnelConfig, wish: &mut Wish) -> Vec<Neigh
             always_up: true,
             accepts: accepts.collect(),
             relays: true,
+            realm: None,
             next_key: next_public_key.map(Box::new),
         });
         neighbors.push(Neighbor {
@@ -282,6 +283,7 @@ mod tests {
             always_up: false,
             accepts: Vec::new(),
             relays: false,
+            realm: None,
             next_key: None,
         }
     }
@@ -321,6 +323,7 @@ mod tests {
             workers: Workers::ONE,
             addresses: Vec::new(),
             peers,
+            realms: BTreeMap::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The gateway's configuration.
 
 mod proxy;
+mod tenants;
 
 use std::{
     collections::BTreeMap,
@@ -25,6 +26,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 pub use proxy::{Engine, ProxyConfig, ProxyFile};
+pub use tenants::{Isolation, TenantsConfig, TenantsFile};
 
 section! {
     /// The configuration file of `kedge gateway`.
@@ -39,6 +41,8 @@ section! {
         tunnel: TunnelFile,
         /// What carries the connections of clients to hosts.
         proxy: ProxyFile,
+        /// How far tenants are kept apart.
+        tenants: TenantsFile,
         /// Metrics, for scrapers.
         metrics: MetricsFile,
     }
@@ -120,6 +124,8 @@ pub struct GatewayConfig {
     pub tunnel: TunnelConfig,
     /// What carries the connections of clients.
     pub proxy: ProxyConfig,
+    /// How far tenants are kept apart.
+    pub tenants: TenantsConfig,
     /// Where metrics are told beside the control socket.
     pub metrics: Option<SocketAddr>,
 }
@@ -193,6 +199,7 @@ impl RoleFile for GatewayFile {
         tunnel.gateways.get_or_insert_default();
         tunnel.behind.get_or_insert_default();
         self.proxy.get_or_insert_default().fill();
+        self.tenants.get_or_insert_default().fill();
         self
     }
 
@@ -216,11 +223,14 @@ impl RoleFile for GatewayFile {
         let proxy = self.proxy.unwrap_or_default().check(origins)?;
         let tunnel = self.tunnel.unwrap_or_default();
         let gateways = neighbors(tunnel.gateways.unwrap_or_default())?;
+        let tenants = self.tenants.unwrap_or_default();
+        let tenants = tenants.check(!gateways.is_empty(), origins)?;
         Ok(GatewayConfig {
             name: self.name,
             manager,
             metrics: self.metrics.and_then(|metrics| metrics.listen),
             proxy,
+            tenants,
             tunnel: TunnelConfig {
                 listen_port: tunnel.listen_port.map_or(LISTEN_PORT, |port| port.0),
                 other_port: tunnel.other_port.map(|port| port.0),
@@ -402,6 +412,22 @@ mod tests {
             let problem = config.unwrap_err().remove(0);
             assert_eq!(problem.code, Code::ConfigRule);
         }
+    }
+
+    #[test]
+    fn tenants_are_apart_where_that_is_said_and_no_other_gateway_passes_on() {
+        assert_eq!(
+            load("version: 1").unwrap().tenants.isolation,
+            Isolation::Shared
+        );
+        let apart = "tenants: {isolation: namespace}\n";
+        assert_eq!(load(apart).unwrap().tenants.isolation, Isolation::Namespace);
+        let relayed = format!(
+            "{apart}tunnel: {{gateways: {{b: {{public_key: '{}', addresses: ['198.18.0.2']}}}}}}",
+            "tTpyVTmHt9KKrynwDulkOR1/XLh0MwK7k2eL7DHIjkk="
+        );
+        let problem = load(&relayed).unwrap_err().remove(0);
+        assert_eq!(problem.code, Code::ConfigRule);
     }
 
     #[test]

@@ -33,7 +33,11 @@ use kedge_host::Root;
 use tokio::task::JoinSet;
 use tracing::error;
 
-use crate::{config::ProxyConfig, offered::is_own};
+use crate::{
+    config::ProxyConfig,
+    offered::{OWN, is_own},
+    tenants::Namespaces,
+};
 use counters::Counters;
 use process::Process;
 
@@ -51,6 +55,7 @@ pub(crate) struct Beside {
     offer: Offer,
     members: Members,
     here: Here,
+    namespaces: Namespaces,
     /// Why each host lives or does not.
     because: BTreeMap<String, String>,
     refused: Vec<Refused>,
@@ -73,6 +78,7 @@ impl Beside {
             offer: Offer::default(),
             members: Members::default(),
             here: Here::default(),
+            namespaces: Namespaces::default(),
             because: BTreeMap::new(),
             refused: Vec::new(),
             sites: Vec::new(),
@@ -90,13 +96,43 @@ impl Beside {
         self.tend();
     }
 
+    /// Takes where hosts are, for what is told from here on.
+    pub fn enclose(&mut self, namespaces: Namespaces) {
+        let tenants = namespaces.tenants.iter();
+        let shown = |(tenant, path): (&String, &PathBuf)| (tenant.clone(), text(path));
+        self.here.namespaces = tenants.map(shown).collect();
+        self.namespaces = namespaces;
+    }
+
+    /// Checks back ends less often, or as often as they ask for, in what is told from here on.
+    pub const fn relax(&mut self, relaxed: bool) {
+        self.here.relaxed = relaxed;
+    }
+
     pub fn apply(&mut self, offer: Offer) {
+        self.place_own(&offer);
         let rendered = render(&offer, &self.here);
         self.offer = offer;
         self.members = rendered.members;
         self.refused = rendered.refused;
         self.sites = rendered.sites;
         self.wanted.declare(rendered.resources);
+    }
+
+    /// Where pools of the gateway itself lead. One that has no members at the moment stays where it was, so
+    /// that its connections do.
+    fn place_own(&mut self, offer: &Offer) {
+        let own = offer.pools.iter().filter(|pool| pool.tenant == OWN);
+        let before = std::mem::take(&mut self.here.own);
+        for pool in own {
+            let path = match pool.members.first() {
+                None => before.get(&pool.name).cloned(),
+                Some(member) => self.namespaces.hosts.get(&member.host).map(|it| text(it)),
+            };
+            self.here
+                .own
+                .extend(path.map(|path| (pool.name.clone(), path)));
+        }
     }
 
     pub fn alive(&mut self, host: &str, alive: bool, because: String) {
@@ -318,6 +354,10 @@ fn reason(reason: &Reason) -> (UnservedReason, String) {
 fn process(config: &ProxyConfig, root: &Root, directory: &Path) -> Option<Process> {
     let executable = root.locate(config.envoy.as_ref()?);
     Some(Process::new(executable, directory.join(BOOTSTRAP)))
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
 }
 
 fn untold(error: &dyn std::error::Error) -> Box<Problem> {

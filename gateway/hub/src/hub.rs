@@ -37,17 +37,20 @@ use tracing::{debug, info};
 
 use crate::{
     bounds::{Plan, plan},
+    checks::Checks,
     claims::is_neighbor,
     config::GatewayFile,
     drain::Drain,
     fallback::Fallback,
     keys::Keys,
-    liveness::{Change, Hosts},
+    leaving::Leaving,
+    liveness::{Change, Heard, Hosts},
     meeting::Meeting,
     offered::merged,
     places::Places,
     plane::Plane,
     sessions::Sessions,
+    tenants::Tenants,
     ways::Ways,
 };
 
@@ -70,8 +73,12 @@ pub(crate) struct Hub {
     /// The desired state in force.
     wished: Option<Arc<Wished>>,
     pub sessions: Sessions,
+    /// What hosts are asked beside that.
+    pub checks: Checks,
     /// The order to send hosts elsewhere.
     pub drain: Drain,
+    /// What is open to backends that are being left.
+    pub leaving: Leaving,
     /// Where the hosts are.
     pub places: Places,
     /// What the ways to them carry.
@@ -80,6 +87,8 @@ pub(crate) struct Hub {
     pub fallback: Fallback,
     /// What hosts are told of each other.
     pub meeting: Meeting,
+    /// Tenants that are kept apart.
+    pub tenants: Tenants,
     /// What went wrong before the loop.
     standing: Vec<Problem>,
     /// What went wrong when the link was started last.
@@ -113,11 +122,14 @@ impl Hub {
         let drain = Drain::remembered(&store);
         let mut hub = Self {
             sessions: Sessions::new()?,
+            checks: Checks::default(),
             drain,
+            leaving: Leaving::default(),
             places: Places::new(),
             ways: Ways::default(),
             fallback: Fallback::default(),
             meeting: Meeting::new(),
+            tenants: Tenants::new(root),
             keys,
             keeper: Keeper::new(key, memory.value.unwrap_or_default()),
             peers: Saver::start(store.clone(), PEERS),
@@ -190,7 +202,9 @@ impl Hub {
 
     /// Takes up a desired state.
     pub fn apply(&mut self, wished: Arc<Wished>) {
-        self.plan = plan(&self.live.config().tunnel, &self.keys.current, &wished);
+        let config = self.live.config();
+        let apart = self.tenants.allot(config.tenants.isolation, &wished);
+        self.plan = plan(&config.tunnel, &self.keys.current, &wished, &apart);
         let generation = wished.generation;
         self.wished = Some(wished);
         info!(
@@ -202,17 +216,20 @@ impl Hub {
             "desired state in force"
         );
         self.want_tunnel();
-        self.plane.apply(self.offer());
+        self.tenants.clear();
+        self.tell_namespaces();
+        self.serve();
         self.answer_echoes();
         self.open_meeting();
         self.answer_calls();
         self.want_sessions();
         self.watch_hosts();
+        self.count_left();
         self.report();
     }
 
     /// Everything that is served.
-    fn offer(&self) -> Offer {
+    pub fn offer(&self) -> Offer {
         merged(&self.plan.listeners, &self.plan.offer)
     }
 
@@ -226,6 +243,7 @@ impl Hub {
     pub fn tend(&mut self) {
         self.keeper.tend();
         self.plane.tend();
+        self.ask_hosts();
         self.tend_keys();
         self.tell_gateways();
         self.ways.tend(&self.plan, &mut self.keeper);
@@ -235,6 +253,7 @@ impl Hub {
         self.answer_echoes();
         self.open_meeting();
         self.answer_calls();
+        self.count_left();
         self.report();
     }
 
@@ -252,11 +271,15 @@ impl Hub {
             self.ways.tend(&self.plan, &mut self.keeper);
         }
         let stats = self.keeper.device().map(|device| device.stats());
-        let heard = stats
-            .into_iter()
-            .flatten()
+        let lost = self.sessions.lost();
+        let hosts = stats.into_iter().flatten();
+        let heard = hosts
             .filter(|peer| !is_neighbor(&peer.name))
-            .map(|peer| (peer.name, peer.last_authenticated_data));
+            .map(|peer| Heard {
+                last: peer.last_authenticated_data,
+                lost: lost.get(peer.name.as_str()).copied(),
+                name: peer.name,
+            });
         let changes = self.hosts.observe(clock::now(), SystemTime::now(), heard);
         let transitions = !changes.is_empty();
         for change in changes {
@@ -268,7 +291,7 @@ impl Hub {
                 } => {
                     let to = if alive { "alive" } else { "dead" };
                     info!(host = name, to, because, "host");
-                    self.plane.alive(&name, alive, because);
+                    self.tell_host(&name);
                 }
                 Change::Gone { name } => {
                     info!(
@@ -300,13 +323,15 @@ impl Hub {
         let (old, new) = (&change.before, self.live.config());
         let same = old.manager == new.manager && old.name == new.name;
         let reconnect = !same || self.link.is_none();
-        let other_tunnel = old.tunnel != new.tunnel;
+        let other_tunnel = old.tunnel != new.tunnel || old.tenants != new.tenants;
         if old.proxy != new.proxy && !self.plane.configure(&new.proxy, self.live.root()) {
             self.plane = Plane::new(&new.proxy, self.live.root());
-            for (name, host) in self.hosts.iter() {
-                self.plane.alive(name, host.alive, host.because.clone());
+            let hosts = self.hosts.iter().map(|(name, _)| name.clone());
+            for name in hosts.collect::<Vec<_>>() {
+                self.tell_host(&name);
             }
-            self.plane.apply(self.offer());
+            self.tell_namespaces();
+            self.serve();
         }
         if reconnect {
             self.connect();
@@ -338,6 +363,7 @@ impl Hub {
             .chain(self.keeper.problem())
             .chain(self.keeper.clamp_problem())
             .chain(&self.echo_problem)
+            .chain(self.tenants.problem())
             .chain(self.meeting.problem())
             .chain(self.fallback.problem())
             .chain(&self.plan.problems)
@@ -348,6 +374,7 @@ impl Hub {
                     .and_then(|device| device.device_stats().other_problem),
             )
             .chain(self.key_problem())
+            .chain(self.left_problem())
             .chain(self.plane.problems())
             .chain(self.sessions.problems())
             .collect()
@@ -377,6 +404,7 @@ impl Hub {
     }
 
     fn answer_echoes(&mut self) {
+        self.tend_tenants();
         let wanted: Vec<IpAddr> = match (self.keeper.device(), &self.plan.tunnel) {
             (Some(_), Some(wish)) => wish.addresses.iter().map(ipnet::IpNet::addr).collect(),
             _ => Vec::new(),
@@ -441,6 +469,7 @@ impl Hub {
                 }),
             peers: self.hosts.iter().map(peer).collect(),
             unserved: Some(self.plane.unserved()),
+            draining: Some(self.left()),
             problems: self.own_problems().into_iter().take(MAX_ITEMS).collect(),
         });
     }

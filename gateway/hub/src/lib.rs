@@ -12,6 +12,7 @@
 
 mod bounds;
 mod builtin;
+mod checks;
 mod claims;
 mod config;
 mod drain;
@@ -20,6 +21,7 @@ mod envoy;
 mod fallback;
 mod hub;
 mod keys;
+mod leaving;
 mod liveness;
 mod meeting;
 mod offered;
@@ -29,10 +31,11 @@ mod run;
 mod sessions;
 mod socket;
 mod status;
+mod tenants;
 mod ways;
 
 pub use config::{
-    Engine, GatewayConfig, GatewayFile, ManagerConfig, ManagerFile, NeighborConfig, NeighborFile,
-    ProxyConfig, ProxyFile, TunnelConfig, TunnelFile,
+    Engine, GatewayConfig, GatewayFile, Isolation, ManagerConfig, ManagerFile, NeighborConfig,
+    NeighborFile, ProxyConfig, ProxyFile, TenantsConfig, TenantsFile, TunnelConfig, TunnelFile,
 };
 pub use run::{run, serve};

@@ -38,6 +38,7 @@ pub(crate) fn merged(listeners: &[Listener], tenants: &Offer) -> Offer {
                 address: member.address,
                 port: NonZeroU16::new(member.port)?,
                 weight: 1,
+                draining: member.draining,
             })
         });
         offer.pools.push(Pool {
@@ -53,11 +54,14 @@ pub(crate) fn merged(listeners: &[Listener], tenants: &Offer) -> Offer {
     offer.sites.extend(sites.cloned());
     let pools = tenants.pools.iter().filter(|pool| pool.tenant != OWN);
     offer.pools.extend(pools.cloned());
+    offer.proxy_protocol.clone_from(&tenants.proxy_protocol);
     offer
 }
 
 #[cfg(test)]
 mod tests {
+    use kedge_control::frontend::ProxyProtocol;
+
     use super::*;
 
     #[test]
@@ -80,7 +84,9 @@ mod tests {
             frontend.tenant = "t".to_owned();
             pool.tenant = "t".to_owned();
         }
+        tenants.proxy_protocol = Some(ProxyProtocol::default());
         let both = merged(&[listener], &tenants);
+        assert!(both.proxy_protocol.is_some(), "it is the gateway's");
         let owners: Vec<&str> = both.frontends.iter().map(|one| &*one.tenant).collect();
         assert_eq!(owners, [OWN, "t"]);
         assert_eq!(both.pools.len(), 2);

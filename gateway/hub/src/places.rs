@@ -1,19 +1,19 @@
 //! Where the hosts of this gateway are, and what follows from it.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use ipnet::IpNet;
 use kedge_control::local::GatewayUse;
+use kedge_core::Instant;
 use kedge_net::clock;
 use kedge_tunnel_proto::echo::{Claim, Claims};
-use kedge_vip_speaker::bfd::BfdEvent;
 use tokio::sync::mpsc;
 use tracing::debug;
 
 use crate::{
     claims::{Heard, Relay, log, newest, place},
     hub::Hub,
-    liveness::BOUND,
+    liveness::is_alive,
 };
 
 /// What hosts and other gateways say.
@@ -46,26 +46,24 @@ impl Places {
 impl Hub {
     /// Has the tunnel as it is planned, with packets going where hosts are.
     pub fn want_tunnel(&mut self) {
-        let device = self.keeper.device().map(|device| device.handle());
-        let now = clock::now();
-        let alive = |peer: &str| {
-            let heard = device.as_ref().and_then(|device| device.heard(peer));
-            // BFD is quicker, and who is heard since it was lost is there again.
-            let lost = self.sessions.lost_since(peer);
-            heard.is_some_and(|at| now.since(at) < BOUND && lost.is_none_or(|lost| at > lost))
-        };
         let (claims, neighbors) = (&self.places.claims, &self.plan.neighbors);
-        let wish = self.plan.tunnel.clone();
-        let wish = wish.map(|wish| place(wish, claims, neighbors, alive));
-        self.keeper.want(wish);
-    }
-
-    /// Takes what BFD says of a host.
-    pub fn hear_session(&mut self, event: &BfdEvent) {
-        self.sessions.hear(event);
-        if !self.plan.neighbors.is_empty() {
-            self.want_tunnel();
+        let mut wish = self.plan.tunnel.clone();
+        // Without other gateways packets go where they are planned to.
+        if !neighbors.is_empty() {
+            let stats = self.keeper.device().map(|device| device.stats());
+            let stats = stats.unwrap_or_default();
+            let heard: BTreeMap<&str, Instant> = stats
+                .iter()
+                .filter_map(|peer| Some((peer.name.as_str(), peer.last_authenticated_data?)))
+                .collect();
+            let (now, lost) = (clock::now(), self.sessions.lost());
+            let alive = |peer: &str| {
+                let (heard, lost) = (heard.get(peer), lost.get(peer));
+                is_alive(now, heard.copied(), lost.copied())
+            };
+            wish = wish.map(|wish| place(wish, claims, neighbors, alive));
         }
+        self.keeper.want(wish);
     }
 
     /// Takes what a host says of itself, and tells the other gateways.
@@ -148,7 +146,8 @@ impl Hub {
 
     fn hosts_of_plan(&self) -> impl Iterator<Item = (IpAddr, &str)> {
         let peers = self.plan.tunnel.iter().flat_map(|wish| &wish.peers);
-        let hosts = peers.filter(|peer| !peer.relays);
+        // Where tenants are apart an address alone says nothing.
+        let hosts = peers.filter(|peer| !peer.relays && peer.realm.is_none());
         hosts.flat_map(|peer| {
             let addresses = peer.allowed_ips.iter().map(IpNet::addr);
             addresses.map(|address| (address, peer.name.as_str()))

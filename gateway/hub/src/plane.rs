@@ -12,6 +12,7 @@ use crate::envoy::Beside;
 use crate::{
     builtin::Builtin,
     config::{Engine, ProxyConfig},
+    tenants::Namespaces,
 };
 
 /// What carries the connections of clients. What it serves is declared, and so is who lives.
@@ -51,6 +52,33 @@ impl Plane {
                 let _ = root;
                 false
             }
+        }
+    }
+
+    /// Takes where hosts are: connections to them begin there. What is served is told anew after that.
+    pub fn enclose(&mut self, namespaces: Namespaces) {
+        match self {
+            Self::Builtin(plane) => plane.enclose(namespaces),
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.enclose(namespaces),
+        }
+    }
+
+    /// Whether it checks back ends.
+    pub const fn checks(&self) -> bool {
+        match self {
+            Self::Builtin(_) => false,
+            #[cfg(feature = "envoy")]
+            Self::Envoy(_) => true,
+        }
+    }
+
+    /// Has it check back ends less often, or as often as they ask for, in what is served from here on.
+    pub const fn relax(&mut self, relaxed: bool) {
+        match self {
+            Self::Builtin(_) => _ = relaxed,
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => plane.relax(relaxed),
         }
     }
 

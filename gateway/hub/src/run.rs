@@ -14,7 +14,7 @@ use kedge_host::{
 use kedge_net::limits;
 use tokio::{
     sync::mpsc,
-    time::{MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 use tracing::{info, warn};
 
@@ -59,6 +59,8 @@ pub async fn serve(
     for ticks in [&mut watchdog, &mut fast, &mut slow] {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     }
+    // Many hosts are lost at once, and each look is at all of them.
+    let (mut news, mut rests_until) = (false, Instant::now());
     let because = loop {
         tokio::select! {
             order = orders.recv() => match order {
@@ -88,7 +90,17 @@ pub async fn serve(
             Some((host, claim)) = hub.places.said.recv() => hub.hear_host(host, claim),
             Some(heard) = hub.places.told.recv() => hub.hear_gateway(heard),
             Some((from, bytes)) = hub.meeting.heard.recv() => hub.meet(from, &bytes),
-            event = hub.sessions.event() => hub.hear_session(&event),
+            Some(round) = hub.checks.round() => hub.hear_hosts(round),
+            event = hub.sessions.event() => {
+                hub.sessions.hear(&event);
+                news = true;
+            }
+            () = sleep_until(rests_until), if news => {
+                news = false;
+                let begun = Instant::now();
+                hub.watch_hosts();
+                rests_until = Instant::now() + begun.elapsed();
+            }
             _ = fast.tick() => hub.watch_hosts(),
             _ = slow.tick() => {
                 hub.tend();

@@ -52,7 +52,9 @@ impl Sessions {
         let mut wanted = Vec::new();
         let mut hosts = BTreeMap::new();
         if let Some(wish) = tunnel {
-            for peer in wish.peers.iter().filter(|peer| !peer.relays) {
+            let all = wish.peers.iter();
+            // Its sockets are the gateway's own: a tenant that is apart is watched by what comes from it.
+            for peer in all.filter(|peer| !peer.relays && peer.realm.is_none()) {
                 let spec = name(peer).zip(ends(&wish.addresses, &peer.allowed_ips));
                 let Some((name, (local, remote))) = spec else {
                     continue;
@@ -77,10 +79,11 @@ impl Sessions {
         }
     }
 
-    /// Since when a host is lost, if it is.
-    pub fn lost_since(&self, host: &str) -> Option<Instant> {
-        let name = self.hosts.iter().find(|(_, known)| *known == host);
-        self.lost.get(name?.0).copied()
+    /// Every host that is lost, and since when.
+    pub fn lost(&self) -> BTreeMap<&str, Instant> {
+        let lost = self.lost.iter();
+        lost.filter_map(|(name, since)| Some((self.hosts.get(name)?.as_str(), *since)))
+            .collect()
     }
 
     /// Takes what happened, and writes it into the log.

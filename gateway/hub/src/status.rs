@@ -8,7 +8,7 @@ use kedge_net::clock;
 use kedge_tunnel_device::PeerStats;
 use kedge_tunnel_proto::fallback::is_lane;
 
-use crate::hub::Hub;
+use crate::{hub::Hub, tenants::peers};
 
 impl Hub {
     /// The gateway at one glance.
@@ -31,6 +31,7 @@ impl Hub {
             },
             tunnels: items,
             guard,
+            tenants: self.tenants.status(peers(&self.plan)),
             listeners: self.plane.status(),
             manager: self.link.as_ref().map(|link| link.status(self.applied())),
             drain: Some(self.draining()).filter(|drain| drain.draining),

@@ -213,6 +213,7 @@ impl Site {
                     endpoint: None,
                     other_endpoint: None,
                     tls_endpoint: None,
+                    tenant: String::new(),
                     allowed_ips: vec![format!("{HOST}/128").parse().unwrap()],
                     keepalive_seconds: 0,
                 }],
@@ -226,6 +227,7 @@ impl Site {
                     host: "a".to_owned(),
                     address: HOST.parse().unwrap(),
                     port: 6443,
+                    draining: false,
                 }],
             }],
             ca_bundle: String::new(),
@@ -313,6 +315,7 @@ impl Site {
                 always_up: true,
                 accepts: Vec::new(),
                 relays: false,
+                realm: None,
                 next_key: None,
             };
             device.apply(vec![peer]).unwrap();

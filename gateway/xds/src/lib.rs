@@ -10,6 +10,8 @@
 mod bootstrap;
 pub mod delta;
 pub mod kind;
+#[cfg(feature = "peer")]
+pub mod peer;
 mod render;
 mod resource;
 mod server;

@@ -12,6 +12,8 @@
 //! cluster called after the name the client asks for. The prefix keeps clients from asking for a cluster
 //! that is not theirs to ask for.
 //!
+//! Where clients come through load balancers, every listener takes connections of those alone: [`outer`].
+//!
 //! A listener's name holds its address: one that moves is another, and none ever waits for an address
 //! that one of its own has.
 
@@ -21,6 +23,7 @@ mod endpoint;
 mod listener;
 mod members;
 pub mod names;
+mod outer;
 mod proto;
 mod site;
 mod taken;
@@ -59,6 +62,18 @@ pub struct Here {
     pub lives: Lives,
     /// The network namespace of each tenant, as a path; a tenant without one uses the gateway's own.
     pub namespaces: BTreeMap<String, String>,
+    /// The same for pools of the gateway itself, by name: their members are some tenant's hosts.
+    pub own: BTreeMap<String, String>,
+    /// Whether there are so many checks that each is made less often.
+    pub relaxed: bool,
+}
+
+impl Here {
+    /// The network namespace that connections to a pool's members begin in.
+    fn namespace(&self, pool: &Pool) -> Option<&String> {
+        let own = self.own.get(&pool.name).filter(|_| pool.tenant.is_empty());
+        own.or_else(|| self.namespaces.get(&pool.tenant))
+    }
 }
 
 /// What Envoy is told of a site.
@@ -87,6 +102,7 @@ pub struct Rendered {
 #[must_use]
 pub fn render(offer: &Offer, here: &Here) -> Rendered {
     let checked = check::check(offer);
+    let outer = offer.proxy_protocol.as_ref();
     let mut rendered = Rendered {
         refused: checked.refused,
         ..Rendered::default()
@@ -108,16 +124,20 @@ pub fn render(offer: &Offer, here: &Here) -> Rendered {
                 let passed = tls.entry(at).or_default();
                 passed.extend(server_names.iter().map(String::as_str));
             }
-            Protocol::Tcp | Protocol::Udp => resources.push(listener::tcp(frontend, pool)),
+            Protocol::Tcp | Protocol::Udp => {
+                resources.push(listener::tcp(frontend, pool, outer));
+            }
         }
     }
-    let chains = site::render(&checked.sites, &checked.pools, here, &mut rendered);
+    let chains = site::render(&checked.sites, &checked.pools, (here, outer), &mut rendered);
     for at in chains.keys() {
         tls.entry(*at).or_default();
     }
     for (at, passed) in tls {
         let chains = chains.get(&at).map_or(&[] as &[_], Vec::as_slice);
-        rendered.resources.push(listener::tls(at, &passed, chains));
+        rendered
+            .resources
+            .push(listener::tls(at, &passed, chains, outer));
     }
     rendered
 }

@@ -61,17 +61,8 @@ impl Ads {
     ///
     /// [`Error::Socket`].
     pub fn bind(path: &Path, wanted: Wanted) -> Result<Self, Error> {
-        let failed = |source| Error::Socket {
-            path: path.to_owned(),
-            source,
-        };
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            Ok(()) | Err(_) => {}
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
         Ok(Self {
-            listener,
+            listener: listen(path)?,
             path: path.to_owned(),
             wanted,
         })
@@ -97,9 +88,22 @@ impl Ads {
     }
 }
 
+/// Makes a socket. What lies there of an earlier process is removed.
+pub(crate) fn listen(path: &Path) -> Result<UnixListener, Error> {
+    let failed = |source| Error::Socket {
+        path: path.to_owned(),
+        source,
+    };
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    UnixListener::bind(path).map_err(failed)
+}
+
 struct Service(Wanted);
 
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl AggregatedDiscoveryService for Service {

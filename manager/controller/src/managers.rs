@@ -27,14 +27,18 @@ pub const CA: &str = "kedge-ca";
 pub const EXPOSED: &str = "kedge-exposures";
 /// Ports and addresses that were chosen for what tenants' clusters offer.
 pub const PORTS: &str = "kedge-ports";
+/// Records for external-dns.
+pub const DNS: &str = "kedge-dns";
+/// Certificates for cert-manager.
+pub const ISSUED: &str = "kedge-issued";
 /// Keys of banned hosts, in their tenant's list.
 pub const DENIED: &str = "kedge-denied";
 /// The copy of that list.
 pub const BANNED: &str = "kedge-banned";
 
 /// The managers whose layers a plan decides; the others belong to the agent API.
-pub const PLANNED: [&str; 8] = [
-    ENDPOINT, FOLLOW, GIVEN, OVERLAY, CONFIG, PORTS, DENIED, BANNED,
+pub const PLANNED: [&str; 10] = [
+    ENDPOINT, FOLLOW, GIVEN, OVERLAY, CONFIG, PORTS, DENIED, BANNED, DNS, ISSUED,
 ];
 /// Labels, annotations and finalizers on objects of anybody.
 pub const MARKS: &str = "kedge-marks";
@@ -42,9 +46,9 @@ pub const MARKS: &str = "kedge-marks";
 pub const STATUS: &str = "kedge-manager";
 
 /// The managers whose fields in an object of an API server are a layer.
-pub const LAYERED: [&str; 13] = [
+pub const LAYERED: [&str; 15] = [
     ENDPOINT, FOLLOW, OVERLAY, CONFIG, IPAM, ENROL, APPROVE, TOKEN, CA, DENIED, BANNED, EXPOSED,
-    PORTS,
+    PORTS, DNS, ISSUED,
 ];
 
 /// The managers whose layers say nothing without another's: they make no object and keep none.

@@ -15,6 +15,8 @@ mod claims;
 pub mod config;
 pub mod denied;
 mod desired;
+pub mod dns;
+mod drain;
 pub mod elemental;
 pub mod endpoint;
 pub mod exposed;
@@ -25,6 +27,7 @@ mod given;
 mod handed;
 mod health;
 pub mod http;
+pub mod issued;
 mod lead;
 mod leave;
 pub mod ledger;
@@ -43,6 +46,7 @@ mod report;
 mod reserve;
 mod selected;
 pub mod share;
+mod shortcut;
 pub mod slots;
 mod status;
 pub mod targets;
@@ -72,11 +76,14 @@ use crate::{
 };
 use balancer::{Balancer, Case};
 use desired::Desired;
+use drain::Leaving;
 use endpoint::Decided;
+use http::Http;
 use ledger::Ledger;
 use pending::Pending;
 use share::Share;
 use targets::{HostIndex, Target};
+use tcp::Tcp;
 use wake::Wake;
 
 pub use because::Because;
@@ -130,6 +137,8 @@ pub struct Service {
     pub decided: Decided,
     /// The hosts.
     pub targets: Vec<Target>,
+    /// The hosts of the whole cluster that answer for its endpoint themselves while no gateway is reached.
+    pub hosts: BTreeSet<Name>,
     /// The host that holds the VIP.
     pub holder: Option<Name>,
     /// Whether somebody paused the cluster.
@@ -138,11 +147,21 @@ pub struct Service {
     pub is_going: bool,
 }
 
+impl Service {
+    /// The target that a host is whose Machine goes.
+    fn leaving(&self, host: &Name) -> Option<&Target> {
+        let mut leaving = self.targets.iter().filter(|it| it.leaving.is_some());
+        leaving.find(|target| target.host.as_ref() == Some(host))
+    }
+}
+
 /// Everything that was decided on the way to a plan.
 struct Decisions<'a> {
     cases: &'a [Case],
     decided: &'a [Decided],
     services: &'a [Service],
+    tcp: &'a [Tcp],
+    http: &'a [Http],
     ledger: &'a Ledger,
 }
 
@@ -155,7 +174,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut wake = Wake::default();
     let found = tcp::found(&next);
     let (decided, mut ledger) = decide(&next, &mut cases, &found, &mut wake);
-    let mut services = services(&next, &cases, &decided);
+    let index = HostIndex::new(&next);
+    let leaving = Leaving::of(&next, &index);
+    let mut services = services(&next, &index, &leaving, (&cases, &decided));
     overlay::assign(&mut next);
     let mut plan = Plan {
         problems: next.problems.clone(),
@@ -169,7 +190,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         *plan.targets.entry(target.state).or_default() += 1;
     }
     // The holder of a VIP comes first among a listener's members.
-    let tcp = tcp::all(&next, &found, &cases, &mut ledger);
+    let mut tcp = tcp::all(&next, &found, &cases, &leaving, &mut ledger);
+    let held = leaving.settle(&next, &mut services, &mut tcp, &mut wake);
     plan.share = Share::of(&next, &cases, &decided, &services, &ledger);
     tcp::share(&tcp, &mut plan.share);
     let asked = http::found(&next);
@@ -177,11 +199,12 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     http::share(&next, &asked, &http, &mut plan.share);
     (plan.certificates, plan.is_unread) = http::secrets(&http);
     configure_gateways(&mut next, &mut plan);
-    leave::states(&next, &mut services, &mut wake);
+    leave::states(&next, &mut services, &held, &mut wake);
     let mut wanted = Desired::default();
     desired::endpoints(&next, &cases, &decided, &services, &mut wanted);
     provision::statuses(&next, &cases, &decided, &mut wanted);
     leave::annotations(&next, &services, &mut wanted);
+    leaving.hooks(&next, &tcp, &held, &mut wanted);
     elemental::records(&next, &services, &mut wanted);
     claims::claims(&next, &services, &mut wake, &mut wanted);
     provider::give(&next, &mut ledger, &services, &mut wake, &mut wanted);
@@ -192,10 +215,14 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     people.extend(tcp::write(&next, &found, &tcp, &mut wake, &mut wanted));
     people.extend(http::write(&next, &http, &mut wake, &mut wanted));
     people.sort_by(|a, b| (&a.namespace, &a.name, &a.kind).cmp(&(&b.namespace, &b.name, &b.kind)));
+    issued::write(&next, &http, &mut wanted);
+    dns::write(&next, &services, &http, &mut wanted);
     let decisions = Decisions {
         cases: &cases,
         decided: &decided,
         services: &services,
+        tcp: &tcp,
+        http: &http,
         ledger: &ledger,
     };
     status::write(snapshot, &next, &decisions, &mut plan, &mut wanted);
@@ -241,13 +268,25 @@ fn decide(
     (decided.into_values().collect(), ledger)
 }
 
-fn services(snapshot: &Snapshot, cases: &[Case], decided: &[Decided]) -> Vec<Service> {
-    let index = HostIndex::new(snapshot);
+fn services(
+    snapshot: &Snapshot,
+    index: &HostIndex,
+    leaving: &Leaving,
+    (cases, decided): (&[Case], &[Decided]),
+) -> Vec<Service> {
     let asked = cases.iter().zip(decided).filter_map(|(case, decided)| {
         let balancer = case.asked.as_ref().ok()?;
         let cluster = snapshot.clusters.get(&case.cluster);
         let is_going = cluster.is_some_and(|object| object.metadata.deletion_timestamp.is_some());
-        let targets = targets::targets(snapshot, &index, balancer, is_going);
+        let mut targets = targets::targets(snapshot, index, balancer, is_going);
+        if let Some(Ok(used)) = &decided.gateway {
+            for target in targets.iter_mut().filter(|target| !target.disabled) {
+                let host = target.host.as_ref().filter(|_| target.leaving.is_some());
+                let drained = host.and_then(|host| leaving.is_drained(snapshot, host, &used.name));
+                target.draining = drained == Some(true);
+            }
+        }
+        let hosts = shortcut::hosts(snapshot, index, balancer, &targets);
         let mut balancer = balancer.clone();
         if let (Some(Mode::Vip), Some(vip)) = (balancer.spec.mode, balancer.spec.vip.as_mut())
             && vip.address.is_some()
@@ -261,6 +300,7 @@ fn services(snapshot: &Snapshot, cases: &[Case], decided: &[Decided]) -> Vec<Ser
             balancer,
             decided: decided.clone(),
             targets,
+            hosts,
             holder: None,
             at_rest: leave::is_at_rest(decided.plan.because()),
             is_going,

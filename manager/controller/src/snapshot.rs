@@ -34,6 +34,8 @@ pub enum Environment {
         /// The contract of every infrastructure kind, by group and kind, as the labels of its CRD
         /// tell.
         contracts: BTreeMap<(String, String), Contract>,
+        /// Every kind that is watched, by group and kind.
+        served: BTreeSet<(String, String)>,
     },
 }
 
@@ -51,6 +53,17 @@ impl Environment {
         matches!(self, Self::Kubernetes { .. })
     }
 
+    /// Whether somebody may read objects of that kind.
+    #[must_use]
+    pub fn serves(&self, group: &str, kind: &str) -> bool {
+        match self {
+            Self::Directory => false,
+            Self::Kubernetes { served, .. } => {
+                served.contains(&(group.to_owned(), kind.to_owned()))
+            }
+        }
+    }
+
     /// The version of Cluster API's claims and addresses, where it serves them.
     #[must_use]
     pub fn ipam(&self) -> Option<Contract> {
@@ -66,7 +79,7 @@ impl Environment {
         match self {
             Self::Directory if api_version.ends_with("/v1beta2") => Some(Contract::V1Beta2),
             Self::Directory => Some(Contract::V1Beta1),
-            Self::Kubernetes { contracts } => {
+            Self::Kubernetes { contracts, .. } => {
                 contracts.get(&(group.to_owned(), kind.to_owned())).copied()
             }
         }

@@ -44,7 +44,10 @@ use kedge_crd::{Resource as _, VipPoolSpec, capi, meta};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::managers;
+use crate::{
+    managers,
+    plan::{dns, issued},
+};
 pub use keep::{Current, Leadership, Store};
 pub use key::{Name, ObjectKey};
 
@@ -226,7 +229,7 @@ impl ObjectKey {
     pub fn ground(&self) -> Ground {
         let claim = self.is_claim() || self.is_address();
         let secret = self.group.is_empty() && self.kind == "Secret";
-        if self.group == meta::GROUP || claim || secret {
+        if self.group == meta::GROUP || claim || secret || self.is_made_for_others() {
             Ground::Ours
         } else {
             Ground::Theirs
@@ -237,6 +240,13 @@ impl ObjectKey {
     #[must_use]
     pub fn is_cluster(&self) -> bool {
         self.group == capi::GROUP && self.kind == "Cluster"
+    }
+
+    /// Whether it is of a kind of somebody else that the manager makes objects of, for them to see to.
+    #[must_use]
+    pub fn is_made_for_others(&self) -> bool {
+        let kind = (self.group.as_str(), self.kind.as_str());
+        [dns::KIND, issued::KIND].contains(&kind)
     }
 
     /// Whether it is a claim.

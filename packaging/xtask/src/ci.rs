@@ -22,6 +22,16 @@ pub struct LeftOut {
 pub fn all(left_out: &LeftOut) -> anyhow::Result<()> {
     run::step("fmt", &mut run::cargo(&["fmt", "--all", "--", "--check"])?)?;
     arch::check()?;
+    deny()?;
+    docs::generate(true)?;
+    crds::generate(true)?;
+    // What compilers warn of takes ten minutes to hear: more than half of that time tests leave idle.
+    let mut lint = Command::new(std::env::current_exe()?);
+    tiers::run(left_out, Some(lint.arg("lint")))
+}
+
+/// What compilers warn of, in every build: clippy's lints, and links in the pages of the code that lead nowhere.
+pub fn lint() -> anyhow::Result<()> {
     let clippy = [
         "clippy",
         "--workspace",
@@ -44,18 +54,8 @@ pub fn all(left_out: &LeftOut) -> anyhow::Result<()> {
         "warnings",
     ];
     run::step("clippy of the build for hosts", &mut run::cargo(&hosts)?)?;
-    deny()?;
-    docs::generate(true)?;
-    crds::generate(true)?;
-    tiers::run(left_out)
-}
-
-/// The pages of the code, all of whose links lead somewhere. They take minutes: the tests begin them where
-/// the machine is idle.
-pub fn rustdoc() -> anyhow::Result<Command> {
     let mut rustdoc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"])?;
-    rustdoc.env("RUSTDOCFLAGS", "-D warnings");
-    Ok(rustdoc)
+    run::step("rustdoc", rustdoc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Licences, bans and sources of the dependencies. The advisory database is not consulted here:

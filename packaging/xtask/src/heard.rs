@@ -4,8 +4,11 @@
 use std::{
     collections::VecDeque,
     io::{self, BufRead, BufReader, Write as _},
-    process::{Command, ExitStatus},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    process::{Child, Command, ExitStatus},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver},
+    },
     thread,
     time::Duration,
 };
@@ -19,25 +22,55 @@ pub struct Heard {
     pub last: Vec<String>,
 }
 
-/// Runs a program to its end.
-pub fn run(mut command: Command) -> io::Result<Heard> {
+/// A program that runs, and is heard.
+pub struct Hearing {
+    process: Child,
+    ended: Receiver<io::Result<()>>,
+    last: Arc<Mutex<VecDeque<String>>>,
+}
+
+/// Starts a program.
+pub fn start(mut command: Command) -> io::Result<Hearing> {
     let (said, speaks) = io::pipe()?;
     command.stdout(speaks.try_clone()?).stderr(speaks);
-    let mut process = command.spawn()?;
-    // It holds the ends that write: a reader would wait for them.
-    drop(command);
+    let process = command.spawn()?;
     let last = Arc::new(Mutex::new(VecDeque::with_capacity(LINES)));
     let (ends, ended) = mpsc::channel();
     let kept = Arc::clone(&last);
     thread::spawn(move || ends.send(pass_on(BufReader::new(said), &kept)));
-    let status = process.wait()?;
-    // What the program left running may hold the pipe for ever.
-    if let Ok(read) = ended.recv_timeout(REST) {
-        read?;
+    // The command goes, and with it the ends that write: a reader would wait for them.
+    Ok(Hearing {
+        process,
+        ended,
+        last,
+    })
+}
+
+/// Runs a program to its end.
+pub fn run(command: Command) -> io::Result<Heard> {
+    start(command)?.end()
+}
+
+impl Hearing {
+    /// Waits for its end.
+    pub fn end(mut self) -> io::Result<Heard> {
+        let status = self.process.wait()?;
+        // What the program left running may hold the pipe for ever.
+        if let Ok(read) = self.ended.recv_timeout(REST) {
+            read?;
+        }
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last.drain(..).collect();
+        Ok(Heard { status, last })
     }
-    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    let last = last.drain(..).collect();
-    Ok(Heard { status, last })
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        // Ended already, unless nobody wants it any more.
+        _ = self.process.kill();
+        _ = self.process.wait();
+    }
 }
 
 fn pass_on(mut said: impl BufRead, last: &Mutex<VecDeque<String>>) -> io::Result<()> {

@@ -45,6 +45,8 @@ pub struct Program {
     /// How cargo is told of it.
     select: String,
     executable: PathBuf,
+    /// Which of its tests these are; all of them if empty.
+    tests: Vec<String>,
     /// The folder of the package: where cargo runs it.
     folder: PathBuf,
 }
@@ -64,20 +66,59 @@ impl Program {
             name,
             select,
             executable: artifact.executable?.into(),
+            tests: Vec::new(),
             folder: package.manifest_path.parent()?.into(),
         })
     }
 
+    /// Each of its modules as a program of its own: what one of them leaves behind in a process, no other sees.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be asked which tests it has, or has one that is in no module.
+    pub fn modules(&self) -> anyhow::Result<Vec<Self>> {
+        let asked = self.command(&["--list", "--format", "terse"]).output();
+        let asked = asked.with_context(|| self.missing())?;
+        let list = String::from_utf8(asked.stdout)?;
+        let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for test in list.lines().filter_map(|line| line.strip_suffix(": test")) {
+            let within = test.split_once("::").map(|(module, _)| module);
+            let module = within.with_context(|| format!("{test} is in no module"))?;
+            modules.entry(module).or_default().push(test.to_owned());
+        }
+        if !asked.status.success() || modules.is_empty() {
+            bail!("{} tells no tests: {}", self.name, asked.status);
+        }
+        let modules = modules.into_iter().map(|(module, tests)| Self {
+            name: module.to_owned(),
+            select: format!("{} {module}::", self.select),
+            tests,
+            ..self.clone()
+        });
+        Ok(modules.collect())
+    }
+
     /// Runs it as cargo does.
     fn run(&self, arguments: &[&str]) -> anyhow::Result<Heard> {
+        let mut command = self.command(arguments);
+        if !self.tests.is_empty() {
+            command.arg("--exact").args(&self.tests);
+        }
+        heard::run(command).with_context(|| self.missing())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.executable);
         command
             .args(arguments)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .env("CARGO_PKG_NAME", &self.package);
-        let heard = heard::run(command);
-        heard.with_context(|| format!("cannot start {}", self.executable.display()))
+        command
+    }
+
+    fn missing(&self) -> String {
+        format!("cannot start {}", self.executable.display())
     }
 }
 

@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use crate::heard::{self, Hearing};
+
 /// The root of the project.
 pub fn root() -> anyhow::Result<PathBuf> {
     let here = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into());
@@ -53,7 +55,7 @@ pub fn step_read<T>(
 /// A step that goes on beside others, with whatever processor time they leave.
 pub struct Beside {
     name: &'static str,
-    process: Child,
+    hearing: Hearing,
     start: Instant,
 }
 
@@ -67,20 +69,21 @@ impl Beside {
         idle.args(command.get_args()).current_dir(root()?);
         let set = command.get_envs();
         idle.envs(set.filter_map(|(name, value)| Some((name, value?))));
-        let process = idle.spawn();
+        let hearing = heard::start(idle);
         Ok(Self {
             name,
-            process: process.with_context(|| format!("cannot start {idle:?}"))?,
+            hearing: hearing.with_context(|| format!("cannot start {command:?}"))?,
             start: Instant::now(),
         })
     }
 
     /// Waits for its end.
-    pub fn end(mut self) -> anyhow::Result<()> {
+    pub fn end(self) -> anyhow::Result<()> {
         let (name, waited) = (self.name, Instant::now());
-        let status = self.process.wait().context(name)?;
-        if !status.success() {
-            bail!("{name}: ended with {status}");
+        let heard = self.hearing.end().context(name)?;
+        if !heard.status.success() {
+            let (status, last) = (heard.status, heard.last.join("\n  "));
+            bail!("{name}: ended with {status}, and said last:\n  {last}");
         }
         println!(
             "── {name}: ok after {:.1} s, of which it was waited for {:.1} s",
@@ -88,13 +91,5 @@ impl Beside {
             waited.elapsed().as_secs_f64()
         );
         Ok(())
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        // Ended already, unless nobody wants it any more.
-        _ = self.process.kill();
-        _ = self.process.wait();
     }
 }

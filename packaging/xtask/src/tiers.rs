@@ -6,14 +6,14 @@ use std::process::Command;
 use anyhow::bail;
 
 use crate::{
-    ci::{self, LeftOut},
+    ci::LeftOut,
     programs::{self, Built, Program, run_all},
     run::{self, Beside},
 };
 
-/// Every test that was not left out. A tier that fails does not hide what the others say: together they
-/// take half an hour.
-pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
+/// Every test that was not left out; `lint` goes on beside those that wait more than they work. A tier that
+/// fails does not hide what the others say: together they take half an hour.
+pub fn run(left_out: &LeftOut, lint: Option<&mut Command>) -> anyhow::Result<()> {
     let built = programs::build()?;
     let programs = &built.tests;
     let mut failed = Vec::new();
@@ -24,8 +24,9 @@ pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
     };
     judge(unprivileged(programs));
     let api_server = (!left_out.no_kube).then(|| api_server(&built));
+    let lint = lint.map(|lint| Beside::begin("lint", lint));
     judge(if left_out.no_netns {
-        leave_out("no-netns").and_then(|()| run::step("rustdoc", &mut ci::rustdoc()?))
+        leave_out("no-netns")
     } else {
         netns(programs)
     });
@@ -38,6 +39,7 @@ pub fn run(left_out: &LeftOut) -> anyhow::Result<()> {
         Some(api_server) => api_server.and_then(|beside| kube(programs, beside)),
         None => leave_out("no-kube"),
     });
+    judge(lint.map_or(Ok(()), |lint| lint.and_then(Beside::end)));
     if !failed.is_empty() {
         bail!("{}", failed.join("\n"));
     }
@@ -64,9 +66,14 @@ fn unprivileged(programs: &[Program]) -> anyhow::Result<()> {
     quick.and(pages).and(clock)
 }
 
-/// Programs of tests/netns that wait for timers of seconds most of the time: several of their tests run
+/// Modules of tests/netns that wait for timers of seconds most of the time: several of their tests run
 /// at once. All others measure milliseconds, and have the machine to themselves.
-const PATIENT: [&str; 5] = [
+const PATIENT: [&str; 10] = [
+    "checked",
+    "gateway_envoy",
+    "load_balancing",
+    "proxied",
+    "shortcut",
     "tunnel_fallback",
     "vip_conflicts",
     "vip_migrate",
@@ -75,19 +82,27 @@ const PATIENT: [&str; 5] = [
 ];
 
 fn netns(programs: &[Program]) -> anyhow::Result<()> {
-    let own = || programs.iter().filter(|program| program.package == NETNS);
-    if let Some(unknown) = PATIENT.iter().find(|it| own().all(|own| own.name != **it)) {
-        bail!("{unknown} is no program of {NETNS}");
+    let mut own = Vec::new();
+    for program in programs.iter().filter(|it| it.package == NETNS) {
+        match program.name.as_str() {
+            "netns" => own.extend(program.modules()?),
+            _ => own.push(program.clone()),
+        }
     }
-    let (patient, alone): (Vec<&Program>, Vec<&Program>) =
-        own().partition(|program| PATIENT.contains(&program.name.as_str()));
+    if let Some(unknown) = PATIENT
+        .iter()
+        .find(|it| own.iter().all(|own| own.name != **it))
+    {
+        bail!("{unknown} is no module of {NETNS}");
+    }
+    let (patient, alone): (Vec<Program>, Vec<Program>) = own
+        .into_iter()
+        .partition(|program| PATIENT.contains(&program.name.as_str()));
     let tier = "tests in network namespaces";
-    let alone = run_all(tier, alone, &["--test-threads=1", "--nocapture"]);
-    // Those wait, and leave most of the machine to a compiler.
-    let pages = Beside::begin("rustdoc", &ci::rustdoc()?)?;
+    let alone = run_all(tier, &alone, &["--test-threads=1", "--nocapture"]);
     let tier = "patient tests in network namespaces";
-    let patient = run_all(tier, patient, &["--test-threads=4", "--nocapture"]);
-    alone.and(patient).and(pages.end())
+    let patient = run_all(tier, &patient, &["--test-threads=4", "--nocapture"]);
+    alone.and(patient)
 }
 
 fn boot(programs: &[Program]) -> anyhow::Result<()> {

@@ -202,6 +202,7 @@ impl End {
             always_up: false,
             accepts: Vec::new(),
             relays: false,
+            realm: None,
             next_key: None,
         };
         let change = directory.plan(vec![spec]).unwrap();

@@ -35,11 +35,17 @@ pub enum Program {
     Clusterctl,
     /// What lays patches over manifests.
     Kustomize,
+    /// What leads Services to pods on a node.
+    KubeProxy,
+    /// The Gateway API's conformance suite.
+    GatewaySuite,
+    /// What its backends run.
+    GatewayEcho,
 }
 
 impl Program {
     /// Every program.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -50,6 +56,9 @@ impl Program {
         Self::Helm,
         Self::Clusterctl,
         Self::Kustomize,
+        Self::KubeProxy,
+        Self::GatewaySuite,
+        Self::GatewayEcho,
     ];
 
     /// Its file's name. Those of an API server are called as in `KUBEBUILDER_ASSETS`.
@@ -66,6 +75,9 @@ impl Program {
             Self::Helm => "helm",
             Self::Clusterctl => "clusterctl",
             Self::Kustomize => "kustomize",
+            Self::KubeProxy => "kube-proxy",
+            Self::GatewaySuite => "gateway-suite",
+            Self::GatewayEcho => "gateway-echo",
         }
     }
 
@@ -82,6 +94,12 @@ impl Program {
             Self::Helm => ("helm", "helm.sh/helm/v4/cmd/helm"),
             Self::Clusterctl => ("clusterctl", "sigs.k8s.io/cluster-api/cmd/clusterctl"),
             Self::Kustomize => ("kustomize", "."),
+            Self::KubeProxy => ("apiserver", "./cmd/kube-proxy"),
+            Self::GatewaySuite => ("gateway-conformance", "./cmd/suite"),
+            Self::GatewayEcho => (
+                "gateway-conformance",
+                "sigs.k8s.io/gateway-api/conformance/echo-basic",
+            ),
         }
     }
 

@@ -19,6 +19,11 @@ impl Controllers {
     ///
     /// They look for new kinds every 30 s: start them after the definitions.
     pub fn start(server: &Server) -> Option<Self> {
+        Self::start_with(server, CONTROLLERS)
+    }
+
+    /// Starts those that are named, separated by commas.
+    pub fn start_with(server: &Server, controllers: &str) -> Option<Self> {
         if !ready(&[Program::ControllerManager]) {
             return None;
         }
@@ -28,7 +33,7 @@ impl Controllers {
                 "--kubeconfig={}",
                 server.kubeconfig("admin").display()
             ))
-            .arg(CONTROLLERS)
+            .arg(format!("--controllers={controllers}"))
             .args(["--leader-elect=false", "--secure-port=0"]);
         let process = Process::start("kube-controller-manager", server.folder(), &command).unwrap();
         Some(Self { process })
@@ -40,5 +45,5 @@ impl Controllers {
     }
 }
 
-const CONTROLLERS: &str = "--controllers=garbage-collector-controller,namespace-controller,\
+const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     clusterrole-aggregation-controller";

@@ -94,30 +94,8 @@ impl Edge {
         name: &str,
         address: &str,
     ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("token");
-        fs::write(&path, token.expose()).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let tunnel_key = wireguard_key(&format!("{tenant}/{name}"));
-        let settings = Settings {
-            url: format!("https://127.0.0.1:{port}").parse().unwrap(),
-            token_file: Some(path),
-            name: name.to_owned(),
-            role: Role::Host,
-            host_ref: None,
-            facts: Facts {
-                hostname: name.to_owned(),
-                ..Facts::default()
-            },
-            tunnel_key: tunnel_key.clone(),
-        };
-        let root = Root::new(folder.path());
-        let own = kedge_host::Role::Agent;
-        let key = IdentityKey::load_or_create(&root, own).unwrap();
-        let (client, problems) = Client::open(settings, key, Store::new(root.state_dir(own)));
-        assert_eq!(problems, []);
-        let enrolled = client.ensure().await;
-        enrolled.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let (client, tunnel_key, folder) =
+            enrolled(port, Role::Host, token, &format!("{tenant}/{name}")).await;
         let told = Arc::new(Mutex::new(Told {
             address: address.to_owned(),
             obeys: true,
@@ -194,6 +172,49 @@ impl Drop for Edge {
 }
 
 /// Asks, applies and reports, for good. A manager that is away is asked again.
+/// Enrols with the real client at a port of loopback, as the last part of a path of names: the client, its
+/// key of the tunnel, and where it keeps its own.
+///
+/// # Panics
+///
+/// When it is not let in.
+pub(crate) async fn enrolled(
+    port: u16,
+    role: Role,
+    token: Token,
+    path: &str,
+) -> (Client, String, TempDir) {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, token.expose()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let tunnel_key = wireguard_key(path);
+    let settings = Settings {
+        url: format!("https://127.0.0.1:{port}").parse().unwrap(),
+        token_file: Some(file),
+        name: name.to_owned(),
+        role,
+        host_ref: None,
+        facts: Facts {
+            hostname: name.to_owned(),
+            ..Facts::default()
+        },
+        tunnel_key: tunnel_key.clone(),
+    };
+    let root = Root::new(folder.path());
+    let own = match role {
+        Role::Gateway => kedge_host::Role::Gateway,
+        _ => kedge_host::Role::Agent,
+    };
+    let key = IdentityKey::load_or_create(&root, own).unwrap();
+    let (client, problems) = Client::open(settings, key, Store::new(root.state_dir(own)));
+    assert_eq!(problems, []);
+    let enrolled = client.ensure().await;
+    enrolled.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    (client, tunnel_key, folder)
+}
+
 async fn live(client: Client, told: Arc<Mutex<Told>>, tunnel_key: String) {
     loop {
         let have = {
@@ -252,7 +273,7 @@ impl Told {
 }
 
 /// Some key: two hosts never have the same.
-fn wireguard_key(seed: &str) -> String {
+pub(crate) fn wireguard_key(seed: &str) -> String {
     let mut key = [7_u8; 32];
     for (at, byte) in seed.bytes().enumerate() {
         key[at % 32] = key[at % 32].wrapping_mul(31).wrapping_add(byte);

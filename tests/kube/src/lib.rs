@@ -27,6 +27,7 @@ pub mod edgetest;
 pub mod elemental;
 pub mod finalizers;
 pub mod foreign;
+pub mod hub;
 pub mod ipam;
 pub mod k3s;
 pub mod manager;

@@ -206,17 +206,28 @@ impl Ours {
     ///
     /// When the manager gives none.
     pub async fn token(&self, tenant: &str, record: Option<HostRef>) -> Token {
-        let request = TokenRequest {
-            role: Role::Host,
+        self.token_for(TokenRequest {
             tenant: Some(tenant.to_owned()),
-            gateway: None,
             host_ref: record,
-            bound_to: BoundTo::default(),
-            labels: BTreeMap::new(),
-            approval: None,
-            ttl_seconds: None,
-            max_uses: None,
-        };
+            ..request(Role::Host)
+        })
+        .await
+    }
+
+    /// A token for an instance of a gateway, `NAMESPACE/NAME`.
+    ///
+    /// # Panics
+    ///
+    /// When the manager gives none.
+    pub async fn gateway_token(&self, gateway: &str) -> Token {
+        self.token_for(TokenRequest {
+            gateway: Some(gateway.to_owned()),
+            ..request(Role::Gateway)
+        })
+        .await
+    }
+
+    async fn token_for(&self, request: TokenRequest) -> Token {
         let body = serde_json::to_vec(&request).unwrap();
         let begun = Instant::now();
         let answer: Value = loop {
@@ -262,3 +273,18 @@ impl Drop for Ours {
 }
 
 static SHARED: Mutex<Weak<Ours>> = Mutex::const_new(Weak::new());
+
+/// What a token is asked for with, and nothing else said.
+fn request(role: Role) -> TokenRequest {
+    TokenRequest {
+        role,
+        tenant: None,
+        gateway: None,
+        host_ref: None,
+        bound_to: BoundTo::default(),
+        labels: BTreeMap::new(),
+        approval: None,
+        ttl_seconds: None,
+        max_uses: None,
+    }
+}

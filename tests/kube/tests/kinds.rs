@@ -132,9 +132,17 @@ type Table = (
 const TABLES: &[Table] = &[
     (
         "Tenant",
-        r#"{"namespace": "tenant-good", "hosts": 3, "loadBalancers": 1, "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}]}"#,
-        &["Namespace", "Hosts", "LBs", "Ready", "Age"],
-        &["tenant-good", "3", "1", "True"],
+        r#"{"namespace": "tenant-good", "hosts": 3, "loadBalancers": 1, "usage": {"hosts": 3, "loadBalancers": 1, "ports": 4, "names": 2, "addresses": 5}, "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1}]}"#,
+        &[
+            "Namespace",
+            "Hosts",
+            "LBs",
+            "Ports",
+            "Addresses",
+            "Ready",
+            "Age",
+        ],
+        &["tenant-good", "3", "1", "4", "5", "True"],
     ),
     (
         "EdgeHost",
@@ -169,7 +177,7 @@ const TABLES: &[Table] = &[
         r#"{"ingress": [{"ip": "192.0.2.1"}], "hostnames": [{"hostname": "a", "dns": "True", "tls": "False"}]}"#,
         &["Hosts", "Ingress", "Ready", "Age"],
         &[
-            r#"["shop.example.net","*.shop.example.net"]"#,
+            r#"["shop.example.net","*.shop.example.net","*"]"#,
             "192.0.2.1",
             "null",
         ],

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     sync::{Arc, Mutex},
     thread,
 };
@@ -39,6 +39,23 @@ impl Answers {
     pub fn heard(&self) -> Option<Vec<u8>> {
         self.heard.lock().unwrap().last().cloned()
     }
+}
+
+/// Answers every datagram to a port of every address of a host with a name, from now on.
+///
+/// # Panics
+///
+/// When the port is taken.
+pub fn datagrams(host: &Host, port: u16, name: &str) {
+    let socket = host.run(move || UdpSocket::bind(("0.0.0.0", port)).unwrap());
+    let name = name.to_owned();
+    thread::spawn(move || {
+        let mut room = [0; 64];
+        while let Ok((_, from)) = socket.recv_from(&mut room) {
+            // Whoever is gone meanwhile is not told.
+            let _ = socket.send_to(name.as_bytes(), from);
+        }
+    });
 }
 
 fn serve(mut stream: TcpStream, line: &str, first: usize, heard: &Mutex<Vec<Vec<u8>>>) {

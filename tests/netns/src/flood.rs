@@ -88,6 +88,7 @@ fn initiation(number: u16, gateway: PublicKey, to: SocketAddr) -> Vec<u8> {
         allowed_ips: vec!["198.18.0.1/32".parse().unwrap()],
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         keepalive: None,
         always_up: true,
     };

@@ -9,6 +9,7 @@ use std::{
 
 use kedge_control::agent::GatewayConfig;
 use kedge_host::{Role, Root, identity::TunnelKey, state::Store};
+use kedge_net::netns::Enclosure;
 use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -143,6 +144,11 @@ impl Drop for Gateway<'_> {
     fn drop(&mut self) {
         if self.process.is_some() {
             self.kill();
+        }
+        // What outlives a gateway does not outlive a test.
+        let namespaces = self.root.join("run/kedge/netns");
+        for name in Enclosure::names(&namespaces).unwrap_or_default() {
+            let _ = Enclosure::remove(&namespaces.join(name));
         }
         if std::thread::panicking() {
             eprintln!("--- {}\n{}", self.host.name, self.log());

@@ -31,6 +31,7 @@ pub mod keepalived;
 pub mod lan;
 pub mod manager;
 pub mod openbgpd;
+pub mod plain;
 pub mod speaking;
 mod steady;
 pub mod talk;

@@ -132,6 +132,7 @@ impl Hosts {
                         endpoint: None,
                         other_endpoint: None,
                         tls_endpoint: None,
+                        tenant: String::new(),
                         allowed_ips: vec!["198.18.0.10/32".parse().unwrap()],
                         keepalive_seconds: 0,
                     }],

@@ -10,7 +10,7 @@
 
 use std::process::{Command, Stdio};
 
-use kedge_tests_netns::{gobgp::GoBgp, on_a_steady_machine, ready};
+use kedge_tests_netns::{envoy, gobgp::GoBgp, on_a_steady_machine, ready};
 use serde_json::Value;
 
 /// The one object of a bench, which says itself whether its goals were met.
@@ -174,4 +174,54 @@ fn bench_bgp_puts_kedge_beside_bird_and_gobgp_in_one_object() {
         assert!(!rows.iter().any(is_flaps), "it was not asked for");
         nothing_is_left(&result);
     });
+}
+
+#[test]
+fn bench_lb_produces_every_row() {
+    let Some(envoy) = envoy::executable().filter(|_| ready()) else {
+        return;
+    };
+    let envoy = envoy.to_str().unwrap();
+    let result = bench(&["lb", "--quick", "--runs", "1", "--envoy", envoy]);
+    for metric in [
+        "endpoint_change",
+        "endpoint_change.sotw_ratio",
+        "endpoint_change.one_service",
+        "endpoint_change.plan",
+        "add_service",
+        "add_service.sotw_ratio",
+        "add_service.plan",
+        "envoy_kb_per_service",
+        "envoy_kb_per_service.checks",
+        "envoy_kb_per_service.two_threads",
+        "restart.reattach",
+        "restart.manager_change",
+        "add_service.object",
+        "builtin.cpu_ratio",
+        "builtin.cpu_ratio.connect",
+        "builtin.rss",
+    ] {
+        let row = row(&result, metric);
+        assert!(row["p50"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    // Everything told again costs more than one resource, however few there are.
+    let whole = row(&result, "endpoint_change.sotw_ratio");
+    assert!(whole["peerP50"].as_f64().unwrap() > 0.0, "{whole}");
+    // Nothing of it is a matter of pace.
+    for metric in [
+        "removed_picks",
+        "restart.dropped",
+        "restart.manager_dropped",
+        "builtin.refused",
+        "envoy.refused",
+    ] {
+        assert_eq!(row(&result, metric)["max"], 0.0, "{metric}");
+    }
+    // The tunnel takes a moment to miss a host, and checks as well.
+    for metric in ["blackhole", "blackhole.checks"] {
+        let row = row(&result, metric);
+        let last = row["max"].as_f64().unwrap();
+        assert!((0.1..4.9).contains(&last), "{row}");
+    }
+    nothing_is_left(&result);
 }

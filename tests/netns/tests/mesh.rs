@@ -139,6 +139,7 @@ impl Site {
                 endpoint: None,
                 other_endpoint: None,
                 tls_endpoint: None,
+                tenant: String::new(),
                 allowed_ips: address(10 + host),
                 keepalive_seconds: 0,
             });
@@ -165,6 +166,7 @@ impl Site {
                 endpoint: Some(format!("203.0.113.{}:51820", 7 + gateway)),
                 other_endpoint: None,
                 tls_endpoint: None,
+                tenant: String::new(),
                 allowed_ips: address(1 + gateway),
                 keepalive_seconds: 25,
             });

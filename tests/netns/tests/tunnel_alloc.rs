@@ -7,6 +7,7 @@
     reason = "test code"
 )]
 
+#[allow(dead_code, reason = "the other tests want more of it")]
 mod tunnel;
 
 use std::{alloc::System, time::Duration};

@@ -1,5 +1,5 @@
 //! What every data plane of the tunnel does, on each of them and at both ends: Kedge's engine anywhere,
-//! the kernel's WireGuard where there is one (`tests/vm/run kedge-tests-netns tunnel_back_ends`). The
+//! the kernel's WireGuard where there is one (`tests/vm/run kedge-tests-netns netns tunnel_back_ends::`). The
 //! other end is Kedge's engine.
 #![allow(
     clippy::unwrap_used,
@@ -9,8 +9,8 @@
     reason = "test code"
 )]
 
-mod back_ends;
-mod tunnel;
+use crate::back_ends;
+use crate::tunnel;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -31,7 +31,7 @@ use tunnel::*;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-on_each! {
+back_ends::on_each! {
     packets_pass_and_are_counted,
     a_preshared_key_is_mixed_in_by_the_next_handshake,
     a_peer_that_is_removed_and_added_again_is_reached_again,

@@ -8,7 +8,7 @@
     reason = "test code"
 )]
 
-mod tunnel;
+use crate::tunnel;
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -209,7 +209,7 @@ fn after_a_kill_nothing_leaves_unencrypted() {
         .host
         .run(|| {
             Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "role", "--nocapture"])
+                .args(["--exact", "tunnel_failures::role", "--nocapture"])
                 .env("KEDGE_TEST_ROLE", "device")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -356,6 +356,7 @@ fn a_lost_device_leaves_no_routes_once_it_is_not_wanted_any_more() {
         workers: workers(),
         addresses: vec![HOST.parse::<std::net::IpAddr>().unwrap().into()],
         peers: vec![gateway_peer()],
+        realms: std::collections::BTreeMap::new(),
     };
     let mut keeper = Keeper::new(key(1), Memory::default());
     site.host.run(|| keeper.want(Some(wish.clone()))).unwrap();
@@ -429,7 +430,7 @@ fn inner(role: &str, prepare: &str) -> String {
     let output = Command::new("unshare")
         .args(["--mount", "--net", "sh", "-c", prepare])
         .arg(program)
-        .args(["--exact", "role", "--nocapture"])
+        .args(["--exact", "tunnel_failures::role", "--nocapture"])
         .env("KEDGE_TEST_ROLE", role)
         .output();
     text(role, output)
@@ -451,6 +452,7 @@ fn a_gateway_that_restarts_calls_a_host_behind_nat_if_it_remembers_it() {
         workers: workers(),
         addresses: vec![GATEWAY.parse::<std::net::IpAddr>().unwrap().into()],
         peers: vec![host_peer()],
+        realms: std::collections::BTreeMap::new(),
     };
     let run = |memory| {
         let mut keeper = Keeper::new(key(2), memory);

@@ -7,7 +7,7 @@
     reason = "test code"
 )]
 
-mod tunnel;
+use crate::tunnel;
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! The kernel's WireGuard as the tunnel's data plane: what it alone does, and how it gets on with
-//! wireguard-go. Machines without it run this in a guest (`tests/vm/run kedge-tests-netns tunnel_kernel`).
+//! wireguard-go. Machines without it run this in a guest (`tests/vm/run kedge-tests-netns netns tunnel_kernel::`).
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,8 +8,8 @@
     reason = "test code"
 )]
 
-mod back_ends;
-mod tunnel;
+use crate::back_ends;
+use crate::tunnel;
 
 use std::time::Duration;
 
@@ -99,6 +99,7 @@ fn a_keeper_repairs_it_leaves_it_and_clears_it_for_the_engine() {
         workers: workers(),
         addresses: desired.addresses,
         peers: desired.peers,
+        realms: desired.realms,
     };
     let keeper = |kind, number| Keeper::of(kind, key(number), Memory::default());
     let job = || {

@@ -182,6 +182,7 @@ fn is_answered(site: &Site, key: &PrivateKey, gateway: PublicKey) -> bool {
         allowed_ips: vec!["10.0.0.1/32".parse().unwrap()],
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         keepalive: None,
         always_up: true,
     };

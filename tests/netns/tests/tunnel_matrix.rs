@@ -9,7 +9,7 @@
     reason = "test code"
 )]
 
-mod tunnel;
+use crate::tunnel;
 
 use std::{
     net::{SocketAddr, UdpSocket},

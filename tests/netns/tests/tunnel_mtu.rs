@@ -7,8 +7,8 @@
     reason = "test code"
 )]
 
-mod mtu;
-mod tunnel;
+use crate::mtu;
+use crate::tunnel;
 
 use std::{
     net::SocketAddr,

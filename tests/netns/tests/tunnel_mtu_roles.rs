@@ -214,6 +214,7 @@ fn both_ends_find_it_out_and_tcp_that_is_passed_on_keeps_to_it() {
                 endpoint: None,
                 other_endpoint: None,
                 tls_endpoint: None,
+                tenant: String::new(),
                 allowed_ips: vec!["198.18.0.10/32".parse().unwrap()],
                 keepalive_seconds: 0,
             }],

@@ -9,7 +9,7 @@
     reason = "test code"
 )]
 
-mod tunnel;
+use crate::tunnel;
 
 use std::{
     io::{IoSlice, Read as _, Write as _},

@@ -8,8 +8,7 @@
     reason = "test code"
 )]
 
-#[allow(dead_code, reason = "each test binary uses its own part")]
-mod fallback;
+use crate::fallback;
 
 use std::net::UdpSocket;
 

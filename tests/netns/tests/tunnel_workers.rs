@@ -8,7 +8,7 @@
     reason = "test code"
 )]
 
-mod tunnel;
+use crate::tunnel;
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},

@@ -286,7 +286,9 @@ fn a_process_that_is_stopped_loses_the_address_and_steps_back_when_it_goes_on() 
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .arg("--exact")
-        .arg("a_process_that_is_stopped_loses_the_address_and_steps_back_when_it_goes_on")
+        .arg(
+            "vip_kedge::a_process_that_is_stopped_loses_the_address_and_steps_back_when_it_goes_on",
+        )
         .env(CHILD, &out);
     let mut child = a.spawn(command);
     let signal = |name: &str| {
@@ -488,7 +490,10 @@ fn without_capabilities_the_error_says_what_to_do() {
     command
         .args(["--bounding-set=-net_admin,-net_raw", "--inh-caps=-all"])
         .arg(program)
-        .args(["--exact", "without_capabilities_the_error_says_what_to_do"])
+        .args([
+            "--exact",
+            "vip_kedge::without_capabilities_the_error_says_what_to_do",
+        ])
         .env(CHILD, "1");
     let status = a.spawn(command).wait().unwrap();
     assert!(status.success());

@@ -7,8 +7,8 @@
     reason = "test code"
 )]
 
-mod tunnel;
-mod wg;
+use crate::tunnel;
+use crate::wg;
 
 use std::fs;
 

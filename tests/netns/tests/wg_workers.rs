@@ -8,8 +8,8 @@
     reason = "test code"
 )]
 
-mod tunnel;
-mod wg;
+use crate::tunnel;
+use crate::wg;
 
 use std::fs;
 

@@ -1,13 +1,14 @@
 //! What every data plane of the tunnel can do: Kedge's own engine in [userspace](crate::Device), and the
 //! [kernel's](crate::kernel::Kernel).
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use ipnet::IpNet;
 use kedge_net::{tun::Lead, wireguard::module::Module};
 use kedge_tunnel_proto::{
     directory::{Change, Directory, PeerSpec},
     keys::{PrivateKey, PublicKey},
+    realm::Realm,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,8 @@ pub struct Desired {
     pub addresses: Vec<IpNet>,
     /// Its peers.
     pub peers: Vec<PeerSpec>,
+    /// The network namespaces of realms beside its own.
+    pub realms: BTreeMap<Realm, PathBuf>,
 }
 
 /// What the ways to peers carry in one piece, in bytes of inner packets.
@@ -178,6 +181,8 @@ pub enum Capability {
     Streams,
     /// A key is followed by another one while sessions go on.
     SeveralKeys,
+    /// Peers have interfaces in network namespaces of their own.
+    Realms,
 }
 
 impl Mode {
@@ -237,6 +242,9 @@ impl Kind {
             }
             (Self::Kernel, Capability::SeveralKeys) => {
                 Some("the kernel's device has one private key, and another one ends its sessions")
+            }
+            (Self::Kernel, Capability::Realms) => {
+                Some("the kernel's device has one interface, and its peers one address plan")
             }
             (Self::Kernel, Capability::PacketCounters) => {
                 Some("the kernel counts bytes by peer and nothing else")

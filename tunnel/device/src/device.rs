@@ -1,9 +1,12 @@
 //! One WireGuard interface: opened, given peers, read, closed.
 
 mod identity;
+mod other_port;
+mod realms;
 mod streams;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +14,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use kedge_core::{Code, Fix, Instant, Problem};
+use kedge_core::{Instant, Problem};
 use kedge_net::{
     clock,
     tun::{Interface, Lead, Tun},
@@ -24,10 +27,12 @@ use kedge_tunnel_proto::{
     keys::{PrivateKey, PublicKey},
     memory::Memory,
     noise::CoreName,
+    realm::Realm,
 };
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::info;
 
+use self::realms::Inside;
 use crate::{
     Handle,
     backend::{Backend, Desired, Diff, Event, Kind, Paths},
@@ -73,6 +78,8 @@ pub(crate) struct Control {
     keys: Vec<PublicKey>,
     public_key: PublicKey,
     interface: Interface,
+    /// Interfaces of realms beside it.
+    realms: BTreeMap<Realm, Inside>,
     addresses: Vec<IpNet>,
     paths: Paths,
     /// When addresses and routes are looked at again.
@@ -89,7 +96,7 @@ impl Device {
     /// No TUN device, no privilege, a taken name or port; nothing is left behind.
     pub fn open(config: DeviceConfig) -> Result<Self, OpenError> {
         let group = Group::bind(config.listen_port, config.workers.count)?;
-        let (other, other_problem) = other(&config);
+        let (other, other_problem) = other_port::open(&config);
         let tun = Tun::open(&config.ifname)?;
         let mut interface = Interface::set_up(&tun, config.mtu)?;
         interface.set_addresses(&config.addresses)?;
@@ -132,6 +139,7 @@ impl Device {
             keys: vec![public_key],
             public_key,
             interface,
+            realms: BTreeMap::new(),
             addresses: config.addresses,
             paths: Paths::default(),
             look_at: clock::now() + LOOK,
@@ -235,10 +243,13 @@ impl Backend for Device {
     }
 
     fn apply(&self, desired: &Desired) -> Result<Diff, ApplyError> {
+        let realms = self.inner.open_realms(&desired.realms);
         // The peers first: they may be a change of gateways, before which nothing is asked of the kernel.
         let peers = self.inner.apply(desired.peers.clone());
         let addresses = self.inner.set_addresses(&desired.addresses);
         let diff = peers?;
+        self.inner.close_realms(&desired.realms)?;
+        realms?;
         Ok(Diff {
             addresses: addresses?,
             ..diff
@@ -282,6 +293,7 @@ impl Control {
     fn leads(&self) -> Vec<Lead> {
         let entries = self.directory.entries();
         entries
+            .filter(|entry| entry.spec.realm.is_none())
             .flat_map(|entry| self.paths.leads(&entry.spec))
             .collect()
     }
@@ -399,7 +411,7 @@ impl Inner {
             self.keep_to_paths(&control)?;
         }
         let leads = control.leads();
-        let routes = control.interface.set_leads(&leads)?;
+        let routes = control.interface.set_leads(&leads)? + control.lead_realms()?;
         Ok(Diff { routes, ..diff })
     }
 
@@ -413,9 +425,9 @@ impl Inner {
             control.interface.mtu(),
             paths.device(control.interface.mtu()),
         );
-        let mut device = mtu > before && control.interface.set_mtu(mtu)?;
-        let routes = control.interface.set_leads(&control.leads())?;
-        device |= control.interface.set_mtu(mtu)?;
+        let mut device = mtu > before && control.set_mtu(mtu)?;
+        let routes = control.interface.set_leads(&control.leads())? + control.lead_realms()?;
+        device |= control.set_mtu(mtu)?;
         if device {
             let reconfiguration = || Reconfiguration {
                 mtu: Some(mtu),
@@ -444,7 +456,7 @@ impl Inner {
     fn set_addresses(&self, addresses: &[IpNet]) -> Result<usize, ApplyError> {
         let mut control = self.control();
         control.addresses = addresses.to_vec();
-        Ok(control.interface.set_addresses(addresses)?)
+        Ok(control.interface.set_addresses(addresses)? + control.address_realms(addresses)?)
     }
 
     /// Whether somebody else changed addresses or routes. The worker's peers nobody can change.
@@ -457,35 +469,11 @@ impl Inner {
         let (addresses, leads) = (control.addresses.clone(), control.leads());
         // Who cannot be asked is asked again.
         matches!(control.interface.has(&addresses, &leads), Ok(false))
+            || control.are_realms_strayed()
     }
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The sockets of the other port. The tunnel works without them.
-fn other(config: &DeviceConfig) -> (Option<Group>, Option<Problem>) {
-    let Some(port) = config.other_port else {
-        return (None, None);
-    };
-    match Group::bind(port, config.workers.count) {
-        Ok(group) => (Some(group), None),
-        Err(error) => {
-            let problem = Problem::warning(
-                Code::TunPortInUse,
-                format!("the tunnel's other UDP port {port} cannot be had"),
-            )
-            .object("tunnel.other_port")
-            .caused_by(&error)
-            .consequence("hosts whose UDP passes to that port alone do not reach this end by it")
-            .fix(
-                Fix::text("see who has it, free it, and restart this role")
-                    .command(format!("sudo ss -ulpn sport = :{port}")),
-            );
-            warn!(KEDGE_CODE = %problem.code, what = problem.what, "tunnel, without its other port");
-            (None, Some(problem))
-        }
     }
 }
 

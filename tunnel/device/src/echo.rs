@@ -7,9 +7,10 @@ mod client;
 mod responder;
 mod target;
 
-use std::{io, net::IpAddr};
+use std::{io, net::IpAddr, path::Path};
 
 use kedge_core::{Code, Coded, Fix, Problem};
+use kedge_net::netns;
 pub use kedge_tunnel_proto::echo::{Config, PORT, Report};
 use tracing::debug;
 
@@ -46,9 +47,14 @@ impl Coded for EchoError {
     }
 }
 
-pub(crate) fn bind(address: IpAddr, port: u16) -> Result<tokio::net::UdpSocket, EchoError> {
+/// Binds a socket in the network namespace at `within`, or in this thread's own.
+pub(crate) fn bind(
+    within: Option<&Path>,
+    address: IpAddr,
+    port: u16,
+) -> Result<tokio::net::UdpSocket, EchoError> {
     let open = || {
-        let socket = std::net::UdpSocket::bind((address, port))?;
+        let socket = netns::within(within, || std::net::UdpSocket::bind((address, port)))?;
         socket.set_nonblocking(true)?;
         tokio::net::UdpSocket::from_std(socket)
     };

@@ -4,6 +4,7 @@ use std::io;
 
 use kedge_core::{Code, Coded, Fix, Problem};
 use kedge_net::{
+    netns::EnclosureError,
     tun::{InterfaceError, TunError},
     udp::BindError,
     wireguard::{WireguardError, link::LinkError},
@@ -22,6 +23,9 @@ pub enum OpenError {
     /// The interface's addresses, MTU or state.
     #[error("the tunnel's interface cannot be set up")]
     Interface(#[from] InterfaceError),
+    /// A namespace beside its own.
+    #[error("the tunnel cannot enter a network namespace")]
+    Enclosure(#[from] EnclosureError),
     /// The worker thread.
     #[error("the tunnel's worker cannot be started")]
     Worker(#[source] io::Error),
@@ -42,6 +46,9 @@ pub enum ApplyError {
     /// The kernel refused a route or address; the peers changed, applying again tries again.
     #[error("the tunnel's routes and addresses cannot be set")]
     Interface(#[from] InterfaceError),
+    /// The interface of a realm cannot be had; all else is done.
+    #[error("the tunnel has no interface in a network namespace")]
+    Realm(#[source] Box<OpenError>),
     /// The interface was taken away.
     #[error("the tunnel's device has ended")]
     Stopped,
@@ -78,6 +85,7 @@ impl Coded for OpenError {
             Self::Interface(error) => error.problem(),
             Self::Kernel(error) => error.problem(),
             Self::Link(error) => error.problem(),
+            Self::Enclosure(error) => error.problem(),
             Self::Worker(_) => Problem::new(Code::SysUnexpected, "a thread cannot be started")
                 .caused_by(self)
                 .consequence("there is no tunnel")
@@ -92,6 +100,7 @@ impl Coded for ApplyError {
     fn problem(&self) -> Problem {
         match self {
             Self::Plan(error) => error.problem(),
+            Self::Realm(error) => error.problem(),
             Self::Interface(error) => error.problem(),
             Self::Kernel(error) => error.problem(),
             Self::Link(error) => error.problem(),

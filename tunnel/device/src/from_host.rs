@@ -12,6 +12,7 @@ use kedge_tunnel_proto::{
         split::Split,
         vnet::{Gso, Header},
     },
+    realm::Realm,
     shard::{ROOM, Shard},
 };
 use tracing::trace;
@@ -44,7 +45,7 @@ impl FromHost {
     /// The interface is gone.
     pub(crate) fn drain(
         &mut self,
-        tun: &Tun,
+        (realm, tun): (Option<Realm>, &Tun),
         shard: &mut Shard,
         outbox: &mut Outbox,
         network: &mut Network,
@@ -60,23 +61,26 @@ impl FromHost {
             trace!(length, "from the host");
             let frame = self.frame.get(..length).unwrap_or_default();
             let packet = frame.get(Header::LEN..).unwrap_or_default();
-            if let Some(worker) = shard.elsewhere(packet) {
-                if !post.put(worker, Kind::Frame, frame) {
+            if let Some(worker) = shard.elsewhere(realm, packet) {
+                if !post.put(worker, Kind::Frame(realm), frame) {
                     shard.count(None, DropReason::WorkerQueueFull, 1);
                 }
                 taken += 1 + packet.len() / USUAL;
                 continue;
             }
-            taken += forward(frame, shard, outbox, network);
+            taken += forward((realm, frame), shard, outbox, network);
         }
         network.send(clock::now(), outbox, shard);
         Ok(())
     }
 }
 
+/// What the host sends, and the realm of the interface that it left by.
+type Frame<'a> = (Option<Realm>, &'a [u8]);
+
 /// Seals what a frame holds, sends it where that is much, and says how many packets it was.
 pub(crate) fn forward(
-    frame: &[u8],
+    frame: Frame<'_>,
     shard: &mut Shard,
     outbox: &mut Outbox,
     network: &mut Network,
@@ -94,7 +98,7 @@ pub(crate) fn forward(
 
 /// Seals what a frame holds, and says how many packets that are.
 fn seal(
-    frame: &[u8],
+    (realm, frame): Frame<'_>,
     shard: &mut Shard,
     outbox: &mut Outbox,
     network: &mut Network,
@@ -111,7 +115,7 @@ fn seal(
         {
             return Err(DropReason::NotIp);
         }
-        if let Some(transmit) = shard.send(now, outbox.slot(), packet.len()) {
+        if let Some(transmit) = shard.send_in(now, realm, outbox.slot(), packet.len()) {
             outbox.push(transmit);
         }
         return Ok(1);
@@ -126,7 +130,7 @@ fn seal(
             return Ok(segments);
         };
         segments += 1;
-        if let Some(transmit) = shard.send(now, outbox.slot(), length) {
+        if let Some(transmit) = shard.send_in(now, realm, outbox.slot(), length) {
             outbox.push(transmit);
         }
     }

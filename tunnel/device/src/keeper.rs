@@ -1,6 +1,6 @@
 //! A device that should be there: opened, opened again when it was lost, and given what is wanted.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 use kedge_core::{Coded as _, Instant, Problem};
@@ -9,6 +9,7 @@ use kedge_tunnel_proto::{
     keys::{Overlap, PrivateKey, PublicKey, Using, overlap},
     memory::Memory,
     noise::CoreName,
+    realm::Realm,
 };
 use tracing::{info, warn};
 
@@ -42,6 +43,8 @@ pub struct Wish {
     pub addresses: Vec<IpNet>,
     /// The peers.
     pub peers: Vec<PeerSpec>,
+    /// The network namespaces of their realms.
+    pub realms: BTreeMap<Realm, PathBuf>,
 }
 
 /// Keeps a data plane as it is wanted. A failure is a problem and is tried again; it is never a
@@ -339,6 +342,7 @@ impl Keeper {
         let desired = Desired {
             addresses: wish.addresses.clone(),
             peers: wish.peers.clone(),
+            realms: wish.realms.clone(),
         };
         let known = self.identify(&*device);
         let done = known.and_then(|()| device.apply(&desired));
@@ -361,6 +365,7 @@ impl Keeper {
         self.applied.get_or_insert_with(|| Wish {
             addresses: Vec::new(),
             peers: Vec::new(),
+            realms: BTreeMap::new(),
             ..wish.clone()
         });
         done.map(drop).map_err(|error| error.problem())

@@ -262,6 +262,11 @@ impl Inner {
     }
 
     fn apply(&self, desired: &Desired) -> Result<Diff, ApplyError> {
+        if let Some(why) = Kind::Kernel.lacks(Capability::Realms)
+            && !desired.realms.is_empty()
+        {
+            return Err(ApplyError::Unsupported(why));
+        }
         let mut inside = self.state();
         let peers = desired.peers.iter().map(newest).collect();
         let change = inside.directory.plan(peers)?;

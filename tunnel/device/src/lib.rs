@@ -38,6 +38,7 @@ mod seed;
 mod shelf;
 mod stats;
 mod to_host;
+mod tuns;
 pub mod uapi;
 mod worker;
 mod workers;

@@ -289,6 +289,13 @@ impl Standing {
         }
     }
 
+    /// Has another interface, of which as much is asked as of the first.
+    pub(crate) fn join(&self, tun: &Tun, interface: &mut Interface) {
+        // What it refuses it gives in smaller pieces, each with its form.
+        let _ = tun.climb(self.read().tun);
+        self.fit(interface);
+    }
+
     pub(crate) fn read(&self) -> Offload {
         self.lock().clone()
     }

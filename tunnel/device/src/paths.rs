@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::{IpAddr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -41,6 +42,7 @@ pub struct PathFinder {
     finder: Option<Finder>,
     watcher: Option<Watcher>,
     news: Arc<Notify>,
+    within: Option<PathBuf>,
     /// The opening of the device that all of this belongs to.
     opening: u64,
 }
@@ -119,7 +121,17 @@ impl PathFinder {
             finder: None,
             watcher: None,
             news: Arc::default(),
+            within: None,
             opening: 0,
+        }
+    }
+
+    /// Hears answers in the network namespace at that path, which is that of its peers' interface.
+    #[must_use]
+    pub fn within(self, path: PathBuf) -> Self {
+        Self {
+            within: Some(path),
+            ..self
         }
     }
 
@@ -148,6 +160,22 @@ impl PathFinder {
     ///
     /// Outside a tokio runtime.
     pub fn tend(&mut self, device: Option<&dyn Backend>, opening: u64, peers: &[Peer]) {
+        let stats = device.map(|device| device.stats()).unwrap_or_default();
+        self.tend_known(device, opening, peers, &by_name(&stats));
+    }
+
+    /// The same for whoever has the device's peers at hand.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn tend_known(
+        &mut self,
+        device: Option<&dyn Backend>,
+        opening: u64,
+        peers: &[Peer],
+        stats: &BTreeMap<&str, &PeerStats>,
+    ) {
         let Some(device) = device else {
             self.finder = None;
             self.watcher = None;
@@ -159,9 +187,6 @@ impl PathFinder {
             self.finder = None;
             self.ways.clear();
         }
-        let stats = device.stats();
-        let stats: BTreeMap<&str, &PeerStats> =
-            stats.iter().map(|it| (it.name.as_str(), it)).collect();
         let wanted: BTreeSet<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
         self.ways.retain(|name, _| wanted.contains(name.as_str()));
         let now = clock::now();
@@ -199,9 +224,10 @@ impl PathFinder {
             });
             let told: Vec<Told> = told.collect();
             let news = Arc::clone(&self.news);
-            let finder = self
-                .finder
-                .get_or_insert_with(|| Finder::start(device.handle(), self.config, news));
+            let finder = self.finder.get_or_insert_with(|| {
+                let within = self.within.clone();
+                Finder::start(device.handle(), self.config, news, within)
+            });
             finder.look();
             finder.tell(told);
         }
@@ -396,6 +422,12 @@ const AROUND_V6: u16 = 40 + 8 + 32;
 
 /// How often the route to a peer is looked at though nobody said that it changed.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// The peers of a device by their names.
+#[must_use]
+pub fn by_name(stats: &[PeerStats]) -> BTreeMap<&str, &PeerStats> {
+    stats.iter().map(|it| (it.name.as_str(), it)).collect()
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use std::{
 use kedge_net::wait::Doorbell;
 use kedge_tunnel_proto::{
     packet::ecn::Ecn,
+    realm::Realm,
     shard::{Admitted, Done, Move},
     way::Way,
 };
@@ -28,8 +29,8 @@ pub(crate) struct Mail {
 /// A packet that was handed over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// What the host sends: a `virtio_net_hdr` and a packet.
-    Frame,
+    /// What the host sends in a realm: a `virtio_net_hdr` and a packet.
+    Frame(Option<Realm>),
     /// A datagram that came this way, and what routers said of congestion.
     Datagram(Way, Ecn),
 }
@@ -227,7 +228,7 @@ mod tests {
         let way = Way::from(std::net::SocketAddr::from(([192, 0, 2, 1], 1)));
         for batch in 0..3_u8 {
             for number in 0..10 {
-                assert!(offices[0].put(1, Kind::Frame, &[batch, number]));
+                assert!(offices[0].put(1, Kind::Frame(None), &[batch, number]));
                 assert!(offices[0].put(2, Kind::Datagram(way, Ecn::NOT_ECT), &[number]));
             }
             assert_eq!(offices[0].send(), 0);
@@ -247,7 +248,7 @@ mod tests {
         let mut lost = 0;
         for _ in 0..3 {
             for _ in 0..50 {
-                lost += u64::from(!offices[0].put(1, Kind::Frame, &letter));
+                lost += u64::from(!offices[0].put(1, Kind::Frame(None), &letter));
             }
             lost += offices[0].send();
         }

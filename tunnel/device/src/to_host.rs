@@ -11,6 +11,7 @@ use kedge_tunnel_proto::{
         split::Split,
         vnet::{Gso, Header},
     },
+    realm::Realm,
     shard::Shard,
 };
 use tracing::trace;
@@ -22,7 +23,9 @@ pub(crate) struct ToHost {
     used: usize,
     coalescer: Coalescer,
     /// Whose each packet is, in the order they came.
-    peers: Vec<PeerId>,
+    peers: Vec<(PeerId, Option<Realm>)>,
+    /// Of the last one.
+    realm: Option<Realm>,
     allowed: Allowed,
 }
 
@@ -36,6 +39,7 @@ impl ToHost {
             used: 0,
             coalescer: Coalescer::new(allowed),
             peers: Vec::with_capacity(Coalescer::CAPACITY),
+            realm: None,
             allowed,
         }
     }
@@ -50,35 +54,42 @@ impl ToHost {
         self.arena.get_mut(self.used..).unwrap_or_default()
     }
 
-    /// Takes the packet that was opened at the start of the slot.
-    pub(crate) fn push(&mut self, length: usize, peer: PeerId) {
+    /// Takes the packet that was opened at the start of the slot, for the interface of a realm.
+    pub(crate) fn push(&mut self, length: usize, peer: PeerId, realm: Option<Realm>) {
+        if self.realm != realm {
+            // The same addresses are another flow there.
+            self.coalescer.separate();
+            self.realm = realm;
+        }
         if self.coalescer.push(&self.arena, self.used, length) {
-            self.peers.push(peer);
+            self.peers.push((peer, realm));
             self.used += length;
         }
     }
 
-    /// Gives all of it to `to`, which takes a `virtio_net_hdr` and the parts of a packet. What the
+    /// Gives all of it to `to`, which takes a `virtio_net_hdr` and the parts of a packet of a realm. What the
     /// kernel refuses is counted. What it does not take in one piece it gets one by one, is not
     /// given in one piece again, and is returned.
     pub(crate) fn flush(
         &mut self,
-        to: impl Fn(Parts<'_>) -> io::Result<()>,
+        to: impl Fn(Option<Realm>, Parts<'_>) -> io::Result<()>,
         shard: &mut Shard,
     ) -> Option<Gso> {
         let mut refused = None;
         while let Some(write) = self.coalescer.next_run(&mut self.arena) {
+            let first = self.peers.get(write.first).copied();
+            let (peer, realm) = first.map_or((None, None), |(peer, realm)| (Some(peer), realm));
+            let to = |parts: Parts<'_>| to(realm, parts);
             let mut taken = 0;
-            let mut outcome = put(&to, &self.arena, &write);
+            let mut outcome = put(to, &self.arena, &write);
             if write.gso != Gso::None && outcome.as_ref().is_err_and(may_be_the_form) {
-                (taken, outcome) = put_each(&to, &self.arena, &write);
+                (taken, outcome) = put_each(to, &self.arena, &write);
                 refused = (taken > 0).then_some(write.gso).or(refused);
             }
             if let Err(error) = outcome {
                 let lost = write.packets - taken;
                 let error = &error as &dyn std::error::Error;
                 trace!(error, lost, "the host refused a packet");
-                let peer = self.peers.get(write.first).copied();
                 let lost = u64::try_from(lost).unwrap_or_default();
                 shard.count(peer, DropReason::DeliverFailed, lost);
             }

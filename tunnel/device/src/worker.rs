@@ -6,6 +6,7 @@
 mod crew;
 mod inward;
 mod live;
+mod realms;
 mod telling;
 mod whole;
 
@@ -36,6 +37,7 @@ use kedge_tunnel_proto::{
     keys::PrivateKey,
     memory::Memory,
     noise::{CoreName, HEAD},
+    realm::Realm,
     shard::{Admitted, Shard},
 };
 use tokio::sync::watch;
@@ -53,6 +55,7 @@ use crate::{
     seed::seed,
     shelf::Shelf,
     to_host::ToHost,
+    tuns::Tuns,
 };
 
 /// What the worker is told.
@@ -74,6 +77,8 @@ pub(crate) enum Command {
     Call(PeerId, Vec<SocketAddr>),
     /// Whoever owns the device has it otherwise.
     Reconfigure(Box<Reconfiguration>),
+    /// A realm has this interface, or none.
+    Realm(Realm, Option<Arc<Tun>>),
     /// End.
     Stop,
 }
@@ -116,7 +121,7 @@ pub(crate) fn spawn(engine: Engine, running: watch::Sender<bool>) -> io::Result<
             running.send_replace(false);
             // A device is there with all of its workers, or not at all.
             worker.post.ring();
-            let (ifname, error) = (worker.tun.name(), &err as &dyn std::error::Error);
+            let (ifname, error) = (worker.tuns.own.name(), &err as &dyn std::error::Error);
             if expected && Tun::is_gone(&err) {
                 info!(
                     ifname,
@@ -155,7 +160,9 @@ struct Worker {
     /// When what must outlive the process was looked at last.
     noted_at: Instant,
     shelf: Arc<Shelf>,
-    tun: Tun,
+    tuns: Tuns,
+    /// Realms whose interfaces have something to read.
+    busy: Vec<Realm>,
     network: Network,
     inbox: Inbox,
     inbound: Inbound,
@@ -239,7 +246,8 @@ impl Worker {
             wall_set_at: clock::now(),
             noted_at: clock::now(),
             shelf,
-            tun,
+            tuns: Tuns::new(tun),
+            busy: Vec::new(),
             network: Network::new(sockets, lanes, standing.gso)
                 .with_door(door)
                 .with_other(other),
@@ -276,7 +284,7 @@ impl Worker {
             }
             if ready.tun {
                 self.from_host.drain(
-                    &self.tun,
+                    (None, &self.tuns.own),
                     &mut self.shard,
                     &mut self.outbox,
                     &mut self.network,
@@ -284,6 +292,7 @@ impl Worker {
                 )?;
                 self.hand_over();
             }
+            self.drain_realms();
             for (is_ready, at, family) in [
                 (ready.v4, At::Own, Family::V4),
                 (ready.v6, At::Own, Family::V6),
@@ -328,7 +337,7 @@ impl Worker {
                 OTHER_DOOR_V4 => ready.other_door_v4 = true,
                 OTHER_DOOR_V6 => ready.other_door_v6 = true,
                 BELL => ready.bell = true,
-                _ => {}
+                key => self.busy.extend(realms::of(key)),
             }
         }
         Ok(ready)
@@ -355,6 +364,7 @@ impl Worker {
                 Ok(Command::Ask(peer, place, number)) => self.ask(peer, place, number),
                 Ok(Command::Call(peer, places)) => self.call(peer, &places),
                 Ok(Command::Reconfigure(reconfiguration)) => self.reconfigure(*reconfiguration),
+                Ok(Command::Realm(realm, tun)) => self.set_realm(realm, tun),
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     return ControlFlow::Break(());

@@ -14,7 +14,10 @@ use std::{
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
 
-use crate::directory::PeerId;
+use crate::{
+    directory::PeerId,
+    realm::{Realm, Realms},
+};
 
 /// Whom packets are sent to, and from whom they are accepted.
 #[derive(Clone, Debug, Default)]
@@ -35,38 +38,38 @@ struct Sources {
 /// for each of them is what a fast core would be waiting for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookup {
-    routes: Arc<Routes>,
-    sent: Option<(IpAddr, PeerId)>,
+    routes: Arc<Realms>,
+    sent: Option<(Option<Realm>, IpAddr, PeerId)>,
     accepted: Option<(IpAddr, PeerId)>,
 }
 
 impl Lookup {
     /// Another table is in force.
-    pub(crate) fn swap(&mut self, routes: Arc<Routes>) {
+    pub(crate) fn swap(&mut self, routes: Arc<Realms>) {
         *self = Self {
             routes,
             ..Self::default()
         };
     }
 
-    /// [`Routes::to`].
-    pub(crate) fn to(&mut self, address: IpAddr) -> Option<PeerId> {
-        if let Some((last, peer)) = self.sent
-            && last == address
+    /// [`Realms::to`].
+    pub(crate) fn to(&mut self, realm: Option<Realm>, address: IpAddr) -> Option<PeerId> {
+        if let Some((of, last, peer)) = self.sent
+            && (of, last) == (realm, address)
         {
             return Some(peer);
         }
-        let peer = self.routes.to(address)?;
-        self.sent = Some((address, peer));
+        let peer = self.routes.to(realm, address)?;
+        self.sent = Some((realm, address, peer));
         Some(peer)
     }
 
-    /// [`Routes::accept`].
-    pub(crate) fn accept(&mut self, address: IpAddr, from: PeerId) -> bool {
+    /// [`Realms::accept`]. A peer is in one realm, which is `realm`.
+    pub(crate) fn accept(&mut self, realm: Option<Realm>, address: IpAddr, from: PeerId) -> bool {
         if self.accepted == Some((address, from)) {
             return true;
         }
-        let is_accepted = self.routes.accept(address, from);
+        let is_accepted = self.routes.accept(realm, address, from);
         if is_accepted {
             self.accepted = Some((address, from));
         }
@@ -299,12 +302,15 @@ mod tests {
                     .into_iter()
                     .map(|(prefix, peer)| (prefix.trunc(), PeerId(peer)))
                     .collect();
-                let routes = Arc::new(Routes::new(owned, []));
+                let routes = Arc::new(Realms::new(
+                    owned.into_iter().map(|(prefix, peer)| (None, prefix, peer)),
+                    [],
+                ));
                 lookup.swap(Arc::clone(&routes));
                 let twice = questions.iter().flat_map(|question| [question; 2]);
                 for (address, peer) in twice.map(|(address, peer)| (IpAddr::from(*address), PeerId(*peer))) {
-                    prop_assert_eq!(lookup.to(address), routes.to(address));
-                    prop_assert_eq!(lookup.accept(address, peer), routes.accept(address, peer));
+                    prop_assert_eq!(lookup.to(None, address), routes.to(None, address));
+                    prop_assert_eq!(lookup.accept(None, address, peer), routes.accept(None, address, peer));
                 }
             }
         }

@@ -14,9 +14,9 @@ use kedge_core::{Code, Coded, Fix, Problem};
 
 pub use self::share::{Other, owner};
 use crate::{
-    allowed::Routes,
     counters::Counters,
     keys::{PresharedKey, PublicKey},
+    realm::{Realm, Realms},
 };
 
 /// One peer as it is wanted.
@@ -41,6 +41,8 @@ pub struct PeerSpec {
     /// Whether it passes on packets of others, as gateways do among each other: what one of them passed
     /// on goes to no other.
     pub relays: bool,
+    /// Whose addresses its own are among; `None` are those of the device's own interface.
+    pub realm: Option<Realm>,
     /// Send something at least this often, so that NAT mappings stay.
     pub keepalive: Option<Duration>,
     /// Keep a session up for ever, also when there is nothing to send.
@@ -76,7 +78,7 @@ pub struct Change {
     /// Keys of peers whose worker another key of theirs says, for the first worker.
     pub strays: Vec<(PeerId, PublicKey, u8)>,
     /// The new prefix table, when it differs.
-    pub table: Option<Arc<Routes>>,
+    pub table: Option<Arc<Realms>>,
 }
 
 /// A peer that stays.
@@ -102,7 +104,7 @@ pub enum PlanError {
     /// Two peers have one key.
     #[error("`{0}` and `{1}` have the same public key")]
     DuplicateKey(String, String),
-    /// Two peers have exactly the same prefix.
+    /// Two peers of one realm have exactly the same prefix.
     #[error("{prefix} belongs to `{first}` and to `{second}`")]
     DuplicatePrefix {
         /// The prefix.
@@ -224,10 +226,10 @@ impl Directory {
             owners.insert(key, id);
         }
         if !change.is_empty() {
-            let known = |(prefix, key): (IpNet, PublicKey)| Some((prefix, *owners.get(&key)?));
+            let known = |(realm, prefix, key): Wanted| Some((realm, prefix, *owners.get(&key)?));
             let owned = prefixes.into_iter().filter_map(known);
             let accepted = accepted.into_iter().filter_map(known);
-            change.table = Some(Arc::new(Routes::new(owned, accepted)));
+            change.table = Some(Arc::new(Realms::new(owned, accepted)));
         }
         Ok(change)
     }
@@ -311,7 +313,8 @@ impl Directory {
             let before = || announced.get(&key).copied().filter(other);
             let after = || self.get(&spec.next()?).filter(other);
             let entry = self.get(&key).or_else(before).or_else(after)?;
-            Some((key, entry))
+            // Elsewhere it is somebody else: nothing of the one it was goes on.
+            (entry.spec.realm == spec.realm).then_some((key, entry))
         };
         specs.iter().filter_map(known).collect()
     }
@@ -380,10 +383,10 @@ pub(crate) fn pack<K: Ord, V>(map: &mut BTreeMap<K, V>, before: usize) {
 }
 
 /// Checks the rules between peers; returns every prefix with its owner's key.
-fn check(own: &[PublicKey], specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)>, PlanError> {
+fn check(own: &[PublicKey], specs: &[PeerSpec]) -> Result<Vec<Wanted>, PlanError> {
     let mut names = BTreeSet::new();
     let mut keys = BTreeMap::new();
-    let mut prefixes: BTreeMap<IpNet, &PeerSpec> = BTreeMap::new();
+    let mut prefixes: BTreeMap<(Option<Realm>, IpNet), &PeerSpec> = BTreeMap::new();
     for spec in specs {
         if spec.keys().any(|key| own.contains(&key)) {
             return Err(PlanError::OwnKey(spec.name.clone()));
@@ -404,7 +407,7 @@ fn check(own: &[PublicKey], specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)
                     name: spec.name.clone(),
                 });
             }
-            if let Some(first) = prefixes.insert(prefix, spec)
+            if let Some(first) = prefixes.insert((spec.realm, prefix), spec)
                 && first.public_key != spec.public_key
             {
                 let (first, second) = (first.name.clone(), spec.name.clone());
@@ -420,10 +423,9 @@ fn check(own: &[PublicKey], specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)
         let Some(endpoint) = spec.endpoint else {
             continue;
         };
-        if let Some(prefix) = prefixes
-            .keys()
-            .find(|prefix| prefix.contains(&endpoint.ip()))
-        {
+        // What other realms route is nothing to the sockets.
+        let mut own = prefixes.keys().filter(|(realm, _)| realm.is_none());
+        if let Some((_, prefix)) = own.find(|(_, prefix)| prefix.contains(&endpoint.ip())) {
             let (name, prefix) = (spec.name.clone(), *prefix);
             return Err(PlanError::EndpointInside {
                 endpoint,
@@ -434,26 +436,33 @@ fn check(own: &[PublicKey], specs: &[PeerSpec]) -> Result<Vec<(IpNet, PublicKey)
     }
     Ok(prefixes
         .into_iter()
-        .map(|(prefix, spec)| (prefix, spec.public_key))
+        .map(|((realm, prefix), spec)| (realm, prefix, spec.public_key))
         .collect())
 }
 
+/// A prefix of a realm, and whose it is.
+type Wanted = (Option<Realm>, IpNet, PublicKey);
+
 /// Every prefix with its owner's key.
-fn prefixes(specs: &[PeerSpec]) -> Vec<(IpNet, PublicKey)> {
+fn prefixes(specs: &[PeerSpec]) -> Vec<Wanted> {
     let of = |spec: &PeerSpec| {
-        let key = spec.public_key;
+        let (realm, key) = (spec.realm, spec.public_key);
         let prefixes = spec.allowed_ips.iter();
-        prefixes.map(|prefix| (*prefix, key)).collect::<Vec<_>>()
+        prefixes
+            .map(|prefix| (realm, *prefix, key))
+            .collect::<Vec<_>>()
     };
     specs.iter().flat_map(of).collect()
 }
 
 /// Every prefix that is accepted beside, with the key of the peer it is accepted from.
-fn accepted(specs: &[PeerSpec]) -> Vec<(IpNet, PublicKey)> {
+fn accepted(specs: &[PeerSpec]) -> Vec<Wanted> {
     let of = |spec: &PeerSpec| {
-        let key = spec.public_key;
+        let (realm, key) = (spec.realm, spec.public_key);
         let prefixes = spec.accepts.iter();
-        prefixes.map(|prefix| (*prefix, key)).collect::<Vec<_>>()
+        prefixes
+            .map(|prefix| (realm, *prefix, key))
+            .collect::<Vec<_>>()
     };
     specs.iter().flat_map(of).collect()
 }

@@ -5,8 +5,8 @@
 //! handshakes and sessions, `admission` decides who gets a handshake first, [`guard`] tells how that
 //! stands, [`pmtu`] finds what the way to a peer carries, [`echo`] proves that a session is alive,
 //! [`failover`] chooses between gateways, [`direct`] between them and a direct path, [`fallback`] between
-//! UDP and TLS, [`keys`] holds keys, [`packet`] splits and joins inner packets by the batch, [`uapi`] is
-//! what WireGuard's tools say.
+//! UDP and TLS, [`shortcut`] between a gateway and the hosts of the site, [`keys`] holds keys, [`packet`]
+//! splits and joins inner packets by the batch, [`uapi`] is what WireGuard's tools say.
 
 mod admission;
 pub mod allowed;
@@ -29,7 +29,9 @@ pub mod packet;
 mod peer;
 mod place;
 pub mod pmtu;
+pub mod realm;
 pub mod shard;
+pub mod shortcut;
 pub mod uapi;
 pub mod way;
 pub mod wire;

@@ -20,6 +20,7 @@ use self::{
 pub use self::{
     crew::{Admitted, Done, Move},
     event::{Event, EventKind},
+    outcome::{Outcome, Transmit},
 };
 use crate::{
     admission::Admission,
@@ -33,9 +34,10 @@ use crate::{
     keys::{Pair, PresharedKey, PrivateKey, PublicKey},
     memory::Memory,
     noise::{Caller, Doors, HEAD, Noise, TAIL},
-    packet::{LARGEST, ecn::Ecn},
+    packet::LARGEST,
     peer::{Message, Peer, Received},
     place::Place,
+    realm::Realm,
     way::Way,
     wire::{self, Kind},
 };
@@ -89,47 +91,10 @@ struct Slot {
     is_ready: bool,
     /// Whether it passes on packets of others.
     relays: bool,
+    /// Whose addresses its own are among.
+    realm: Option<Realm>,
     /// What the way to it carries, up to which packets are padded.
     mtu: Option<u16>,
-}
-
-/// A datagram to send: the first `length` bytes of the buffer that was handed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Where to.
-    pub to: SocketAddr,
-    /// From which address of this host; `None` leaves it to the routes.
-    pub from: Option<IpAddr>,
-    /// How long it is.
-    pub length: usize,
-    /// Whose it is, for the counters.
-    pub peer: PeerId,
-    /// What its packet says of congestion, which stands in the datagram's header, too.
-    pub ecn: Ecn,
-}
-
-/// What became of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing more to do: a keepalive, a cookie, or a counted drop.
-    Nothing,
-    /// Send the answer.
-    Send(Transmit),
-    /// Send the cookie that stands in the first `length` bytes of the buffer: the sender of an
-    /// initiation has to prove where it is.
-    Cookie {
-        /// Where to.
-        to: Way,
-        /// How long it is.
-        length: usize,
-    },
-    /// Give the first `length` bytes of the buffer to the host.
-    Deliver {
-        /// How long the inner packet is.
-        length: usize,
-        /// Whom it is from, for the counters.
-        peer: PeerId,
-    },
 }
 
 impl Shard {
@@ -175,13 +140,24 @@ impl Shard {
     /// the peer that owns its destination; the datagram then stands at the slot's start. Behind the
     /// packet the slot has [`ROOM`] bytes for padding and the tag, and it has 148 at least.
     pub fn send(&mut self, now: Instant, slot: &mut [u8], length: usize) -> Option<Transmit> {
+        self.send_in(now, None, slot, length)
+    }
+
+    /// The same for a packet of a realm.
+    pub fn send_in(
+        &mut self,
+        now: Instant,
+        realm: Option<Realm>,
+        slot: &mut [u8],
+        length: usize,
+    ) -> Option<Transmit> {
         let inner = slot.get(HEAD..).and_then(|rest| rest.get(..length));
         let destination = inner.and_then(addresses).map(|(_, to)| to);
         let Some(destination) = destination else {
             self.drops.count(DropReason::NotIp);
             return None;
         };
-        let Some(id) = self.routes.to(destination) else {
+        let Some(id) = self.routes.to(realm, destination) else {
             self.drops.count(DropReason::NoPeer);
             return None;
         };
@@ -373,15 +349,19 @@ impl Shard {
         let outcome = match received {
             Ok(Received::Packet(length)) => {
                 let ends = dst.get(..length).and_then(addresses);
-                let relays = slot.relays;
-                match ends.filter(|(source, _)| self.routes.accept(*source, id)) {
+                let (relays, realm) = (slot.relays, slot.realm);
+                match ends.filter(|(source, _)| self.routes.accept(realm, *source, id)) {
                     None => Err((DropReason::SourceNotAllowed, Some(id))),
-                    Some((_, to)) if relays && self.is_elsewhere(to) => {
+                    Some((_, to)) if relays && self.is_elsewhere(realm, to) => {
                         Err((DropReason::PassedOnTwice, Some(id)))
                     }
                     Some(_) => {
                         self.delivered(id);
-                        Ok(Outcome::Deliver { length, peer: id })
+                        Ok(Outcome::Deliver {
+                            length,
+                            peer: id,
+                            realm,
+                        })
                     }
                 }
             }
@@ -401,8 +381,8 @@ impl Shard {
     }
 
     /// Whether packets for an address go to a gateway that would have to pass them on.
-    fn is_elsewhere(&mut self, to: IpAddr) -> bool {
-        let owner = self.routes.to(to);
+    fn is_elsewhere(&mut self, realm: Option<Realm>, to: IpAddr) -> bool {
+        let owner = self.routes.to(realm, to);
         let slot = owner.and_then(|owner| self.peers.get(position(owner))?.as_ref());
         let other = || owner.and_then(|owner| self.others.get(&owner));
         slot.map_or_else(
@@ -490,6 +470,7 @@ mod event;
 mod handshakes;
 mod live;
 mod members;
+mod outcome;
 mod outlive;
 mod rotation;
 mod whole;

@@ -52,6 +52,7 @@ fn end(own: u8, other: u8, endpoint: Option<SocketAddr>, noise: Noise) -> Shard 
         always_up: endpoint.is_some(),
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     };
     let change = Directory::new(key(own).public()).plan(vec![spec]).unwrap();

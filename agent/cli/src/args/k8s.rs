@@ -8,7 +8,7 @@ use kedge_host::enrol::ManagerUrl;
 /// Kubernetes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum K8sCommand {
-    /// Run the agent of a cluster: its Services and Ingresses become load balancers at the gateway
+    /// Run the agent of a cluster: its Services, Ingresses and routes become load balancers at the gateway
     ///
     /// It runs in the tenant's own cluster as a Deployment, or on a host with a kubeconfig. Of several
     /// agents the one that holds the Lease works.
@@ -17,7 +17,9 @@ pub enum K8sCommand {
     Services(K8sPlaceArgs),
     /// List the Ingresses that are offered at the gateway, and why one is not
     Ingresses(K8sClusterArgs),
-    /// Show which agent offers the Services and Ingresses of a cluster
+    /// List the routes of the Gateway API that are offered at the gateway, and why one is not
+    Routes(K8sClusterArgs),
+    /// Show which agent offers the Services, Ingresses and routes of a cluster
     Status(K8sStatusArgs),
     /// Take back every hook, finalizer and mark of Kedge, so that nothing waits for it any more
     ///

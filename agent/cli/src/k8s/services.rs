@@ -1,4 +1,4 @@
-//! `kedge k8s run`, `services`, `ingresses` and `status`: the agent of a cluster, and what it offers.
+//! `kedge k8s run`, `services`, `ingresses`, `routes` and `status`: the agent of a cluster, and what it offers.
 
 use std::path::PathBuf;
 
@@ -74,6 +74,19 @@ pub fn list_ingresses(app: &App, args: &K8sClusterArgs) -> Result<Exit, Failure>
         "kedge k8s ingresses --kubeconfig FILE",
     )?;
     let found = runtime()?.block_on(survey::ingresses(&place));
+    print(app, found?)?;
+    Ok(Exit::Ok)
+}
+
+/// Lists the routes that are offered.
+///
+/// # Errors
+///
+/// The cluster does not answer or refuses.
+pub fn list_routes(app: &App, args: &K8sClusterArgs) -> Result<Exit, Failure> {
+    let example = "kedge k8s routes --kubeconfig FILE";
+    let place = at(app, args.kubeconfig.clone(), example)?;
+    let found = runtime()?.block_on(survey::routes(&place));
     print(app, found?)?;
     Ok(Exit::Ok)
 }

@@ -5,6 +5,7 @@ mod bgp;
 mod lb;
 mod operate;
 mod paths;
+mod shortcuts;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,7 @@ pub(super) use self::bgp::{neighbors, routes, told};
 pub(super) use self::lb::load_balancers;
 pub(super) use self::operate::{drained, history, release, restarted, scan, timeline, upgraded};
 pub(super) use self::paths::paths;
+pub(super) use self::shortcuts::shortcuts;
 
 pub(crate) fn role() -> RoleInfo {
     RoleInfo {
@@ -258,6 +260,7 @@ pub(super) fn agent() -> AgentStatus {
         anycast: vec![bgp::anycast()],
         tunnels: tunnels().items,
         guard: None,
+        shortcuts: shortcuts(),
         peer_links: vec![
             PeerLink {
                 host: Some("edge-b\u{1b}[31m".into()),
@@ -316,6 +319,7 @@ pub(super) fn ill_agent() -> AgentStatus {
         anycast: Vec::new(),
         tunnels: Vec::new(),
         guard: None,
+        shortcuts: Vec::new(),
         peer_links: Vec::new(),
         manager: Some(ManagerLink {
             url: "https://203.0.113.9:9443".into(),
@@ -369,6 +373,7 @@ pub(super) fn gateway() -> GatewayStatus {
         role: role(),
         tunnels: vec![tunnel("edge-a", TunnelState::Up)],
         guard: None,
+        tenants: Vec::new(),
         listeners: vec![ListenerStatus {
             name: "edge/edge-tunnel/6443".into(),
             address: "203.0.113.7".parse().unwrap(),

@@ -1,7 +1,8 @@
-//! The Services and Ingresses of a cluster at the gateway, and their agent.
+//! The Services, Ingresses and routes of a cluster at the gateway, and their agent.
 
 use kedge_control::local::{
-    ClusterAgent, OfferedIngress, OfferedIngressList, OfferedService, OfferedServiceList,
+    ClusterAgent, OfferedIngress, OfferedIngressList, OfferedRoute, OfferedRouteList,
+    OfferedService, OfferedServiceList,
 };
 
 use super::{Show, View, fleet::PENDING, pairs};
@@ -34,6 +35,47 @@ impl Show for OfferedIngressList {
     fn names(&self) -> Vec<String> {
         let name = |it: &OfferedIngress| format!("{}/{}", it.namespace, it.name);
         self.items.iter().map(name).collect()
+    }
+}
+
+impl Show for OfferedRouteList {
+    fn text(&self, view: &View) -> String {
+        let titles = [
+            "NAMESPACE",
+            "NAME",
+            "KIND",
+            "HOSTS",
+            "GATEWAY",
+            "LISTENER",
+            "ADDRESS",
+            "READY",
+        ];
+        let mut table = Table::new(&titles);
+        for it in &self.items {
+            table.row(vec![
+                it.namespace.clone(),
+                it.name.clone(),
+                it.kind.clone(),
+                it.hosts.join(","),
+                it.gateway.clone(),
+                match it.listener.is_empty() {
+                    true => "*".to_owned(),
+                    false => it.listener.clone(),
+                },
+                places(&it.addresses),
+                state(it.leaving, it.ready).to_owned(),
+            ]);
+            let wrong = (!it.ready).then_some((&*it.reason, &*it.message));
+            notes(&mut table, view, wrong, &it.unserved);
+        }
+        list(&table, view, self.items.is_empty().then_some("route"))
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = |it: &OfferedRoute| format!("{}/{}/{}", it.kind, it.namespace, it.name);
+        let mut names: Vec<String> = self.items.iter().map(name).collect();
+        names.dedup();
+        names
     }
 }
 
@@ -96,19 +138,28 @@ fn titles<'a>(own: &[&'a str], kind: &'a str, view: &View) -> Vec<&'a str> {
 fn row(table: &mut Table, view: &View, it: Line<'_>) {
     let mut cells = vec![it.namespace.to_owned(), it.name.to_owned()];
     cells.extend(it.hosts.map(|hosts| hosts.join(",")));
-    cells.push(match it.addresses.is_empty() {
-        true => PENDING.to_owned(),
-        false => it.addresses.join(","),
-    });
+    cells.push(places(it.addresses));
     cells.extend([it.ports.join(","), it.state.to_owned()]);
     cells.extend(view.wide.then(|| it.kind.to_owned()));
     table.row(cells);
+    notes(table, view, it.wrong, it.unserved);
+}
+
+fn places(addresses: &[String]) -> String {
+    match addresses.is_empty() {
+        true => PENDING.to_owned(),
+        false => addresses.join(","),
+    }
+}
+
+/// Why clients are not served, if they are not, and what of it is not.
+fn notes(table: &mut Table, view: &View, wrong: Option<(&str, &str)>, unserved: &[String]) {
     let hook = view.style.hook();
-    if let Some((reason, message)) = it.wrong.filter(|(reason, _)| !reason.is_empty()) {
+    if let Some((reason, message)) = wrong.filter(|(reason, _)| !reason.is_empty()) {
         let (reason, message) = (clean(reason), clean(message));
         table.note(format!("  {hook} {reason}: {message}"));
     }
-    for part in it.unserved {
+    for part in unserved {
         table.note(format!("  {hook} {}", clean(part)));
     }
 }
@@ -149,6 +200,10 @@ impl Show for ClusterAgent {
                 "ingresses",
                 format!("{}/{} ready", self.ingresses_ready, self.ingresses),
             ),
+            (
+                "routes",
+                format!("{}/{} ready", self.routes_ready, self.routes),
+            ),
         ]);
         for problem in &self.problems {
             text.push_str(&format!(
@@ -161,6 +216,7 @@ impl Show for ClusterAgent {
         text + &view.next(&[
             "kedge k8s services".to_owned(),
             "kedge k8s ingresses".to_owned(),
+            "kedge k8s routes".to_owned(),
         ])
     }
 
@@ -250,6 +306,49 @@ mod tests {
                 "Next: kedge k8s status",
             ]
         );
+    }
+
+    #[test]
+    fn routes_are_listed_with_where_they_are_and_what_is_wrong() {
+        let shop = OfferedRoute {
+            kind: "HTTPRoute".to_owned(),
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            hosts: vec!["a.example".to_owned()],
+            gateway: "edge/gw".to_owned(),
+            listener: "https".to_owned(),
+            addresses: vec!["203.0.113.7".to_owned()],
+            unserved: vec!["BackendNotFound: no Service".to_owned()],
+            ready: true,
+            ..OfferedRoute::default()
+        };
+        let raw = OfferedRoute {
+            kind: "TLSRoute".to_owned(),
+            listener: String::new(),
+            addresses: Vec::new(),
+            unserved: Vec::new(),
+            ready: false,
+            reason: "NotAllowedByListeners".to_owned(),
+            message: "no listener\u{1b}[31m".to_owned(),
+            ..shop.clone()
+        };
+        let list = OfferedRouteList {
+            items: vec![shop, raw],
+        };
+        let text = list.text(&view());
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        assert_eq!(
+            lines,
+            [
+                "NAMESPACE  NAME  KIND       HOSTS      GATEWAY  LISTENER  ADDRESS      READY",
+                "shop       web   HTTPRoute  a.example  edge/gw  https     203.0.113.7  yes",
+                "  `-> BackendNotFound: no Service",
+                "shop       web   TLSRoute   a.example  edge/gw  *         <pending>    NO",
+                "  `-> NotAllowedByListeners: no listener\\u{1b}[31m",
+                "Next: kedge k8s status",
+            ]
+        );
+        assert_eq!(list.names(), ["HTTPRoute/shop/web", "TLSRoute/shop/web"]);
     }
 
     #[test]

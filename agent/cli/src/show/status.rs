@@ -2,7 +2,8 @@
 
 use kedge_control::local::{
     AgentStatus, Ending, GatewayStatus, HandshakeGuard, HealthStatus, Inhibitor, ListenerStatus,
-    ManagerLink, ManagerStatus, PeerLink, RoleInfo, Tunnel, TunnelState, Vip,
+    ManagerLink, ManagerStatus, PeerLink, RoleInfo, ShortcutState, ShortcutStatus, TenantStatus,
+    Tunnel, TunnelState, Vip,
 };
 use kedge_core::{Problem, vip::RouterState};
 
@@ -58,6 +59,9 @@ impl Show for AgentStatus {
             text.push_str(&tunnel_line(peer, view));
         }
         text.push_str(&guard_line(self.guard.as_ref(), view));
+        for shortcut in &self.shortcuts {
+            text.push_str(&shortcut_line(shortcut, view));
+        }
         if let Some(link) = &self.manager {
             text.push_str(&manager_line(link, view));
         }
@@ -101,6 +105,9 @@ impl Show for GatewayStatus {
         }
         for peer in &self.tunnels {
             text.push_str(&tunnel_line(peer, view));
+        }
+        for tenant in &self.tenants {
+            text.push_str(&tenant_line(tenant, view));
         }
         text.push_str(&guard_line(self.guard.as_ref(), view));
         text.push_str(&match &self.manager {
@@ -175,6 +182,20 @@ impl Show for ManagerStatus {
     fn names(&self) -> Vec<String> {
         vec![self.role.hostname.clone()]
     }
+}
+
+fn tenant_line(tenant: &TenantStatus, view: &View) -> String {
+    let mark = if tenant.ready {
+        Mark::Good
+    } else {
+        Mark::Warning
+    };
+    let hosts = match tenant.hosts {
+        1 => "1 host".to_owned(),
+        many => format!("{many} hosts"),
+    };
+    let parts = [tenant.tenant.clone(), hosts, tenant.namespace.clone()];
+    line(mark, "Tenant", &parts, view)
 }
 
 fn header(role: &RoleInfo, what: &str, view: &View) -> String {
@@ -321,6 +342,44 @@ fn tunnel_line(peer: &Tunnel, view: &View) -> String {
         },
     ];
     marked(&tunnels::mark(peer, view), "Tunnel", &parts, view)
+}
+
+/// An endpoint that this host may answer for. Where it is the gateway's, and reached, nothing is wrong.
+fn shortcut_line(shortcut: &ShortcutStatus, view: &View) -> String {
+    let (mark, who) = match shortcut.state {
+        ShortcutState::Gateway => (Mark::Good, "left to the gateway"),
+        ShortcutState::Doubted => (Mark::Warning, "NOT REACHED"),
+        ShortcutState::Standing => (Mark::Warning, "THIS HOST ANSWERS"),
+        ShortcutState::Returning => (Mark::Warning, "THIS HOST ANSWERS, going back"),
+        ShortcutState::Refused => (Mark::Warning, "REFUSED"),
+    };
+    let answers = matches!(
+        shortcut.state,
+        ShortcutState::Standing | ShortcutState::Returning
+    );
+    let since = match shortcut.state {
+        ShortcutState::Gateway | ShortcutState::Refused => String::new(),
+        _ => format!("for {}", view.age(&shortcut.since)),
+    };
+    let parts = [
+        format!("{} {}", shortcut.name, shortcut.endpoints.join(", ")),
+        who.to_owned(),
+        since,
+        match answers {
+            true => format!(
+                "{} of {} hosts answer, {} open",
+                shortcut.answering.len(),
+                shortcut.targets.len(),
+                shortcut.open
+            ),
+            false => String::new(),
+        },
+        match shortcut.state {
+            ShortcutState::Gateway => String::new(),
+            _ => because(&shortcut.because),
+        },
+    ];
+    line(mark, "Shortcut", &parts, view)
 }
 
 fn manager_line(link: &ManagerLink, view: &View) -> String {

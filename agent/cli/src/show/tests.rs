@@ -52,6 +52,18 @@ fn the_gateways_and_the_managers_status_have_the_same_shape() {
     };
     let alone = alone.text(&view());
     assert!(alone.contains("Manager  none is configured"), "{alone}");
+    let apart = GatewayStatus {
+        tenants: vec![kedge_control::local::TenantStatus {
+            tenant: "shop".into(),
+            namespace: "/run/kedge/netns/shop".into(),
+            hosts: 2,
+            ready: true,
+        }],
+        ..samples::gateway()
+    };
+    let apart = apart.text(&view());
+    assert!(apart.contains("shop"), "{apart}");
+    assert!(apart.contains("2 hosts"), "{apart}");
     insta::assert_snapshot!("manager_status", samples::manager().text(&view()));
 }
 

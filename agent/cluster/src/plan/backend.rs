@@ -11,6 +11,7 @@ use kedge_crd::{
 
 use super::{
     claim::is_leaving,
+    companion::{self, Door},
     owner::Owner,
     trouble::Trouble,
     wanted::{affinity, endpoint, protocol, proxy_protocol},
@@ -38,6 +39,8 @@ pub struct Backend {
     pub port: NonZeroU16,
     /// What is asked of the manager for it.
     pub spec: TcpLoadBalancerSpec,
+    /// What is led to by a companion, where one is.
+    pub door: Option<Door>,
     /// Whether the gateway can speak with it, or only pass TLS on to it.
     pub speaks_tls: bool,
 }
@@ -67,11 +70,11 @@ pub fn backend(snapshot: &Snapshot, key: &Key, port: &PortName) -> Result<Backen
         });
     }
     let node_port = found.node_port.and_then(numbered);
-    let node_port = node_port.ok_or_else(|| Trouble::NoNodePort {
-        key: key.clone(),
-        port: number,
-        kind: spec.type_.clone().unwrap_or_else(|| "ClusterIP".to_owned()),
-    })?;
+    let door = node_port.is_none().then(|| (key.clone(), number));
+    let node_port = match node_port {
+        Some(node_port) => node_port,
+        None => beside(snapshot, key, service, number)?,
+    };
     let speaks = spoken(found);
     let asked = asked(snapshot, service, (found, number, node_port), speaks);
     let asked = asked.map_err(|refusal| Trouble::Service {
@@ -82,8 +85,55 @@ pub fn backend(snapshot: &Snapshot, key: &Key, port: &PortName) -> Result<Backen
         name: names::backend(&service.metadata, number),
         port: number,
         spec: asked,
+        door,
         speaks_tls: speaks == Spoken::Tls,
     })
+}
+
+/// The node port of what stands beside a Service.
+fn beside(
+    snapshot: &Snapshot,
+    key: &Key,
+    service: &Service,
+    port: NonZeroU16,
+) -> Result<NonZeroU16, Trouble> {
+    let spec = service.spec.clone().unwrap_or_default();
+    let taken = companion::taken(snapshot, service);
+    let refused = snapshot.companions_refused.get(key).cloned().or(taken);
+    match companion::node_port(snapshot, service, port) {
+        Some(node_port) => Ok(node_port),
+        None if companion::may_have(&spec) && refused.is_none() => Err(Trouble::Opening {
+            key: key.clone(),
+            port,
+        }),
+        None => Err(Trouble::NoNodePort {
+            key: key.clone(),
+            port,
+            kind: spec.type_.unwrap_or_else(|| "ClusterIP".to_owned()),
+            because: refused,
+        }),
+    }
+}
+
+/// What calls of gRPC to a port of a Service lead to: by HTTP/2, whether it says so or not.
+///
+/// # Errors
+///
+/// Nothing does.
+pub fn called(snapshot: &Snapshot, key: &Key, port: &PortName) -> Result<Backend, Trouble> {
+    let mut found = backend(snapshot, key, port)?;
+    let h2c = Some(AppProtocol::H2c);
+    let is_known = found.spec.ports.iter().all(|it| it.app_protocol == h2c);
+    if is_known || found.speaks_tls {
+        return Ok(found);
+    }
+    if let Some(service) = snapshot.services.get(key) {
+        found.name = names::called(&service.metadata, found.port);
+    }
+    for port in &mut found.spec.ports {
+        port.app_protocol = h2c;
+    }
+    Ok(found)
 }
 
 fn asked(
@@ -131,7 +181,9 @@ fn find<'a>(spec: &'a ServiceSpec, port: &PortName) -> Option<&'a ServicePort> {
     }
 }
 
-fn numbered(port: i32) -> Option<NonZeroU16> {
+/// The number of a port.
+#[must_use]
+pub fn numbered(port: i32) -> Option<NonZeroU16> {
     NonZeroU16::new(u16::try_from(port).ok()?)
 }
 

@@ -1,13 +1,16 @@
-//! What is to be done about the Gateway API: Gateways of our classes, and HTTPRoutes that are attached to them.
+//! What is to be done about the Gateway API: Gateways of our classes, and routes that are attached to them.
 //!
-//! A Gateway's listeners are places of the tenant's gateway, which is there already; each HTTPRoute becomes one
+//! A Gateway's listeners are places of the tenant's gateway, which is there already; each route becomes one
 //! HTTPLoadBalancer, with the names it has at the listeners it is attached to.
 
 mod attach;
+mod bound;
 mod listener;
+mod ports;
 mod route;
 mod rules;
 mod said;
+mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +21,7 @@ use self::{
 use super::{http::Http, owner::Owner};
 use crate::{
     apply::Kind,
-    gateway_api::{Class, Gateway, Route},
+    gateway_api::{Class, Gateway, Reference, Route},
     names::CONTROLLER,
     snapshot::{GatewayApi, Key},
 };
@@ -59,7 +62,10 @@ pub fn take(http: &mut Http<'_>, api: &GatewayApi) {
             judged.insert(key.clone(), Judged::of(http.snapshot, api, gateway));
         }
     }
-    for route in api.routes.values() {
+    // Who is older has a name before a route of another kind (`GRPCRouteSpec.hostnames`).
+    let mut routes: Vec<&Route> = api.all_routes().collect();
+    routes.sort_by_cached_key(|route| (&route.metadata.creation_timestamp, Key::of(*route)));
+    for route in routes {
         route::take(http, api, route, &mut judged);
     }
     for one in judged.values() {
@@ -73,14 +79,32 @@ fn class_of<'a>(api: &'a GatewayApi, gateway: &Gateway) -> Option<&'a Class> {
     class.filter(|class| is_ours(class) && class.spec.parameters_ref.is_none())
 }
 
-fn is_ours(class: &Class) -> bool {
+/// Whether a class is ours.
+#[must_use]
+pub fn is_ours(class: &Class) -> bool {
     class.spec.controller_name == CONTROLLER
 }
 
-/// Whether anything of ours is on an HTTPRoute.
+/// Whether anything of ours is on a route.
 #[must_use]
 pub fn is_touched(route: &Route) -> bool {
     Owner::from(route).is_guarded() || said::has_parents(route)
+}
+
+/// The Gateways that a route refers to.
+pub fn parents(route: &Route) -> impl Iterator<Item = (&Reference, Key)> {
+    let references = route.spec.parent_refs.iter();
+    let gateways = references.filter(|it| route::is_gateway(it));
+    gateways.map(|reference| (reference, route::key(route, reference)))
+}
+
+/// What we say of a route at a Gateway.
+#[must_use]
+pub fn conditions(route: &Route, reference: &Reference) -> Vec<Condition> {
+    let named = json!(route::trimmed(reference));
+    let said = said::parent(route, &named);
+    let conditions = said.get("conditions").cloned().unwrap_or_default();
+    serde_json::from_value(conditions).unwrap_or_default()
 }
 
 fn is_leaving(route: &Route) -> bool {

@@ -11,12 +11,14 @@ use serde_json::Value;
 use super::{
     Target,
     ask::{Ask, ask},
+    companion::Door,
     gateway, ingress,
     owner::Owner,
     status::Note,
 };
 use crate::{
     apply::Kind,
+    gateway_api::Routed,
     snapshot::{Key, Snapshot},
 };
 
@@ -108,6 +110,8 @@ pub struct Asked {
     pub backends: BTreeMap<String, TcpLoadBalancerSpec>,
     /// The certificates it names.
     pub certificates: Vec<ExposedCertificate>,
+    /// The ports of Services that are reached by companions, whether those are there or not.
+    pub doors: BTreeSet<Door>,
 }
 
 /// How an exposure stands at the manager.
@@ -133,11 +137,23 @@ pub fn secrets(snapshot: &Snapshot) -> BTreeSet<Key> {
     all
 }
 
+/// What is to be done, and what is led to.
+#[derive(Debug)]
+pub struct Found {
+    /// What is to be done.
+    pub routes: Routes,
+    /// What is led to, by name.
+    pub backends: BTreeMap<String, TcpLoadBalancerSpec>,
+    /// The ports of Services that are led to by companions.
+    pub doors: BTreeSet<Door>,
+}
+
 /// What is to be done, and what is led to; `None` while not everything that matters is known.
 #[must_use]
-pub fn plan(snapshot: &Snapshot) -> Option<(Routes, BTreeMap<String, TcpLoadBalancerSpec>)> {
+pub fn plan(snapshot: &Snapshot) -> Option<Found> {
     let ingresses = snapshot.ingresses.as_ref()?;
-    if snapshot.gateway.is_none() && has_routes(snapshot) {
+    // What nobody sees stays as it is.
+    if ROUTED.iter().any(|of| is_hidden(snapshot, *of)) {
         return None;
     }
     let is_known = |key: &Key| snapshot.certificates.contains_key(key);
@@ -148,6 +164,7 @@ pub fn plan(snapshot: &Snapshot) -> Option<(Routes, BTreeMap<String, TcpLoadBala
         snapshot,
         routes: Routes::default(),
         backends: BTreeMap::new(),
+        doors: BTreeSet::new(),
         unwanted: BTreeSet::new(),
         sources: BTreeMap::new(),
     };
@@ -156,15 +173,23 @@ pub fn plan(snapshot: &Snapshot) -> Option<(Routes, BTreeMap<String, TcpLoadBala
         gateway::take(&mut http, api);
     }
     http.compare();
-    Some((http.routes, http.backends))
+    Some(Found {
+        routes: http.routes,
+        backends: http.backends,
+        doors: http.doors,
+    })
 }
 
-/// Whether the manager has anything of routes.
-fn has_routes(snapshot: &Snapshot) -> bool {
+/// Whether the manager has anything of routes of a kind that is not seen.
+fn is_hidden(snapshot: &Snapshot, of: Routed) -> bool {
+    let is_known = snapshot.gateway.as_ref().is_some_and(|it| it.knows(of));
     let offered = snapshot.offered.iter().flat_map(|it| it.http.values());
     let mut sources = offered.filter_map(|it| it.spec.as_ref()?.source.as_ref());
-    sources.any(|source| source.kind != Kind::Ingress.names().1)
+    !is_known && sources.any(|source| source.kind == of.kind())
 }
+
+/// The kinds of routes.
+const ROUTED: [Routed; 3] = [Routed::Http, Routed::Grpc, Routed::Tls];
 
 /// The plan while it is made.
 pub struct Http<'a> {
@@ -173,6 +198,7 @@ pub struct Http<'a> {
     /// What is to be done.
     pub routes: Routes,
     backends: BTreeMap<String, TcpLoadBalancerSpec>,
+    doors: BTreeSet<Door>,
     unwanted: BTreeSet<String>,
     /// The uid of each object that was seen, by kind and key.
     sources: BTreeMap<(&'static str, Key), String>,
@@ -225,9 +251,15 @@ impl<'a> Http<'a> {
         let named = certificates.map(|certificate| (certificate.name.clone(), certificate));
         self.routes.certificates.extend(named);
         self.backends.extend(asked.backends);
+        self.doors.extend(asked.doors);
         if let Some(spec) = spec {
             self.routes.exposures.insert(name, spec);
         }
+    }
+
+    /// Has a port of a Service reached by its companion, before anything is asked for.
+    pub fn open(&mut self, door: Door) {
+        self.doors.insert(door);
     }
 
     /// Asks for nothing; once nothing is offered the object is let go.
@@ -285,7 +317,8 @@ impl<'a> Http<'a> {
             // Another object of that name is there, so that the one of this exposure is gone.
             let is_replaced = from.is_some_and(|from| {
                 let key = Key::new(&from.namespace, &from.name);
-                let kinds = [Kind::Ingress, Kind::HttpRoute].into_iter();
+                let kinds = ROUTED.into_iter().map(Kind::from);
+                let kinds = kinds.chain([Kind::Ingress]);
                 let mut kinds = kinds.map(|kind| kind.names().1);
                 let kind = kinds.find(|kind| *kind == from.kind);
                 let other = kind.and_then(|kind| self.sources.get(&(kind, key)));

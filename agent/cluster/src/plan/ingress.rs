@@ -20,6 +20,7 @@ use super::{
     http::{Http, ShowIngress, Standing},
     owner::Owner,
     status::Note,
+    trouble::Trouble,
 };
 use crate::snapshot::{Ingresses, Key, Snapshot};
 
@@ -70,6 +71,9 @@ pub fn take(http: &mut Http<'_>, ingresses: &Ingresses) {
                 offer(http, ingress, *wanted);
                 continue;
             }
+            Verdict::Refuse(Refusal::PassthroughTo {
+                trouble: Trouble::Opening { key, port },
+            }) => http.open((key, port)),
             Verdict::Refuse(refusal) => {
                 show(http, ingress, Vec::new());
                 http.tell(owner, vec![Note::warning(refusal.reason(), &refusal)]);

@@ -17,7 +17,8 @@ pub enum Out {
     NotReady,
     /// An administrator keeps it out of load balancers.
     Excluded,
-    /// It is being deleted, or about to be.
+    /// It is being deleted, or about to be, or emptied by an administrator who keeps it out of load
+    /// balancers too: what is open goes on (KEP-3836).
     Leaving,
     /// Its machine is out of service.
     OutOfService,
@@ -25,7 +26,7 @@ pub enum Out {
 
 /// Whether a node takes traffic.
 ///
-/// Neither `spec.unschedulable` nor any other taint matters: pods of a cordoned node serve on
+/// Neither `spec.unschedulable` alone nor any other taint matters: pods of a cordoned node serve on
 /// (KEP-1143).
 #[must_use]
 pub fn out(node: &Node) -> Option<Out> {
@@ -36,11 +37,15 @@ pub fn out(node: &Node) -> Option<Out> {
         let mut taints = taints.into_iter().flatten();
         taints.any(|taint| taint.key == key)
     };
-    if labels.is_some_and(|labels| labels.contains_key(EXCLUDE_NODE)) {
-        return Some(Out::Excluded);
-    }
-    if meta.deletion_timestamp.is_some() || has_taint(TO_BE_DELETED) {
+    let is_excluded = labels.is_some_and(|labels| labels.contains_key(EXCLUDE_NODE));
+    let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    let is_emptied = is_excluded && is_cordoned;
+    if meta.deletion_timestamp.is_some() || has_taint(TO_BE_DELETED) || is_emptied {
         return Some(Out::Leaving);
+    }
+    // Control planes of kubeadm are for good.
+    if is_excluded {
+        return Some(Out::Excluded);
     }
     if has_taint(OUT_OF_SERVICE) {
         return Some(Out::OutOfService);
@@ -52,19 +57,28 @@ pub fn out(node: &Node) -> Option<Out> {
     (!is_ready).then_some(Out::NotReady)
 }
 
+/// Hosts that take a Service's traffic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// Those that take new connections.
+    pub taking: Vec<String>,
+    /// Those that keep the ones they have.
+    pub leaving: Vec<String>,
+}
+
 /// The hosts of every node, as `externalTrafficPolicy: Cluster` takes them: any node leads to any
 /// pod, so that some are enough in a large cluster.
 #[must_use]
-pub fn every(snapshot: &Snapshot) -> Vec<String> {
+pub fn every(snapshot: &Snapshot) -> Hosts {
     let mut hosts = hosts(&snapshot.nodes, |_| true);
-    hosts.truncate(HOSTS);
+    hosts.taking.truncate(HOSTS);
     hosts
 }
 
 /// The hosts of the nodes that have a ready endpoint of a Service, for
 /// `externalTrafficPolicy: Local`.
 #[must_use]
-pub fn local(snapshot: &Snapshot, service: &Key, family: Family) -> Vec<String> {
+pub fn local(snapshot: &Snapshot, service: &Key, family: Family) -> Hosts {
     let family = match family {
         Family::IPv4 => "IPv4",
         Family::IPv6 => "IPv6",
@@ -77,18 +91,23 @@ pub fn local(snapshot: &Snapshot, service: &Key, family: Family) -> Vec<String> 
 
 /// The hosts of some nodes. Where none of them is ready all of them are taken: then it is rather the
 /// view of them that is wrong, and the gateway knows by the tunnel who is alive.
-fn hosts(nodes: &BTreeMap<String, Node>, is_one: impl Fn(&String) -> bool) -> Vec<String> {
+fn hosts(nodes: &BTreeMap<String, Node>, is_one: impl Fn(&String) -> bool) -> Hosts {
     let ones = nodes.iter().filter(|(name, _)| is_one(name));
-    let (mut ready, mut unready) = (BTreeSet::new(), BTreeSet::new());
+    let (mut ready, mut unready, mut leaving) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (name, node) in ones {
         match out(node) {
             None => ready.insert(host(name, node)),
             Some(Out::NotReady) => unready.insert(host(name, node)),
-            Some(Out::Excluded | Out::Leaving | Out::OutOfService) => false,
+            Some(Out::Leaving) => leaving.insert(host(name, node)),
+            Some(Out::Excluded | Out::OutOfService) => false,
         };
     }
-    let taken = if ready.is_empty() { unready } else { ready };
-    taken.into_iter().collect()
+    let taking = if ready.is_empty() { unready } else { ready };
+    let leaving = leaving.difference(&taking);
+    Hosts {
+        leaving: leaving.take(LEAVING).cloned().collect(),
+        taking: taking.into_iter().collect(),
+    }
 }
 
 /// The name of the EdgeHost a node runs on.
@@ -100,3 +119,5 @@ fn host(name: &str, node: &Node) -> String {
 
 /// As many hosts as one load balancer is led to where any of them will do.
 const HOSTS: usize = 100;
+/// As many hosts as a load balancer leaves at once; more are none of its hosts any more.
+const LEAVING: usize = 100;

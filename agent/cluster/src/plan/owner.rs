@@ -39,7 +39,7 @@ impl<'a> From<&'a Ingress> for Owner<'a> {
 impl<'a> From<&'a Route> for Owner<'a> {
     fn from(route: &'a Route) -> Self {
         Self {
-            kind: Kind::HttpRoute,
+            kind: route.spec.of.into(),
             meta: &route.metadata,
         }
     }

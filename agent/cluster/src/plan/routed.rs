@@ -63,6 +63,9 @@ pub fn is_routed(spec: &TcpLoadBalancerSpec) -> bool {
 }
 
 fn leads_to(spec: &HttpLoadBalancerSpec, name: &str) -> bool {
-    let mut backends = spec.rules.iter().flat_map(|rule| &rule.backends);
-    backends.any(|backend| backend.name == name)
+    spec.rules.iter().any(|rule| {
+        let mirrors = rule.mirrors.iter().map(|mirror| &mirror.name);
+        let mut all = rule.backends.iter().map(|it| &it.name).chain(mirrors);
+        all.any(|it| it == name)
+    })
 }

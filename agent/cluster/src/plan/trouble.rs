@@ -20,7 +20,10 @@ pub enum Trouble {
         key: Key,
         port: NonZeroU16,
         kind: String,
+        because: Option<String>,
     },
+    /// It gets one.
+    Opening { key: Key, port: NonZeroU16 },
     /// The backend speaks TLS, and only an Ingress that passes it through leads there.
     BackendTls { key: Key, port: NonZeroU16 },
     /// The Service asks for something that is not done.
@@ -72,6 +75,7 @@ impl Trouble {
             Self::PortMissing { .. } => "PortNotFound",
             Self::NotTcp { .. } => "ProtocolNotSupported",
             Self::NoNodePort { .. } => "NodePortRequired",
+            Self::Opening { .. } => "Pending",
             Self::BackendTls { .. } => "BackendTlsNotSupported",
             Self::Service { refusal, .. } => refusal.reason(),
             Self::Resource { .. } => "ResourceBackendNotSupported",
@@ -98,11 +102,25 @@ impl fmt::Display for Trouble {
             Self::NotTcp { key, port } => {
                 write!(f, "Service {key}: port {port} is not of TCP, and HTTP needs it")
             }
-            Self::NoNodePort { key, port, kind } => write!(
-                f,
-                "Service {key}: port {port} has no nodePort (type {kind}), and hosts are reached by \
-                 it; make the Service NodePort. Until then requests are answered with 500"
-            ),
+            Self::NoNodePort {
+                key,
+                port,
+                kind,
+                because,
+            } => {
+                write!(
+                    f,
+                    "Service {key}: port {port} has no nodePort (type {kind}), and hosts are reached \
+                     by it; "
+                )?;
+                if let Some(because) = because {
+                    write!(f, "none could be made beside it: {because}; ")?;
+                }
+                f.write_str("make the Service NodePort. Until then requests are answered with 500")
+            }
+            Self::Opening { key, port } => {
+                write!(f, "Service {key}: a nodePort is made for port {port}")
+            }
             Self::BackendTls { key, port } => write!(
                 f,
                 "Service {key}: port {port} speaks TLS (appProtocol), which gateways do not begin; \

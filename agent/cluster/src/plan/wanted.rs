@@ -13,7 +13,7 @@ use kedge_crd::{
 
 use super::{
     addresses,
-    nodes::{every, local},
+    nodes::{self, every, local},
     owner::Owner,
     refusal::{AFFINITY_TIMEOUT, MAX_PORTS, Refusal},
 };
@@ -73,10 +73,11 @@ pub fn endpoint(
             return Err(Refusal::TrafficPolicy { value });
         }
     };
+    let nodes::Hosts { taking, leaving } = hosts;
     let named = Requirement {
         key: HOST_LABEL.to_owned(),
         operator: Operator::In,
-        values: hosts,
+        values: taking.into_iter().chain(leaving.iter().cloned()).collect(),
     };
     Ok(Backend {
         host_selector: Some(LabelSelector {
@@ -85,6 +86,7 @@ pub fn endpoint(
         }),
         address_family: Some(family),
         addresses: Vec::new(),
+        draining_hosts: leaving,
         ports,
     })
 }

@@ -65,6 +65,7 @@ impl Agent {
             self.say_again();
         }
         self.want_tunnel();
+        self.shortcuts.want(&self.desired.shortcuts);
         self.want_sessions();
         true
     }

@@ -44,6 +44,13 @@ impl Agent {
         self.want_dns();
     }
 
+    /// Says whether a gateway answers through the tunnel to whoever stands in for it.
+    pub(super) fn watch_tunnel(&mut self) {
+        let tunnel = self.tunnel.as_ref();
+        let answers = tunnel.is_some_and(|tunnel| tunnel.report().gateway.is_some());
+        self.shortcuts.tunnel(answers);
+    }
+
     /// Wants the tunnel's names asked about through its link, while that is there.
     pub(super) fn want_dns(&mut self) {
         let tunnel = &self.live.config().tunnel;

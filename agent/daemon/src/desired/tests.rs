@@ -239,6 +239,7 @@ fn gateway(name: &str, key: &str, prefixes: &[&str]) -> agent::PeerConfig {
         endpoint: Some("203.0.113.7:51820".to_owned()),
         other_endpoint: None,
         tls_endpoint: None,
+        tenant: String::new(),
         allowed_ips: nets(prefixes),
         keepalive_seconds: 25,
     }

@@ -99,6 +99,7 @@ impl Mesh {
                 always_up: false,
                 accepts,
                 relays: false,
+                realm: None,
                 next_key: neighbor.next_key.map(Box::new),
             }
         };
@@ -261,6 +262,7 @@ mod tests {
             always_up: true,
             accepts: Vec::new(),
             relays: false,
+            realm: None,
             next_key: None,
         }
     }

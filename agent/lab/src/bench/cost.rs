@@ -24,6 +24,11 @@ pub(super) fn rss(pid: u32) -> f64 {
     rolled_up(pid, "Rss:")
 }
 
+/// What is its own of that, and not a page of a file, in MiB.
+pub(super) fn anonymous(pid: u32) -> f64 {
+    rolled_up(pid, "Anonymous:")
+}
+
 fn rolled_up(pid: u32, field: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(field));

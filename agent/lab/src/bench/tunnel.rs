@@ -15,7 +15,7 @@ mod moves;
 mod restart;
 mod rows;
 mod site;
-mod standing;
+pub(super) mod standing;
 mod storm;
 
 use std::{path::Path, time::Duration};

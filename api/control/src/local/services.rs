@@ -1,4 +1,4 @@
-//! What `kedge k8s services`, `ingresses` and `status` show of a tenant's own cluster.
+//! What `kedge k8s services`, `ingresses`, `routes` and `status` show of a tenant's own cluster.
 
 use kedge_core::Problem;
 use schemars::JsonSchema;
@@ -89,7 +89,52 @@ pub struct OfferedIngress {
     pub leaving: bool,
 }
 
-/// Who offers the Services and Ingresses of a cluster, and how they are.
+/// The routes of a cluster that are offered, or should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedRouteList {
+    /// By namespace and name; a route is there as often as it is at a Gateway.
+    pub items: Vec<OfferedRoute>,
+}
+
+/// A route at a Gateway that is offered, or should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OfferedRoute {
+    /// `HTTPRoute`, `GRPCRoute` or `TLSRoute`.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its names; `*` where it has those of its listeners.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The Gateway, `NAMESPACE/NAME`.
+    pub gateway: String,
+    /// The listener it names there, or its port; left out where it names none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub listener: String,
+    /// Where clients come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    /// What of it is not served, each with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unserved: Vec<String>,
+    /// Whether it is accepted.
+    pub ready: bool,
+    /// Why not, as a word.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why not, as a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Whether it is being deleted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leaving: bool,
+}
+
+/// Who offers the Services, Ingresses and routes of a cluster, and how they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterAgent {
@@ -117,6 +162,12 @@ pub struct ClusterAgent {
     /// How many of them are served.
     #[serde(default)]
     pub ingresses_ready: u32,
+    /// How many routes are at Gateways of ours, each as often as it is at one.
+    #[serde(default)]
+    pub routes: u32,
+    /// How many of them are served.
+    #[serde(default)]
+    pub routes_ready: u32,
     /// What is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,

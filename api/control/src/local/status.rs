@@ -62,6 +62,9 @@ pub struct AgentStatus {
     /// How the door to this end's handshakes stands; absent while the device is not open, and where the kernel has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<HandshakeGuard>,
+    /// Endpoints at a gateway that this host answers for while no gateway is reached.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortcuts: Vec<ShortcutStatus>,
     /// Links to the other hosts of the VIPs, where they are configured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peer_links: Vec<PeerLink>,
@@ -72,6 +75,50 @@ pub struct AgentStatus {
     pub addresses: Vec<ReportedAddress>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+}
+
+/// An endpoint at a gateway that this host answers for while no gateway is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShortcutStatus {
+    /// The LoadBalancer, as `NAMESPACE/NAME`.
+    pub name: String,
+    /// The endpoint's addresses with their ports.
+    pub endpoints: Vec<String>,
+    /// Who answers for it.
+    pub state: ShortcutState,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Why, as a sentence.
+    pub because: String,
+    /// The hosts of the site that serve it, as `HOST ADDRESS`.
+    pub targets: Vec<String>,
+    /// Those among them that answered last; nobody is asked while the tunnel is up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answering: Vec<String>,
+    /// Connections that run over it.
+    #[serde(default)]
+    pub open: usize,
+    /// How often it was taken since the agent began.
+    #[serde(default)]
+    pub taken: u64,
+}
+
+/// Who answers for an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ShortcutState {
+    /// The gateway.
+    #[default]
+    Gateway,
+    /// The gateway, though it is not reached.
+    Doubted,
+    /// This host.
+    Standing,
+    /// This host, until the gateway has answered for a while.
+    Returning,
+    /// The gateway: this host must not.
+    Refused,
 }
 
 /// A lock of logind's, by which a shutdown or a suspend waits for the VIPs.
@@ -172,6 +219,9 @@ pub struct GatewayStatus {
     /// How the door to this end's handshakes stands; absent while the device is not open, and where the kernel has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<HandshakeGuard>,
+    /// Tenants that are kept apart, each in a network namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<TenantStatus>,
     /// What the data plane serves.
     pub listeners: Vec<ListenerStatus>,
     /// The link to the manager, absent when none is configured.
@@ -182,6 +232,20 @@ pub struct GatewayStatus {
     pub drain: Option<GatewayDrain>,
     /// What is wrong.
     pub problems: Vec<Problem>,
+}
+
+/// A tenant that is kept apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantStatus {
+    /// The tenant.
+    pub tenant: String,
+    /// The network namespace of its hosts, as a path.
+    pub namespace: String,
+    /// How many hosts it has here.
+    pub hosts: usize,
+    /// Whether its hosts are answered there.
+    pub ready: bool,
 }
 
 /// How far hosts are sent to other gateways.

@@ -5,10 +5,13 @@ use std::num::NonZeroU16;
 use kedge_control::{
     agent::{
         DirectPath, GatewayConfig, HealthMode, HostConfig, Mesh, MeshConfig, MeshPeer, PeerConfig,
-        TunnelConfig, VipConfig,
+        ShortcutConfig, ShortcutPort, ShortcutTarget, TunnelConfig, VipConfig,
     },
     balance::{Listener, Member},
-    frontend::{Affinity, ClientIp, Frontend, Limits, Offer, Policy, Pool, PoolMember, Protocol},
+    frontend::{
+        Affinity, ClientIp, Frontend, Limits, Offer, Policy, Pool, PoolMember, Protocol,
+        ProxyProtocol,
+    },
     report::{
         AddressType, GatewayReport, HostReport, NextKey, ReportAnswer, ReportedAddress,
         ReportedPeer, ReportedTunnel, ReportedUnit, ReportedVip, Unserved, UnservedReason,
@@ -54,6 +57,7 @@ fn desired_states() {
                     endpoint: Some(text("203.0.113.7:51820")),
                     other_endpoint: None,
                     tls_endpoint: None,
+                    tenant: String::new(),
                     allowed_ips: vec!["fd6b:6564:6765::1/128".parse().unwrap()],
                     keepalive_seconds: 25,
                 }],
@@ -67,6 +71,18 @@ fn desired_states() {
                     addresses: vec!["fd6b:6564:6765::b/128".parse().unwrap()],
                 }],
             }),
+            shortcuts: vec![ShortcutConfig {
+                name: text("store-014/edge"),
+                addresses: vec!["203.0.113.7".parse().unwrap()],
+                ports: vec![ShortcutPort {
+                    port: 30_001.try_into().unwrap(),
+                    target_port: 6_443.try_into().unwrap(),
+                }],
+                targets: vec![ShortcutTarget {
+                    host: text("store-014/edge-a"),
+                    address: "10.20.14.11".parse().unwrap(),
+                }],
+            }],
             ca_bundle: text("-----BEGIN CERTIFICATE-----\n"),
         },
     );
@@ -84,6 +100,7 @@ fn desired_states() {
                     endpoint: None,
                     other_endpoint: None,
                     tls_endpoint: None,
+                    tenant: text("store-014"),
                     allowed_ips: vec!["fd6b:6564:6765::a/128".parse().unwrap()],
                     keepalive_seconds: 0,
                 }],
@@ -99,6 +116,7 @@ fn desired_states() {
                     host: text("store-014/edge-a"),
                     address: "fd6b:6564:6765::a".parse().unwrap(),
                     port: 6443,
+                    draining: false,
                 }],
             }],
             offer: offer(),
@@ -126,6 +144,7 @@ fn offer() -> Offer {
                 address: "fd6b:6564:6765::a".parse().unwrap(),
                 port: NonZeroU16::new(30443).unwrap(),
                 weight: 1,
+                draining: false,
             }],
             policy: Policy::RoundRobin,
             affinity: Affinity::None,
@@ -134,6 +153,9 @@ fn offer() -> Offer {
             http: HttpVersion::Two,
         }],
         sites: vec![site()],
+        proxy_protocol: Some(ProxyProtocol {
+            from: vec!["192.0.2.0/28".parse().unwrap()],
+        }),
     }
 }
 
@@ -146,11 +168,13 @@ fn site() -> Site {
             method: Some(text("GET")),
             headers: [(text("x-beta"), exact("1"))].into(),
             query: [(text("lang"), ValueMatch::Regex(text("de|en")))].into(),
+            grpc: false,
         },
         action: Action::Forward {
             backends: vec![RouteBackend {
                 pool: text("store-014/web/https"),
                 weight: 9,
+                ..RouteBackend::default()
             }],
             rewrite: Rewrite {
                 host: Some(text("basket.internal")),
@@ -159,6 +183,7 @@ fn site() -> Site {
             timeout_milliseconds: 10_000,
             backend_timeout_milliseconds: 3_000,
             retries: 1,
+            mirrors: Vec::new(),
         },
         request_headers: HeaderChange {
             set: [(text("x-from"), text("edge"))].into(),
@@ -266,6 +291,7 @@ fn reports() {
     golden(
         "gateway-report",
         &GatewayReport {
+            draining: None,
             boot_id: text("0b0e"),
             version: text("0.1.0"),
             applied_generation: 3,

@@ -9,10 +9,10 @@ use kedge_control::{
         DrainOrder, EchoStatus, GatewayDrain, GatewayStatus, GatewayUse, HandshakeGuard,
         HealthStatus, History, HistoryItem, Inhibitor, ListenerStatus, ManagerLink, MemberStatus,
         OffloadPart, Order, OrderOutcome, OrderRequest, Origin, PackageForm, PathMtu, PeerLink,
-        RejectedInterface, Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter, Stamp,
-        Timeline, TimelineItem, TrackStatus, Transition, Tunnel, TunnelKey, TunnelList,
-        TunnelState, Upgrade, UpgradeOutcome, Vip, VipExplanation, VipList, VipOrder, VridScan,
-        VridUse, Workers,
+        RejectedInterface, Reloaded, Restart, RestartOutcome, RoleInfo, ScannedRouter,
+        ShortcutState, ShortcutStatus, Stamp, TenantStatus, Timeline, TimelineItem, TrackStatus,
+        Transition, Tunnel, TunnelKey, TunnelList, TunnelState, Upgrade, UpgradeOutcome, Vip,
+        VipExplanation, VipList, VipOrder, VridScan, VridUse, Workers,
     },
 };
 use kedge_core::{
@@ -104,6 +104,17 @@ fn the_agent() {
             anycast: vec![crate::bgp::anycast()],
             tunnels: vec![tunnel()],
             guard: Some(guard()),
+            shortcuts: vec![ShortcutStatus {
+                name: text("store-014/edge"),
+                endpoints: vec![text("203.0.113.7:30001")],
+                state: ShortcutState::Standing,
+                since: text("2026-11-21T10:00:00Z"),
+                because: text("no gateway answers"),
+                targets: vec![text("store-014/edge-a 10.20.14.11")],
+                answering: vec![text("store-014/edge-a 10.20.14.11")],
+                open: 3,
+                taken: 1,
+            }],
             peer_links: vec![PeerLink {
                 host: Some("edge-b".into()),
                 address: "10.20.14.12".parse().unwrap(),
@@ -330,6 +341,12 @@ fn the_gateway() {
             role: role(),
             tunnels: vec![tunnel()],
             guard: Some(guard()),
+            tenants: vec![TenantStatus {
+                tenant: text("store-014"),
+                namespace: text("/run/kedge/netns/store-014"),
+                hosts: 1,
+                ready: true,
+            }],
             listeners: vec![ListenerStatus {
                 name: text("store-014/edge/api"),
                 address: "203.0.113.7".parse().unwrap(),

@@ -164,6 +164,13 @@ pub const CASES: &[Case] = &[
         r#"{"spec": {"gatewayRef": null}}"#,
         "gatewayRef is required",
     ),
+    bad(
+        LB,
+        r#"{"spec": {"shortcut": "LAN"}}"#,
+        "shortcut is for mode Tunnel",
+    ),
+    fine(LB, r#"{"spec": {"mode": "Tunnel", "shortcut": "LAN"}}"#),
+    fine(LB, r#"{"spec": {"shortcut": "None"}}"#),
     fine(
         LB,
         r#"{"spec": {"gatewayRef": null, "managementAccess": "Endpoint"}}"#,
@@ -187,6 +194,22 @@ pub const CASES: &[Case] = &[
         LB,
         r#"{"spec": {"drain": {"timeout": "60"}}}"#,
         "must be a number with a unit",
+    ),
+    bad(
+        LB,
+        r#"{"spec": {"drain": {"timeout": "25h"}}}"#,
+        "timeout is at most 24h",
+    ),
+    bad(
+        LB,
+        r#"{"spec": {"drain": {"timeout": "1d"}}}"#,
+        "timeout is at most 24h",
+    ),
+    fine(LB, r#"{"spec": {"drain": {"timeout": "24h"}}}"#),
+    bad(
+        TENANT,
+        r#"{"spec": {"drain": {"timeout": "24.5h"}}}"#,
+        "timeout is at most 24h",
     ),
     bad(LB, r#"{"spec": {"mode": "Magic"}}"#, "VIP"),
     // Traffic of tenants.
@@ -364,6 +387,31 @@ pub const CASES: &[Case] = &[
         GATEWAY,
         r#"{"spec": {"tunnel": {"cidrs": ["all"]}}}"#,
         "must be prefixes",
+    ),
+    // Whoever may say who a client is: somebody, each once, and not everybody.
+    fine(
+        GATEWAY,
+        r#"{"spec": {"proxyProtocol": {"from": ["192.0.2.8/32", "2001:db8::/64"]}}}"#,
+    ),
+    bad(
+        GATEWAY,
+        r#"{"spec": {"proxyProtocol": {"from": null}}}"#,
+        "equired",
+    ),
+    bad(
+        GATEWAY,
+        r#"{"spec": {"proxyProtocol": {"from": ["192.0.2.8"]}}}"#,
+        "must be prefixes",
+    ),
+    bad(
+        GATEWAY,
+        r#"{"spec": {"proxyProtocol": {"from": ["192.0.2.8/32", "192.0.2.8/32"]}}}"#,
+        "a prefix stands twice",
+    ),
+    bad(
+        GATEWAY,
+        r#"{"spec": {"proxyProtocol": {"from": ["192.0.2.8/32", "::/0"]}}}"#,
+        "must not be everybody",
     ),
     bad(
         GATEWAY,

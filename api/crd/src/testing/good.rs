@@ -30,9 +30,11 @@ fn spec(kind: &str) -> Value {
                 "denied": [{"keyHash": HASH, "reason": "stolen", "since": "2026-01-01T00:00:00Z"}],
             },
             "gatewayRef": {"name": "edge", "namespace": "kedge-system"},
-            "dns": {"domain": "lb.example.net", "provider": "RFC2136", "allowedHostnames": ["shop.example.com"]},
+            "dns": {"domain": "lb.example.net", "provider": "RFC2136", "allowedHostnames": ["shop.example.com", "*"]},
             "allowedPools": ["lan"],
             "limits": {"hosts": 10, "loadBalancers": 5, "ports": 20},
+            "issuers": [{"name": "letsencrypt", "kind": "ClusterIssuer", "group": "cert-manager.io"}],
+            "drain": {"timeout": "5m", "hook": "PreTerminate"},
         }),
         "EdgeHost" => json!({
             "tenant": "a",
@@ -56,6 +58,7 @@ fn spec(kind: &str) -> Value {
                 "publicEndpoints": [{"instance": "a", "host": "gw.example.net", "port": 51820, "listen": "192.0.2.1"}],
                 "cidrs": ["198.18.0.0/16"], "mtu": 1420, "keepaliveSeconds": 25, "mode": "Userspace",
             },
+            "proxyProtocol": {"from": ["192.0.2.8/32", "2001:db8::/64"]},
             "envoy": {
                 "replicas": 2, "drain": "1m",
                 "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "128Mi"}},
@@ -109,11 +112,16 @@ fn spec(kind: &str) -> Value {
         }),
         "HTTPLoadBalancer" => json!({
             "source": {"kind": "Ingress", "namespace": "web", "name": "shop"},
-            "hostnames": ["shop.example.net", "*.shop.example.net"],
+            "hostnames": ["shop.example.net", "*.shop.example.net", "*"],
             "rules": [{
                 "hosts": ["shop.example.net"], "paths": [{"path": "/", "type": "Prefix"}],
                 "method": "GET", "headers": {"x-canary": "1"}, "query": {"lang": "de"},
-                "backends": [{"name": "shop", "port": 80, "weight": 9}],
+                "headerExpressions": {"x-build": "[0-9]+"}, "queryExpressions": {"page": "[0-9]+"},
+                "grpc": true, "mirrors": [{"name": "audit", "port": 80, "millionths": 1000}],
+                "backends": [{
+                    "name": "shop", "port": 80, "weight": 9,
+                    "requestHeaders": {"set": {"a": "b"}}, "responseHeaders": {"remove": ["x"]},
+                }],
                 "rewrite": {"hostname": "shop.internal", "path": {"prefix": "/"}},
                 "requestHeaders": {"set": {"a": "b"}, "add": {"c": "d"}, "remove": ["e"]},
                 "responseHeaders": {"remove": ["server"]}, "timeout": "10s", "backendTimeout": "1s",
@@ -130,6 +138,9 @@ fn spec(kind: &str) -> Value {
                 {"hosts": ["raw.shop.example.net"], "passthrough": true},
             ],
             "httpsRedirect": true,
+            "listeners": [
+                {"protocol": "HTTP", "hosts": ["shop.example.net"]}, {"protocol": "HTTPS"},
+            ],
         }),
         "VIPPool" => json!({
             "addresses": ["10.0.0.10", "10.0.0.20-10.0.0.30", "10.0.1.0/28"],

@@ -6,6 +6,7 @@
 
 mod bgp;
 mod exposed;
+mod shortcut;
 
 use std::{
     fmt::{self, Debug},
@@ -18,7 +19,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use jiff::Timestamp;
-use kedge_control::local::{BgpNeighbor, HandshakeGuard, Tunnel, TunnelList, TunnelState};
+use kedge_control::local::{
+    BgpNeighbor, HandshakeGuard, ShortcutStatus, Tunnel, TunnelList, TunnelState,
+};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -30,10 +33,10 @@ use super::{Answers, Asks};
 
 /// Answers a scraper.
 pub(super) async fn metrics<T: Answers>(State(asks): State<Asks<T>>) -> Response {
-    let told = asks.look(|role: &T| (role.tunnels(), role.neighbors()));
+    let told = asks.look(|role: &T| (role.tunnels(), role.neighbors(), role.shortcuts()));
     match told
         .await
-        .map(|(tunnels, neighbors)| text(&tunnels, &neighbors))
+        .map(|(tunnels, neighbors, shortcuts)| text(&tunnels, &neighbors, &shortcuts))
     {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Ok(Err(fmt::Error)) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -41,8 +44,12 @@ pub(super) async fn metrics<T: Answers>(State(asks): State<Asks<T>>) -> Response
     }
 }
 
-/// What tunnels and neighbours say, in the OpenMetrics format.
-fn text(list: &TunnelList, neighbors: &[BgpNeighbor]) -> Result<String, fmt::Error> {
+/// What tunnels, neighbours and endpoints say, in the OpenMetrics format.
+fn text(
+    list: &TunnelList,
+    neighbors: &[BgpNeighbor],
+    shortcuts: &[ShortcutStatus],
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     let tunnels = registry.sub_registry_with_prefix("kedge_tunnel");
     of_device(list, tunnels);
@@ -52,6 +59,10 @@ fn text(list: &TunnelList, neighbors: &[BgpNeighbor]) -> Result<String, fmt::Err
     }
     if !neighbors.is_empty() {
         bgp::add(neighbors, registry.sub_registry_with_prefix("kedge_bgp"));
+    }
+    if !shortcuts.is_empty() {
+        let registry = registry.sub_registry_with_prefix("kedge_shortcut");
+        shortcut::add(shortcuts, registry);
     }
     let mut text = String::new();
     encode(&mut text, &registry)?;
@@ -279,7 +290,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 #[cfg(test)]
 mod tests {
-    use kedge_control::local::{EchoStatus, OffloadPart, Workers};
+    use kedge_control::local::{EchoStatus, OffloadPart, ShortcutState, Workers};
 
     use super::*;
 
@@ -321,7 +332,15 @@ mod tests {
             items: vec![tunnel],
             ..TunnelList::default()
         };
-        let text = text(&list, &[]).unwrap();
+        let standing = ShortcutStatus {
+            name: "t/edge".to_owned(),
+            state: ShortcutState::Standing,
+            taken: 2,
+            ..ShortcutStatus::default()
+        };
+        let text = text(&list, &[], &[standing]).unwrap();
+        assert!(text.contains("kedge_shortcut_standing{name=\"t/edge\"} 1"));
+        assert!(text.contains("kedge_shortcut_taken_total{name=\"t/edge\"} 2"));
         for line in [
             "kedge_tunnel_workers 2",
             "kedge_tunnel_offload_info{part=\"tun\",state=\"tun+uso\"} 1",

@@ -3,7 +3,7 @@
 
 use kedge_control::{
     Kind,
-    local::{BgpNeighbor, ConfigInForce, Reloaded, TunnelList},
+    local::{BgpNeighbor, ConfigInForce, Reloaded, ShortcutStatus, TunnelList},
 };
 use kedge_core::{Code, Fix, Problem};
 use serde::Serialize;
@@ -28,6 +28,11 @@ pub trait Answers: 'static {
 
     /// Every BGP neighbour.
     fn neighbors(&self) -> Vec<BgpNeighbor> {
+        Vec::new()
+    }
+
+    /// Every endpoint that it may answer for.
+    fn shortcuts(&self) -> Vec<ShortcutStatus> {
         Vec::new()
     }
 

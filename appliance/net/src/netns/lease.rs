@@ -13,7 +13,7 @@ use std::{
 };
 
 use kedge_core::{Code, Coded, Fix, Problem};
-use rustix::fs::FlockOperation;
+use rustix::{fs::FlockOperation, mount::UnmountFlags};
 
 use super::{Namespace, NetnsError, list};
 
@@ -169,6 +169,7 @@ pub fn collect() -> Result<Collected, LeaseError> {
         for name in &run.namespaces {
             Namespace::open(name)?.destroy()?;
         }
+        release(&run.directory)?;
         fs::remove_dir_all(&run.directory).map_err(at(&run.directory))?;
         collected.runs += 1;
         collected.namespaces += run.namespaces.len();
@@ -195,6 +196,18 @@ impl Coded for LeaseError {
                 )),
         }
     }
+}
+
+/// Unmounts what a killed gateway left in a run's folder: namespaces of tenants.
+fn release(directory: &Path) -> Result<(), LeaseError> {
+    let table = Path::new("/proc/self/mounts");
+    let mounts = fs::read_to_string(table).map_err(at(table))?;
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    for place in places.map(Path::new).filter(|it| it.starts_with(directory)) {
+        let gone = rustix::mount::unmount(place, UnmountFlags::DETACH);
+        gone.map_err(io::Error::from).map_err(at(place))?;
+    }
+    Ok(())
 }
 
 fn find() -> Result<Vec<Leftovers>, LeaseError> {

@@ -8,9 +8,11 @@ use std::{
 /// Asks the kernel to make a TUN interface called `name` and to attach `fd` to it.
 ///
 /// Without packet information, without persistence: the interface lives as long as the
-/// descriptor. Each packet stands behind a `virtio_net_hdr`. One that exists already is refused, so that nobody else's is taken over.
-pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+/// descriptor. Each packet stands behind a `virtio_net_hdr`. One that exists already is refused, so that
+/// nobody else's is taken over, unless `takes_over` says that it would be ours.
+pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str, takes_over: bool) -> io::Result<()> {
+    let exclusive = if takes_over { 0 } else { libc::IFF_TUN_EXCL };
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | exclusive;
     let flags = libc::c_short::try_from(flags)
         .or_else(|_| u16::try_from(flags).map(u16::cast_signed))
         .map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -26,6 +28,22 @@ pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     // SAFETY: TUNSETIFF reads and writes one `ifreq` through the pointer, which is valid and
     // exclusively borrowed for the call; the descriptor is open while `fd` is borrowed.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Has the interface outlive the descriptor.
+///
+/// # Errors
+///
+/// The kernel's answer.
+pub(crate) fn persist(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_ulong = 1;
+    // SAFETY: TUNSETPERSIST takes its argument by value; the descriptor is open while `fd` is borrowed.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETPERSIST, on) };
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {

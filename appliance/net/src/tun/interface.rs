@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use kedge_core::{Code, Coded, Problem};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage as Message,
+    RouteNetlinkMessage as Message,
     address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage},
     link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage},
 };
@@ -29,7 +29,7 @@ use crate::{
     PROTOCOL,
     monitor::{Address, Link},
     privilege,
-    rtnl::Requests,
+    rtnl::{Requests, family},
 };
 
 /// The kernel's side of a [`Tun`] or a link, in the namespace of the thread that opened it.
@@ -147,6 +147,12 @@ impl Interface {
     /// The kernel refused.
     pub fn prepare(tun: &Tun, mtu: u16) -> Result<Self, InterfaceError> {
         Self::configure(tun, mtu, LinkFlags::empty())
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The kernel's number for it.
@@ -319,7 +325,7 @@ impl Interface {
 
     fn address(&self, net: IpNet) -> AddressMessage {
         let mut message = AddressMessage::default();
-        message.header.family = family(net);
+        message.header.family = family(net.addr());
         message.header.prefix_len = net.prefix_len();
         message.header.index = self.index;
         // Nobody else is on the link: there is no duplicate to look for.
@@ -389,13 +395,6 @@ fn link(index: u32) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = index;
     message
-}
-
-const fn family(net: IpNet) -> AddressFamily {
-    match net {
-        IpNet::V4(_) => AddressFamily::Inet,
-        IpNet::V6(_) => AddressFamily::Inet6,
-    }
 }
 
 pub(crate) fn index(name: &str) -> io::Result<u32> {

@@ -40,6 +40,7 @@ fn offer(change: impl FnOnce(&mut Frontend, &mut Pool)) -> Offer {
             address: "fd00::a".parse().unwrap(),
             port: 30080.try_into().unwrap(),
             weight: 1,
+            draining: false,
         }],
         ..Pool::default()
     };
@@ -56,7 +57,7 @@ fn a_tcp_frontend_is_served_with_the_members_of_its_pool() {
     let served = served(&offer(|_, _| {}));
     assert_eq!(served.refused, []);
     let (carries, listener) = &served.listeners[0];
-    assert_eq!(*carries, Carries::Connections);
+    assert_eq!(*carries, HIDDEN);
     assert_eq!((listener.name.as_str(), listener.port), ("ns/web/http", 80));
     assert_eq!(listener.members[0].port, 30080);
     assert_eq!(listener.members[0].host, "ns/a");
@@ -83,7 +84,10 @@ fn what_the_proxy_does_not_do_is_refused_and_never_left_out_in_silence() {
             "no name",
         ),
         (
-            |f, _| f.client_ip = ClientIp::ProxyV2,
+            |f, _| {
+                f.client_ip = ClientIp::ProxyV2;
+                f.protocol = Protocol::Udp;
+            },
             UnservedReason::Unsupported,
             "PROXY",
         ),
@@ -197,3 +201,7 @@ fn names_share_a_place_and_each_is_one_frontends() {
             .contains("a has the name www.a.example")
     );
 }
+
+const HIDDEN: Carries = Carries::Connections {
+    told: ClientIp::Hidden,
+};

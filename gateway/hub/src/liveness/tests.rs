@@ -4,19 +4,19 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-fn heard(name: &str, last: Option<u64>) -> (String, Option<Instant>) {
-    (name.to_owned(), last.map(at))
+fn heard(name: &str, last: Option<u64>) -> Heard {
+    Heard {
+        name: name.to_owned(),
+        last: last.map(at),
+        lost: None,
+    }
 }
 
 fn wall(at: Instant) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(at.as_nanos())
 }
 
-fn observe(
-    hosts: &mut Hosts,
-    now: Instant,
-    heard: impl IntoIterator<Item = (String, Option<Instant>)>,
-) -> Vec<Change> {
+fn observe(hosts: &mut Hosts, now: Instant, heard: impl IntoIterator<Item = Heard>) -> Vec<Change> {
     hosts.observe(now, wall(now), heard)
 }
 
@@ -68,6 +68,32 @@ fn a_host_lives_as_long_as_its_data_is_younger_than_the_bound() {
     assert_eq!(
         observe(&mut hosts, at(9_100), [heard("a", Some(9_100))]).len(),
         1
+    );
+}
+
+#[test]
+fn a_host_that_bfd_lost_is_dead_until_it_is_heard_again() {
+    let mut hosts = Hosts::default();
+    let lost = |last| Heard {
+        lost: Some(at(1_500)),
+        ..heard("a", Some(last))
+    };
+    observe(&mut hosts, at(1_000), [heard("a", Some(900))]);
+    assert_eq!(
+        observe(&mut hosts, at(1_500), [lost(900)]),
+        [host("a", false, "BFD lost it, and nothing has come since")]
+    );
+    assert_eq!(observe(&mut hosts, at(9_000), [lost(1_500)]), []);
+    // Only BFD is gone: then it is as without.
+    let alive = "authenticated data arrives through the tunnel";
+    assert_eq!(
+        observe(&mut hosts, at(9_100), [lost(9_050)]),
+        [host("a", true, alive)]
+    );
+    assert_eq!(observe(&mut hosts, at(12_000), [lost(9_050)]), []);
+    assert_eq!(
+        observe(&mut hosts, at(12_050), [lost(9_050)]),
+        [host("a", false, "no authenticated data for 3 s")]
     );
 }
 

@@ -94,9 +94,18 @@ pub fn check(offer: &Offer) -> Checked<'_> {
         ..Checked::default()
     };
     let mut taken = Taken::default();
+    // For Envoy a chain without sources is everybody's.
+    let outer = offer.proxy_protocol.as_ref();
+    let reached = match outer {
+        Some(outer) if outer.from.is_empty() => {
+            Err(Reason::Invalid("the PROXY protocol is taken from nobody"))
+        }
+        Some(_) | None => Ok(()),
+    };
     for frontend in &offer.frontends {
         let pool = checked.pools.get(&(&*frontend.tenant, &*frontend.pool));
         let good = pool.ok_or(Reason::NoPool).and_then(|pool| {
+            reached.clone()?;
             pool_of(pool)?;
             taken.frontend(frontend)?;
             Ok(*pool)
@@ -108,6 +117,7 @@ pub fn check(offer: &Offer) -> Checked<'_> {
     }
     for site in &offer.sites {
         let good = Good::check(site, &checked.pools).and_then(|good| {
+            reached.clone()?;
             let names: Vec<&str> = good.secured.keys().copied().collect();
             taken.site(site, &names)?;
             Ok(good)

@@ -62,10 +62,10 @@ impl<'a> Made<'a> {
         Self {
             policy: pool.policy,
             affinity: pool.affinity,
-            health: pool.health,
+            health: pool.health.map(|health| how_often(health, here)),
             limits: pool.limits,
             client_ip,
-            namespace: here.namespaces.get(&pool.tenant),
+            namespace: here.namespace(pool),
         }
     }
 }
@@ -204,6 +204,15 @@ const fn extra(address: SocketAddress) -> ExtraSourceAddress {
     }
 }
 
+/// Where there are many checks none is made more often than in [`RELAXED_SECONDS`].
+fn how_often(health: Health, here: &Here) -> Health {
+    let least = if here.relaxed { RELAXED_SECONDS } else { 0.0 };
+    Health {
+        interval_seconds: health.interval_seconds.max(least),
+        ..health
+    }
+}
+
 fn check(health: &Health) -> HealthCheck {
     let seconds = |seconds| span(Duration::try_from_secs_f64(seconds).unwrap_or_default());
     HealthCheck {
@@ -243,6 +252,9 @@ fn transport(client_ip: ClientIp) -> Option<TransportSocket> {
     let name = "envoy.transport_sockets.upstream_proxy_protocol";
     Some(socket(name, any(&proxied)))
 }
+
+/// Between two checks of a member, where others find out first that its host is silent.
+const RELAXED_SECONDS: f64 = 10.0;
 
 /// The most by which first checks are spread, seconds.
 const JITTER_SECONDS: f64 = 0.1;

@@ -16,7 +16,13 @@ use super::{
 use crate::{Kind, resource::Resource};
 
 pub fn render(cluster: &str, members: &[PoolMember], here: &Here) -> Resource {
-    let life = |member: &PoolMember| here.lives.get(&member.host).copied().unwrap_or(Life::Dead);
+    let life = |member: &PoolMember| {
+        let life = here.lives.get(&member.host).copied();
+        match life.unwrap_or(Life::Dead) {
+            Life::Alive if member.draining => Life::Draining,
+            life => life,
+        }
+    };
     let made: Vec<(&PoolMember, Life)> = members.iter().map(|one| (one, life(one))).collect();
     let members = made.iter().map(|(member, life)| LbEndpoint {
         health_status: status(*life).into(),

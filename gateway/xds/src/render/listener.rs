@@ -32,17 +32,17 @@ use envoy_types::pb::{
     },
     google::protobuf::Any,
 };
-use kedge_control::frontend::{Affinity, Frontend, Limits, Pool};
+use kedge_control::frontend::{Affinity, Frontend, Limits, Pool, ProxyProtocol};
 
 use super::{
-    names,
+    names, outer,
     proto::{address, any, keepalive, number, span, yes},
     site::{Chain, covers},
 };
-use crate::{Kind, resource::Resource};
+use crate::resource::Resource;
 
 /// The listener of one TCP frontend.
-pub fn tcp(frontend: &Frontend, pool: &Pool) -> Resource {
+pub fn tcp(frontend: &Frontend, pool: &Pool, outer: Option<&ProxyProtocol>) -> Resource {
     let at = SocketAddr::new(frontend.address, frontend.port.get());
     let name = names::tcp_listener(at);
     let cluster = names::cluster(&pool.tenant, &pool.name, frontend.client_ip);
@@ -59,23 +59,29 @@ pub fn tcp(frontend: &Frontend, pool: &Pool) -> Resource {
             filters: vec![network("envoy.filters.network.tcp_proxy", any(&proxy))],
             ..FilterChain::default()
         }],
-        ..listener(name.clone(), at)
+        ..listener(name, at)
     };
-    Resource::new(Kind::Listener, name, &made, &listener)
+    outer::listener(listener, &made, outer)
 }
 
 /// The listener of everything with TLS on this address and port: of the names in `passed`, which are
 /// passed through, and of those of `chains`, which are served.
 ///
 /// It does not know the names that are passed through, and none that comes or goes changes it; but for
-/// those that a wildcard of a chain would have.
-pub fn tls(at: SocketAddr, passed: &BTreeSet<&str>, chains: &[Chain]) -> Resource {
+/// wildcards, and those that a wildcard would have.
+pub fn tls(
+    at: SocketAddr,
+    passed: &BTreeSet<&str>,
+    chains: &[Chain],
+    outer: Option<&ProxyProtocol>,
+) -> Resource {
     let name = names::tls_listener(at);
     let served = chains.iter().flat_map(|chain| &chain.names);
     let served: Vec<&str> = served.map(String::as_str).collect();
-    let is_covered = |name: &&str| served.iter().any(|wide| covers(wide, name));
-    let own: Vec<&str> = passed.iter().copied().filter(is_covered).collect();
-    let rest = !passed.is_empty() && !served.contains(&"*");
+    let (wild, exact): (Vec<&str>, Vec<&str>) = passed.iter().partition(|it| it.starts_with('*'));
+    let is_covered = |name: &&str| served.iter().chain(&wild).any(|wide| covers(wide, name));
+    let own: Vec<&str> = exact.iter().copied().filter(is_covered).collect();
+    let rest = !exact.is_empty() && !served.contains(&"*");
     let mut all = Vec::new();
     if rest {
         all.push(passthrough(&[]));
@@ -86,22 +92,20 @@ pub fn tls(at: SocketAddr, passed: &BTreeSet<&str>, chains: &[Chain]) -> Resourc
             ..passthrough(&own)
         });
     }
+    all.extend(wild.iter().map(|name| below(name)));
     all.extend(chains.iter().flat_map(|chain| chain.render(&name)));
     let listener = Listener {
-        listener_filters: vec![ListenerFilter {
-            name: "envoy.filters.listener.tls_inspector".to_owned(),
-            config_type: Some(listener_filter::ConfigType::TypedConfig(any(
-                &TlsInspector::default(),
-            ))),
-            ..ListenerFilter::default()
-        }],
+        listener_filters: vec![first(
+            "envoy.filters.listener.tls_inspector",
+            any(&TlsInspector::default()),
+        )],
         filter_chains: all,
-        ..listener(name.clone(), at)
+        ..listener(name, at)
     };
-    if chains.is_empty() {
-        return Resource::new(Kind::Listener, name, &at, &listener);
+    if chains.is_empty() && wild.is_empty() {
+        return outer::listener(listener, &at, outer);
     }
-    Resource::new(Kind::Listener, name, &(at, rest, own, chains), &listener)
+    outer::listener(listener, &(at, rest, own, wild, chains), outer)
 }
 
 /// The chain of these names, or of all of which no other chain knows.
@@ -141,6 +145,19 @@ fn passthrough(names: &[&str]) -> FilterChain {
     }
 }
 
+/// The chain of all names below one, that no closer chain has: they lead to one cluster.
+fn below(wildcard: &str) -> FilterChain {
+    let proxy = TcpProxy {
+        hash_policy: vec![by_client()],
+        ..proxy(names::passthrough(wildcard), Limits::default())
+    };
+    FilterChain {
+        name: format!("passed/{wildcard}"),
+        filters: vec![network("envoy.filters.network.tcp_proxy", any(&proxy))],
+        ..passthrough(&[wildcard])
+    }
+}
+
 pub fn listener(name: String, at: SocketAddr) -> Listener {
     Listener {
         stat_prefix: name.clone(),
@@ -167,6 +184,15 @@ fn proxy(cluster: String, limits: Limits) -> TcpProxy {
 const fn by_client() -> HashPolicy {
     HashPolicy {
         policy_specifier: Some(PolicySpecifier::SourceIp(SourceIp {})),
+    }
+}
+
+/// What looks at a connection before anything is made of it.
+pub fn first(name: &str, config: Any) -> ListenerFilter {
+    ListenerFilter {
+        name: name.to_owned(),
+        config_type: Some(listener_filter::ConfigType::TypedConfig(config)),
+        ..ListenerFilter::default()
     }
 }
 

@@ -26,7 +26,10 @@ use std::{
     num::NonZeroU16,
 };
 
-use kedge_control::site::{Action, Certificate, Site};
+use kedge_control::{
+    frontend::{Pool, PoolMember, ProxyProtocol},
+    site::{Action, Certificate, Site},
+};
 
 use super::{Here, Rendered, Told, check::Pools, cluster, endpoint};
 use crate::{Key, Kind, resource::Resource};
@@ -70,7 +73,7 @@ impl<'a> Good<'a> {
 pub fn render<'a>(
     sites: &[Good<'a>],
     pools: &Pools<'a>,
-    here: &Here,
+    (here, outer): (&Here, Option<&ProxyProtocol>),
     rendered: &mut Rendered,
 ) -> BTreeMap<SocketAddr, Vec<Chain>> {
     let mut told: Vec<BTreeSet<Key>> = vec![BTreeSet::new(); sites.len()];
@@ -103,7 +106,10 @@ pub fn render<'a>(
             .values()
             .map(|indices| Names::plain(&of(indices)))
             .collect();
-        let made = [connections::plain(*at), routes::plain(*at, &names, pools)];
+        let made = [
+            connections::plain(*at, outer),
+            routes::plain(*at, &names, pools),
+        ];
         for resource in made {
             for indices in tenants.values() {
                 note(indices, &key(&resource));
@@ -153,17 +159,22 @@ fn clusters(
     let mut done = BTreeSet::new();
     for (good, told) in sites.iter().zip(told) {
         let tenant = &*good.site.tenant;
-        let backends = good
+        let used = good
             .site
             .routes
             .iter()
             .filter_map(|route| match &route.action {
-                Action::Forward { backends, .. } => Some(backends),
+                Action::Forward {
+                    backends, mirrors, ..
+                } => {
+                    let backends = backends.iter().filter(|backend| backend.weight > 0);
+                    let backends = backends.map(|backend| &*backend.pool);
+                    Some(backends.chain(mirrors.iter().map(|mirror| &*mirror.pool)))
+                }
                 Action::Redirect { .. } | Action::Answer { .. } => None,
             });
-        let backends = backends.flatten().filter(|backend| backend.weight > 0);
-        for backend in backends {
-            let Some(pool) = pools.get(&(tenant, &*backend.pool)) else {
+        for pool in used.flatten() {
+            let Some(pool) = pools.get(&(tenant, pool)) else {
                 continue;
             };
             let name = super::names::http_cluster(tenant, &pool.name);
@@ -171,11 +182,19 @@ fn clusters(
             if done.insert(name.clone()) {
                 let resources = &mut rendered.resources;
                 resources.push(cluster::http(&name, pool, here));
-                resources.push(endpoint::render(&name, &pool.members, here));
-                rendered.members.add(name, &pool.members);
+                let members = stays(pool);
+                resources.push(endpoint::render(&name, &members, here));
+                rendered.members.add(name, &members);
             }
         }
     }
+}
+
+/// The members requests may go to. One that is being left is no member here: Envoy ends what it answers
+/// still, and then its connections, which it would keep open without a request to a draining one.
+fn stays(pool: &Pool) -> Vec<PoolMember> {
+    let stays = pool.members.iter().filter(|member| !member.draining);
+    stays.cloned().collect()
 }
 
 fn key(resource: &Resource) -> Key {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use kedge_control::{
-    frontend::{Frontend, Protocol, is_server_name},
-    site::Site,
+    frontend::{Frontend, Protocol},
+    site::{Site, is_host},
 };
 
 use super::check::Reason;
@@ -118,9 +118,9 @@ impl<'a> Taken<'a> {
         }
         let mut own = BTreeSet::new();
         for name in names {
-            if !is_server_name(name) || !own.insert(name) {
+            if !is_host(name) || name == "*" || !own.insert(name) {
                 return Err(Reason::Invalid(
-                    "a server name is no lower-case DNS name of its own",
+                    "a server name is no lower-case DNS name of its own, with `*` as its first label or without",
                 ));
             }
             let other = self

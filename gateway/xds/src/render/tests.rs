@@ -1,9 +1,12 @@
 //! What is told of an offer, and what is not.
 
+mod outer;
+
 use std::{collections::BTreeSet, net::IpAddr, num::NonZeroU16};
 
 use envoy_types::pb::envoy::config::{
     cluster::v3::Cluster, core::v3::HealthStatus, endpoint::v3::ClusterLoadAssignment,
+    listener::v3::Listener,
 };
 use kedge_control::frontend::{
     Affinity, ClientIp, Frontend, Health, Limits, Offer, Policy, Pool, PoolMember, Protocol,
@@ -75,6 +78,36 @@ fn a_name_that_comes_or_goes_changes_no_listener() {
 }
 
 #[test]
+fn a_wildcard_that_is_passed_through_has_a_chain_and_closer_names_their_own() {
+    let chains = |frontends: Vec<Frontend>| {
+        let offered = offer(frontends, vec![pool("a", &["a"]), pool("b", &["b"])]);
+        let rendered = render(&offered, &Here::default());
+        assert_eq!(rendered.refused, []);
+        let mut all = rendered.resources.iter();
+        let told = all.find(|one| one.kind == Kind::Listener).unwrap();
+        let listener = Listener::decode(&*told.body.value).unwrap();
+        let chains = listener.filter_chains.into_iter();
+        let chains = chains.map(|it| (it.name, it.filter_chain_match.unwrap().server_names));
+        (chains.collect::<Vec<_>>(), told.revision)
+    };
+    let chain = |name: &str, all: &[&str]| {
+        let names: Vec<String> = all.iter().map(|&it| it.to_owned()).collect();
+        (name.to_owned(), names)
+    };
+    let wide = || tls("a", &["*.example"]);
+    let (alone, version) = chains(vec![wide()]);
+    assert_eq!(alone, [chain("passed/*.example", &["*.example"])]);
+    let (beside, other) = chains(vec![wide(), tls("b", &["b.example", "else"])]);
+    let expected = [
+        chain("", &[]),
+        chain("passed", &["b.example"]),
+        chain("passed/*.example", &["*.example"]),
+    ];
+    assert_eq!(beside, expected);
+    assert_ne!(version, other);
+}
+
+#[test]
 fn members_say_what_the_tunnel_says_of_their_hosts() {
     let offer = offer(
         vec![tcp("web", "10.0.0.1", 80)],
@@ -106,6 +139,25 @@ fn members_say_what_the_tunnel_says_of_their_hosts() {
     assert_eq!(told, wanted.map(i32::from));
     // The same as in the whole.
     assert!(rendered.resources.contains(&members));
+    // One that is left lives, and is chosen no more; a dead one stays dead.
+    let mut offer = offer;
+    for member in &mut offer.pools[0].members {
+        member.draining = true;
+    }
+    let rendered = render(&offer, &here);
+    let members = rendered.members.of_host(&here, "dead").remove(0);
+    let told = ClusterLoadAssignment::decode(&*members.body.value).unwrap();
+    let told = told.endpoints[0]
+        .lb_endpoints
+        .iter()
+        .map(|one| one.health_status);
+    let wanted = [
+        HealthStatus::Draining,
+        HealthStatus::Unhealthy,
+        HealthStatus::Draining,
+        HealthStatus::Unhealthy,
+    ];
+    assert_eq!(told.collect::<Vec<i32>>(), wanted.map(i32::from));
     assert_eq!(rendered.members.of_host(&here, "another"), []);
 }
 
@@ -139,6 +191,49 @@ fn nothing_that_was_measured_to_hurt_is_left_at_its_default() {
         .unwrap();
     assert_eq!(source.network_namespace_filepath, "/run/netns/one");
     assert_eq!(cluster.health_checks.len(), 1);
+}
+
+#[test]
+fn where_there_are_many_checks_each_is_made_less_often() {
+    let told = |relaxed, interval_seconds| {
+        let health = Some(Health {
+            interval_seconds,
+            ..HEALTH
+        });
+        let pool = Pool {
+            health,
+            ..pool("web", &["a"])
+        };
+        let offer = offer(vec![tcp("web", "10.0.0.1", 80)], vec![pool]);
+        let here = Here {
+            relaxed,
+            ..Here::default()
+        };
+        let rendered = render(&offer, &here);
+        let mut all = rendered.resources.iter();
+        let told = all.find(|one| one.kind == Kind::Cluster).unwrap();
+        let cluster = Cluster::decode(&*told.body.value).unwrap();
+        let seconds = cluster.health_checks[0].interval.unwrap().seconds;
+        (seconds, told.revision)
+    };
+    assert_eq!(told(false, 1.0).0, 1);
+    assert_eq!(told(true, 1.0).0, 10);
+    assert_ne!(told(true, 1.0).1, told(false, 1.0).1);
+    // Who asks for less gets less.
+    assert_eq!(told(true, 60.0).0, 60);
+}
+
+#[test]
+fn a_pool_of_the_gateway_itself_is_where_it_is_said_to_be_and_no_tenants_pool_is() {
+    let mut pools = [pool("web", &["a"]), pool("web", &["a"])];
+    pools[1].tenant = String::new();
+    let here = Here {
+        namespaces: [("one".to_owned(), "/one".to_owned())].into(),
+        own: [("web".to_owned(), "/two".to_owned())].into(),
+        ..Here::default()
+    };
+    let paths = pools.iter().map(|pool| here.namespace(pool).unwrap());
+    assert_eq!(paths.collect::<Vec<_>>(), ["/one", "/two"]);
 }
 
 #[test]
@@ -294,7 +389,8 @@ fn names_are_those_of_hosts() {
         "a..example",
         "-a.example",
         "a-.example",
-        "*.example",
+        "*",
+        "a.*.example",
         "a_b",
         "-",
     ] {
@@ -306,6 +402,7 @@ fn names_are_those_of_hosts() {
         "a",
         "a.example",
         "1.2.example",
+        "*.example",
         "xn--bcher-kva.example",
         &long,
     ] {
@@ -349,6 +446,7 @@ fn pool(name: &str, hosts: &[&str]) -> Pool {
         address: IpAddr::from([198, 18, 0, u8::try_from(host.len()).unwrap()]),
         port: port(6443),
         weight: 1,
+        draining: false,
     };
     Pool {
         name: name.to_owned(),

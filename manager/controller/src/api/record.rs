@@ -1,9 +1,10 @@
 //! The records of the enrolled: what the agent API itself writes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use axum::{extract::State, http::StatusCode};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use kedge_control::{
     enrol::Enrolled,
     identity::{Role, SpiffeId},
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     managers,
-    pki::SigningRequest,
+    pki::{SigningRequest, trust::BACKDATED},
     plan::denied,
     store::{Current, Layer, Name, ObjectKey, Write},
     world::{self, Member, Party, World},
@@ -239,7 +240,10 @@ pub fn certificate(
         role,
         uid: member.identity.uid.clone(),
     };
-    let life = (world.clock.now(), world.certificate_life);
+    let life = (
+        dated(&member.identity, world.clock.now()),
+        world.certificate_life,
+    );
     let certificate = world
         .authority
         .issue(request, &identity, &member.identity.serial, life)
@@ -253,6 +257,14 @@ pub fn certificate(
         ca_bundle: world.authority.bundle(),
         generation: member.identity.generation,
     })
+}
+
+/// From when a certificate counts: the moment that its record tells. A manager whose clock fell back knows no
+/// later one, and what it issues next must not be older. Only what is asked for again long after counts from now.
+fn dated(identity: &Identity, now: SystemTime) -> SystemTime {
+    let recorded = identity.issued.parse().map(|at: Timestamp| at.into());
+    let is_fresh = |at: &SystemTime| now.duration_since(*at).is_ok_and(|age| age < BACKDATED);
+    recorded.ok().filter(is_fresh).unwrap_or(now)
 }
 
 /// A failure that is nobody's fault outside.
@@ -342,3 +354,28 @@ async fn remove(world: &World, key: &ObjectKey) -> Result<(), ApiError> {
 
 /// How often something is read again that changed before it could be written.
 pub const TRIES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_counts_from_the_moment_its_record_tells() {
+        let identity = |issued: &str| Identity {
+            issued: issued.to_owned(),
+            ..Identity::default()
+        };
+        let at = |text: &str| SystemTime::from(text.parse::<Timestamp>().unwrap());
+        let recorded = "2026-11-27T10:00:00Z";
+        // The record was written late in one second, the certificate signed early in the next.
+        let signed = at(recorded) + Duration::from_millis(1_003);
+        assert_eq!(dated(&identity(recorded), signed), at(recorded));
+        let next_day = at("2026-11-28T10:00:00Z");
+        assert_eq!(dated(&identity(recorded), next_day), next_day);
+        let before = at("2026-11-27T09:00:00Z");
+        assert_eq!(dated(&identity(recorded), before), before);
+        assert_eq!(dated(&identity("yesterday"), signed), signed);
+    }
+}

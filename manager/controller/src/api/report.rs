@@ -102,6 +102,10 @@ async fn instance(
     if let Some(unserved) = &mut report.unserved {
         unserved.retain(|one| given.contains(one.frontend.as_str()));
     }
+    // Nor of backends on others' hosts.
+    if let Some(draining) = &mut report.draining {
+        draining.retain(|one| own.contains(one.host.as_str()));
+    }
     if state.tracker.gateway_report(&key, report, Instant::now()) {
         world.touch();
     }

@@ -14,6 +14,7 @@ use kedge_control::{
         TunnelConfig, VipConfig,
     },
     balance::{Listener, Member},
+    frontend::ProxyProtocol,
 };
 use kedge_core::vip::AdvertInterval;
 use kedge_crd::{
@@ -24,7 +25,9 @@ use kedge_crd::{
 };
 use serde::Serialize;
 
-use super::{Service, endpoint::ports, offered, overlay::gateway_of, share::Share, slots};
+use super::{
+    Service, endpoint::ports, offered, overlay::gateway_of, share::Share, shortcut, slots,
+};
 use crate::{snapshot::Snapshot, store::Name};
 
 /// What a host must do, but for the generation.
@@ -40,6 +43,7 @@ pub fn host(snapshot: &Snapshot, services: &[Service], name: &Name, host: &EdgeH
         vips,
         tunnel: host_tunnel(snapshot, name, host),
         mesh: mesh(snapshot, name, host),
+        shortcuts: shortcut::of(snapshot, services, name, host),
         ca_bundle: snapshot.ca_bundle.clone(),
     }
 }
@@ -74,7 +78,11 @@ pub fn gateway(
     meshes.sort_by(|one, other| one.hosts.cmp(&other.hosts));
     let own = share.offers.get(name).into_iter().flatten();
     let parts = own.chain(snapshot.commons.offers(name, &snapshot.space));
-    let offer = offered::at(parts, address);
+    let mut offer = offered::at(parts, address);
+    let proxy_protocol = gateway.spec.proxy_protocol.as_ref();
+    offer.proxy_protocol = proxy_protocol.map(|it| ProxyProtocol {
+        from: it.from.iter().map(IpNet::trunc).collect(),
+    });
     GatewayConfig {
         generation: 0,
         tunnel: Some(TunnelConfig {
@@ -102,6 +110,7 @@ pub fn peer(name: &Name, host: &EdgeHost) -> Option<PeerConfig> {
         endpoint: None,
         other_endpoint: None,
         tls_endpoint: None,
+        tenant: String::new(),
         allowed_ips: host.spec.tunnel.addresses.clone(),
         keepalive_seconds: 0,
     })
@@ -178,6 +187,7 @@ fn host_tunnel(snapshot: &Snapshot, name: &Name, host: &EdgeHost) -> Option<Tunn
             endpoint: public_endpoint(gateway, instance),
             other_endpoint: beside(gateway, instance, gateway.spec.tunnel.other_port),
             tls_endpoint: beside(gateway, instance, gateway.spec.tunnel.tls_port),
+            tenant: String::new(),
             allowed_ips: instance.addresses.clone(),
             keepalive_seconds: tunnel
                 .keepalive_seconds
@@ -308,10 +318,13 @@ pub fn listeners(
 }
 
 /// The hosts behind a listener, the present holder of the VIP first.
-fn members(snapshot: &Snapshot, service: &Service, gateway: &Name, port: u16) -> Vec<Member> {
-    let serving = service.targets.iter().filter_map(|target| target.serving());
+pub fn members(snapshot: &Snapshot, service: &Service, gateway: &Name, port: u16) -> Vec<Member> {
+    let taking = service.targets.iter().filter_map(|target| {
+        let host = target.host.as_ref()?;
+        (target.serves || target.draining).then_some((host, target.draining))
+    });
     let mut members: BTreeMap<(bool, &Name), Member> = BTreeMap::new();
-    for name in serving {
+    for (name, draining) in taking {
         let Some(host) = snapshot.hosts.get(name) else {
             continue;
         };
@@ -322,6 +335,7 @@ fn members(snapshot: &Snapshot, service: &Service, gateway: &Name, port: u16) ->
                 host: peer_name(name),
                 address,
                 port,
+                draining,
             };
             members.insert((service.holder.as_ref() != Some(name), name), member);
         }

@@ -30,14 +30,16 @@ use std::{
 use kedge_control::local::FleetLoadBalancer;
 use kedge_crd::{HttpLoadBalancerSpec, HttpLoadBalancerStatus};
 
-use super::{desired::Desired, offered::Offered, share::Share, status::put, wake::Wake};
+use super::{
+    desired::Desired, issued::Issued, offered::Offered, share::Share, status::put, wake::Wake,
+};
 use crate::{
     snapshot::{Snapshot, key},
     store::{Layer, Name},
 };
 
 pub use decide::all;
-pub use names::Held;
+pub use names::{ALL, Held, may_ask, zone};
 pub use read::{Found, all as found};
 use refusal::Refusal;
 use tls::Endings;
@@ -85,6 +87,31 @@ struct Served {
 }
 
 impl Http {
+    /// Its name.
+    pub const fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Whose it is.
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// The gateway where it has its names.
+    pub const fn gateway(&self) -> Option<&Name> {
+        self.gateway.as_ref()
+    }
+
+    /// The certificates that issuers are to make for it.
+    pub fn issued(&self) -> &[Issued] {
+        &self.endings.issued
+    }
+
+    /// The names it has.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// What is served of it, if anything is.
     fn served(&self) -> Option<&Served> {
         let served = self.served.as_ref()?;

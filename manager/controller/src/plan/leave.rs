@@ -13,31 +13,34 @@
 use std::time::Duration;
 
 use kedge_core::Span;
-use kedge_crd::balancer::{Drain, DrainHook, Mode, TargetState};
-use serde_json::Value;
+use kedge_crd::balancer::{Drain, Mode, TargetState};
 
 use super::{
     Service,
     because::Because,
     config::vip_name,
     desired::Desired,
+    drain::{Held, hook_of, hooks, is_left},
     health,
-    marks::{HOOK_OWNER, PRE_DRAIN_HOOK, PRE_TERMINATE_HOOK, TARGET_NAME, TARGET_STATUS},
+    marks::{HOOK_OWNER, TARGET_NAME, TARGET_STATUS},
     targets::Target,
     wake::Wake,
 };
 use crate::{
     snapshot::{Hearing, Snapshot},
-    store::{Layer, Name, Objects},
+    store::{Layer, Name},
 };
 
 /// Finds the state of every target.
-pub fn states(snapshot: &Snapshot, services: &mut [Service], wake: &mut Wake) {
+pub fn states(snapshot: &Snapshot, services: &mut [Service], held: &Held, wake: &mut Wake) {
     for service in services {
         let states: Vec<TargetState> = service
             .targets
             .iter()
-            .map(|target| state(snapshot, service, target, wake))
+            .map(|target| match held.has(&target.key) {
+                true => TargetState::Removing,
+                false => state(snapshot, service, target, wake),
+            })
             .collect();
         for (target, state) in service.targets.iter_mut().zip(states) {
             target.state = state;
@@ -82,6 +85,10 @@ fn state(snapshot: &Snapshot, service: &Service, target: &Target, wake: &mut Wak
             .as_ref()
             .is_none_or(|host| is_quiet(snapshot, service, host))
     };
+    let is_left = || target.leaving.is_some() && is_left(&snapshot.objects, &target.key);
+    if target.released || is_left() {
+        return TargetState::Removed;
+    }
     if let Some(since) = &target.leaving {
         // What cannot be read is late: a hook fails open.
         let patience = drain_timeout(service.balancer.spec.drain.as_ref());
@@ -109,15 +116,20 @@ fn state(snapshot: &Snapshot, service: &Service, target: &Target, wake: &mut Wak
 /// How long a deletion waits at most for traffic to go.
 pub fn drain_timeout(drain: Option<&Drain>) -> Duration {
     let timeout = drain.and_then(|drain| drain.timeout);
-    timeout.map_or(DRAIN_TIMEOUT, Span::duration)
+    timeout
+        .map_or(DRAIN_TIMEOUT, Span::duration)
+        .min(DRAIN_MOST)
 }
 
 /// Whether no traffic reaches a host any more: it is dead, or it and the gateways have taken what
 /// leads there out of use.
 fn is_quiet(snapshot: &Snapshot, service: &Service, name: &Name) -> bool {
-    if !snapshot.is_alive(name) {
-        return true;
-    }
+    let on_host = host_is_quiet(snapshot, service, name);
+    !snapshot.is_alive(name) || on_host && gateways_are_quiet(snapshot, service)
+}
+
+/// Whether a host has given up the VIP of a LoadBalancer.
+pub fn host_is_quiet(snapshot: &Snapshot, service: &Service, name: &Name) -> bool {
     let Some(host) = snapshot.hosts.get(name) else {
         return true;
     };
@@ -129,8 +141,7 @@ fn is_quiet(snapshot: &Snapshot, service: &Service, name: &Name) -> bool {
         .as_ref()
         .is_none_or(|mark| mark.generation <= host.status.agent.config_generation);
     let has_vip = host.status.vips.iter().any(|vip| vip.lb == lb);
-    let on_host = spec.mode != Some(Mode::Vip) || (applied && !has_vip);
-    on_host && gateways_are_quiet(snapshot, service)
+    spec.mode != Some(Mode::Vip) || (applied && !has_vip)
 }
 
 /// Whether every instance that is heard has taken the latest members into use.
@@ -153,16 +164,11 @@ fn gateways_are_quiet(snapshot: &Snapshot, service: &Service) -> bool {
 }
 
 fn hook(snapshot: &Snapshot, service: &Service, target: &Target) -> Option<&'static str> {
-    let drain = service.balancer.spec.drain.as_ref();
-    let hook = match drain.and_then(|drain| drain.hook).unwrap_or_default() {
-        DrainHook::PreDrain => PRE_DRAIN_HOOK,
-        DrainHook::PreTerminate => PRE_TERMINATE_HOOK,
-        DrainHook::None => return None,
-    };
+    let hook = hook_of(service.balancer.spec.drain.as_ref())?;
     if !snapshot.environment.has_core() || service.is_going || target.key.kind != "Machine" {
         return None;
     }
-    let had = has_hook(&snapshot.objects, target, hook);
+    let had = hooks(&snapshot.objects, &target.key).any(|had| had == hook);
     let wanted = match target.state {
         TargetState::Active => true,
         TargetState::Adding | TargetState::Disabling | TargetState::Removing => had,
@@ -171,13 +177,6 @@ fn hook(snapshot: &Snapshot, service: &Service, target: &Target) -> Option<&'sta
     wanted.then_some(hook)
 }
 
-fn has_hook(objects: &Objects, target: &Target, hook: &str) -> bool {
-    let marks = objects.content(&target.key, &Layer::Marks);
-    let annotations = marks.and_then(|marks| marks.pointer("/metadata/annotations"));
-    annotations
-        .and_then(|annotations| annotations.get(hook))
-        .and_then(Value::as_str)
-        .is_some()
-}
-
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// As long as the schema takes.
+const DRAIN_MOST: Duration = Duration::from_secs(24 * 60 * 60);

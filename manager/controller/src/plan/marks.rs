@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+/// Whose an object is: tenants may share a namespace.
+pub const TENANT_LABEL: &str = "kedge.dev/tenant";
 /// The LoadBalancer a target belongs to: an annotation of ours, or the label of whoever chooses.
 pub const TARGET_NAME: &str = "loadbalancer.cluster.x-k8s.io/name";
 /// How far a target is.
@@ -13,6 +15,8 @@ pub const TARGET_STATUS: &str = "loadbalancer.cluster.x-k8s.io/status";
 pub const PRE_DRAIN_HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io/kedge-lb";
 /// Holds the deletion of a Machine before its infrastructure goes.
 pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kedge-lb";
+/// Until when the deletion of a Machine waits at most for what is open to its host, RFC 3339.
+pub const DRAINING_UNTIL: &str = "kedge.dev/draining-until";
 /// The value of a hook: who set it.
 pub const HOOK_OWNER: &str = "kedge-manager";
 /// Holds a LoadBalancer while a living cluster has its endpoint.

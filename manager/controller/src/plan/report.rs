@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kedge_control::report::{AddressType, GatewayReport, HostReport};
 use kedge_crd::{
     EdgeHostStatus,
-    gateway::{InstanceKey, InstanceStatus, UnservedFrontend},
+    gateway::{DrainingBackend, InstanceKey, InstanceStatus, UnservedFrontend},
     host::{AddressKind, AgentInfo, Family, HostAddress, HostUnit, HostVip, TunnelInfo},
 };
 
@@ -123,6 +123,8 @@ fn instance_status(name: &str, report: &GatewayReport) -> InstanceStatus {
         public_keys: keys(report),
         serves_frontends: report.unserved.is_some(),
         unserved: unserved(report),
+        drains: report.draining.is_some(),
+        draining: draining(report),
         ..InstanceStatus::default()
     }
 }
@@ -137,6 +139,20 @@ fn unserved(report: &GatewayReport) -> Vec<UnservedFrontend> {
     });
     let mut told: Vec<UnservedFrontend> = told.collect();
     told.sort_by(|one, other| one.name.cmp(&other.name));
+    told
+}
+
+/// The backends that an instance is leaving. How much is open there is no transition.
+fn draining(report: &GatewayReport) -> Vec<DrainingBackend> {
+    let told = report.draining.iter().flatten().take(UNSERVED_AT_MOST);
+    let told = told.map(|draining| DrainingBackend {
+        host: clean(&draining.host),
+        address: draining.address,
+        port: draining.port,
+        busy: draining.open != Some(0),
+    });
+    let mut told: Vec<DrainingBackend> = told.collect();
+    told.sort();
     told
 }
 

@@ -273,7 +273,9 @@ impl Share {
             if host.spec.identity.is_some() && host.spec.tunnel.addresses.is_empty() {
                 share.starved.insert(gateway.clone());
             }
-            if let Some(peer) = config::peer(name, host) {
+            if let Some(mut peer) = config::peer(name, host) {
+                let tenant = snapshot.tenant_of(&name.namespace);
+                peer.tenant = tenant.map_or_else(String::new, |it| it.metadata.name.clone());
                 if config::is_meshed(host) {
                     share.mesh(&gateway, name, &peer.name);
                 }
@@ -372,6 +374,9 @@ impl Face {
             let own = whole.unserved.iter();
             let own = own.filter(|unserved| unserved.name.starts_with(&prefix));
             seen.unserved = own.cloned().collect();
+            let own = whole.draining.iter();
+            let own = own.filter(|draining| draining.host.starts_with(&prefix));
+            seen.draining = own.cloned().collect();
             if let Some(needed) = needed.get(&seen.name) {
                 seen.config_generation = seen.config_generation.min(*needed);
             }
@@ -399,6 +404,7 @@ impl Face {
                     listen_port: instance.listen_port,
                     config_generation: instance.config_generation,
                     serves_frontends: instance.serves_frontends,
+                    drains: instance.drains,
                     ..kedge_crd::gateway::InstanceStatus::default()
                 });
         let status = kedge_crd::EdgeGatewayStatus {

@@ -4,20 +4,20 @@ mod backends;
 mod balancer;
 pub mod fleet;
 mod pool;
+mod tenants;
 mod unwritten;
 
 use kedge_core::vip::RouterState;
 use kedge_crd::{
     Condition, EdgeGatewaySpec, EdgeHost, EdgeHostSpec, LoadBalancerSpec, LoadBalancerStatus,
-    Resource, TenantSpec, TenantStatus,
+    Resource,
     condition::{find, merge},
     host::{HostAddress, HostVip},
-    tenant,
 };
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Decisions, Plan, Service, desired::Desired, health, ledger::Ledger, usable::refusal};
+use super::{Decisions, Plan, desired::Desired, health, ledger::Ledger, usable::refusal};
 use crate::{
     live::CALM,
     snapshot::{Hearing, Snapshot, key},
@@ -37,6 +37,7 @@ pub fn write(
         decided,
         services,
         ledger,
+        ..
     } = *decisions;
     for service in services {
         let status = balancer::status(snapshot, ledger, service);
@@ -53,7 +54,7 @@ pub fn write(
         .sort_by(|a, b| (&a.namespace, &a.cluster).cmp(&(&b.namespace, &b.cluster)));
     hosts(before, snapshot, plan, wanted);
     gateways(snapshot, plan, wanted);
-    tenants(snapshot, services, wanted);
+    tenants::write(snapshot, decisions, &plan.share, wanted);
     pool::write(snapshot, ledger, wanted);
 }
 
@@ -354,56 +355,6 @@ fn addresses(reported: &[HostAddress]) -> Condition {
         (None, None) => (false, "NoAddress", "the host reports no address".to_owned()),
     };
     Condition::new("AddressesReported", ok, reason, text)
-}
-
-fn tenants(snapshot: &Snapshot, services: &[Service], wanted: &mut Desired) {
-    for (name, object) in &snapshot.tenants {
-        let namespace = tenant::namespace(object);
-        let enrolled = snapshot
-            .hosts
-            .iter()
-            .filter(|(host, object)| host.namespace == namespace && object.spec.identity.is_some());
-        let hosts = u32::try_from(enrolled.count()).unwrap_or(u32::MAX);
-        let balancers = services
-            .iter()
-            .filter(|service| service.balancer.name.namespace == namespace);
-        let within = object
-            .spec
-            .enrollment
-            .max_hosts
-            .is_none_or(|most| hosts <= most);
-        let first = snapshot
-            .tenant_of(&namespace)
-            .is_some_and(|first| first.metadata.name == *name);
-        let ready = if first {
-            Condition::new("Ready", true, "Ready", "hosts may enrol")
-        } else {
-            let text = format!("another tenant already has the namespace {namespace}");
-            Condition::new("Ready", false, "NamespaceTaken", text)
-        };
-        let limits = if within {
-            Condition::new("WithinLimits", true, "WithinLimits", "")
-        } else {
-            Condition::new(
-                "WithinLimits",
-                false,
-                "TooManyHosts",
-                "more hosts than spec.enrollment.maxHosts",
-            )
-        };
-        let status = TenantStatus {
-            load_balancers: u32::try_from(balancers.count()).unwrap_or(u32::MAX),
-            conditions: merge(
-                &last_conditions::<TenantSpec>(snapshot, &Name::new("", name)),
-                vec![ready, limits],
-                &snapshot.now,
-            ),
-            namespace,
-            hosts,
-            ..TenantStatus::default()
-        };
-        put::<TenantSpec>(snapshot, wanted, &Name::new("", name), &status);
-    }
 }
 
 /// The conditions as they were last written.

@@ -33,6 +33,10 @@ pub struct Target {
     pub key: ObjectKey,
     /// Whether its host takes part.
     pub serves: bool,
+    /// Whether it is being left: its connections go on, and are waited for.
+    pub draining: bool,
+    /// Whether nothing is waited for any more.
+    pub released: bool,
     /// How far it is.
     pub state: TargetState,
 }
@@ -131,7 +135,7 @@ fn machines(
     selected
         .map(|(name, machine)| {
             let key = ObjectKey::new(capi::GROUP, "Machine", name.clone());
-            let leaving = leaving(snapshot, &key, &machine.metadata);
+            let leaving = leaving_since(snapshot, &key, &machine.metadata);
             let disabled = is_disabled(&machine.metadata);
             Target {
                 name: name.name.clone(),
@@ -141,6 +145,8 @@ fn machines(
                 disabled,
                 leaving,
                 key,
+                draining: false,
+                released: false,
                 state: TargetState::default(),
             }
         })
@@ -204,6 +210,8 @@ fn edge_hosts(snapshot: &Snapshot, balancer: &Balancer, selector: &LabelSelector
                 disabled,
                 leaving: None,
                 key: key::<EdgeHostSpec>(name),
+                draining: false,
+                released: false,
                 state: TargetState::default(),
             }
         })
@@ -212,7 +220,8 @@ fn edge_hosts(snapshot: &Snapshot, balancer: &Balancer, selector: &LabelSelector
 
 /// Since when the deletion of a Machine waits for us, as the Machine tells: that outlives a
 /// restart of the manager.
-fn leaving(snapshot: &Snapshot, key: &ObjectKey, meta: &ObjectMeta) -> Option<String> {
+#[must_use]
+pub fn leaving_since(snapshot: &Snapshot, key: &ObjectKey, meta: &ObjectMeta) -> Option<String> {
     let deleted = meta.deletion_timestamp.clone()?;
     let document = snapshot.objects.get(key)?.user.as_ref()?;
     let since = document

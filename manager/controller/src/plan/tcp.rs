@@ -83,6 +83,8 @@ struct Given {
 struct Member {
     host: Name,
     address: IpAddr,
+    /// Whether it is being left.
+    draining: bool,
     /// Its ports, by the name of the load balancer's, where those differ.
     ports: BTreeMap<String, NonZeroU16>,
 }
@@ -142,10 +144,55 @@ impl Tcp {
         })
     }
 
+    /// The address that is its own.
+    pub const fn own(&self) -> Option<IpAddr> {
+        self.own
+    }
+
+    /// Whose it is.
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// Where it leads to a host that it leaves: the gateway, and the host's address and ports.
+    pub fn draining<'a>(
+        &'a self,
+        host: &'a Name,
+    ) -> impl Iterator<Item = (Name, IpAddr, u16)> + 'a {
+        let left = self.members.iter();
+        let left = left.filter(move |member| member.draining && member.host == *host);
+        self.gateway.iter().flat_map(move |gateway| {
+            let left = left.clone();
+            left.flat_map(move |member| {
+                let ports = self.pooled().filter_map(|port| member.port(port));
+                ports.map(|port| (gateway.clone(), member.address, port.get()))
+            })
+        })
+    }
+
+    /// What it leaves of a host is left.
+    pub fn release(&mut self, host: &Name) {
+        let is_left = |member: &Member| member.draining && member.host == *host;
+        self.members.retain(|member| !is_left(member));
+    }
+
+    /// The hosts that have its traffic, those that are left included: something may be open to them.
+    pub fn takers(&self) -> impl Iterator<Item = &Name> {
+        let members = self.members.iter().filter(|_| self.is_served());
+        members.map(|member| &member.host)
+    }
+
     /// The hosts behind it.
     pub fn hosts(&self) -> impl Iterator<Item = (Name, IpAddr)> {
         let members = self.members.iter();
         members.map(|member| (member.host.clone(), member.address))
+    }
+}
+
+impl Member {
+    /// Where it serves a port.
+    fn port(&self, port: &TcpPort) -> Option<NonZeroU16> {
+        self.ports.get(&port.name).copied().or(port.port)
     }
 }
 

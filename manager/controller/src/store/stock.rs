@@ -369,6 +369,8 @@ impl Stock {
             None => self.tenants.remove(&name.name),
         };
         for space in now.into_iter().chain(last) {
+            // A Tenant is among the objects of its namespace.
+            self.referring.insert(space.as_str().into());
             self.changed.insert(space.into());
         }
     }

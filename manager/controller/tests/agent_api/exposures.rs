@@ -126,6 +126,15 @@ async fn exposures_are_written_for_those_who_may_speak_and_fenced() {
         .ask(&site, Method::PUT, PATH, set(first, &["web", "db", "mail"]))
         .await;
     assert_eq!(again.1["written"], 0, "what stands is not written again");
+    // What is withdrawn is asked for again at once, while what was chosen for it is still there.
+    for _ in 0..20 {
+        let path = format!("{PATH}/TCPLoadBalancer/web?epoch={first}");
+        let gone = a.ask(&site, Method::DELETE, &path, Value::Null).await;
+        assert_eq!(gone.0, 200, "{}", gone.1);
+        let back = set(first, &["web", "db", "mail"]);
+        let back = a.ask(&site, Method::PUT, PATH, back).await;
+        assert_eq!((back.0, &back.1["written"]), (200, &json!(1)), "{}", back.1);
+    }
     let file = format!("owned/kedge.dev/TCPLoadBalancer/{NS}/web/kedge-exposures.yaml");
     assert!(site.objects().join(file).exists());
 

@@ -144,6 +144,8 @@ pub const ROOMS: &[Room] = &[
             "kedge-tunnel-proto",
             // A neighbour that only listens, and the machine of BFD alone (docs/adr/0073).
             "kedge-vip-proto",
+            // What an Envoy is told, and the other way to tell it (docs/adr/0095).
+            "kedge-gateway-xds",
         ],
     ),
     room(

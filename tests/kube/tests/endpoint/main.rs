@@ -13,6 +13,7 @@ mod elemental;
 mod fill;
 mod fleet;
 mod names;
+mod neighbours;
 mod refuse;
 mod site;
 mod targets;

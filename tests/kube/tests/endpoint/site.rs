@@ -23,6 +23,7 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 pub const BALANCER: Kind = Kind::new("kedge.dev", "v1alpha1", "LoadBalancer");
 pub const HOST: Kind = Kind::new("kedge.dev", "v1alpha1", "EdgeHost");
 pub const GATEWAY: Kind = Kind::new("kedge.dev", "v1alpha1", "EdgeGateway");
+pub const TCP: Kind = Kind::new("kedge.dev", "v1alpha1", "TCPLoadBalancer");
 pub const POOL: Kind = Kind::new("kedge.dev", "v1alpha1", "VIPPool");
 pub const TENANT: Kind = Kind::new("kedge.dev", "v1alpha1", "Tenant");
 /// Where clients reach the gateway.
@@ -62,6 +63,14 @@ impl Site {
         }});
         site.create(GATEWAY, "gw", gateway).await;
         Some(site)
+    }
+
+    /// Changes what the tenant of its namespace may and has.
+    pub async fn tenant(&self, spec: Value) {
+        let all = TENANT.everywhere(&self.client);
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        let how = PatchParams::default();
+        all.patch(&self.space, &how, &patch).await.unwrap();
     }
 
     /// Annotations on an infrastructure cluster that ask for a mode.

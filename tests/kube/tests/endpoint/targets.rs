@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use kedge_tests_kube::{
     foreign,
+    hub::Hub,
     objects::{at, condition, text},
     stays,
 };
 use kube::core::DynamicObject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     fleet::{Fleet, PRE_DRAIN},
-    site::{BALANCER, LIMIT, annotation, state},
+    site::{BALANCER, LIMIT, TCP, annotation, state},
 };
 
 #[tokio::test]
@@ -90,6 +91,83 @@ async fn a_hook_goes_after_its_timeout_when_the_agent_is_dead() {
     site.delete(foreign::MACHINE, "cp-a").await;
     fleet.shows("cp-a", "removing", true).await;
     site.gone(foreign::MACHINE, "cp-a").await;
+}
+
+/// Beside the VIP, port 30080 of both hosts is offered at the gateway, of which an instance says what is
+/// open to what it leaves.
+async fn offered(fleet: &Fleet, drain: Value) -> Hub {
+    let site = &fleet.site;
+    let space = &site.space;
+    let gateway = json!({"name": "gw", "namespace": space});
+    let tenant = json!({"gatewayRef": gateway, "drain": drain});
+    site.tenant(tenant).await;
+    let hub = Hub::enrol(&site.ours, &format!("{space}/gw"), "gw-0").await;
+    let selected = json!({"matchLabels": {"kedge.dev/site": space}});
+    let web = json!({"spec": {
+        "ports": [{"name": "http", "port": 80}],
+        "endpoints": [{"hostSelector": selected, "ports": [{"name": "http", "port": 30080}]}],
+    }});
+    site.create(TCP, "web", web).await;
+    site.until("the gateway leads to both hosts", async || {
+        hub.backends().len() == 2
+    })
+    .await;
+    hub
+}
+
+#[tokio::test]
+async fn a_machine_is_deleted_once_nothing_is_open_to_its_host_at_the_gateway() {
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], json!({})).await else {
+        return;
+    };
+    let site = &fleet.site;
+    let hub = offered(&fleet, json!({"timeout": "1h"})).await;
+    hub.open(3);
+    let host = |machine: &str| format!("{}/{machine}:30080", site.space);
+    site.delete(foreign::MACHINE, "cp-b").await;
+    site.until("the gateway leaves it", async || {
+        hub.backends().contains(&(host("cp-b"), true))
+    })
+    .await;
+    assert!(hub.backends().contains(&(host("cp-a"), false)));
+    fleet.shows("cp-b", "removing", true).await;
+    stays("it waits", Duration::from_secs(2), async || {
+        let machine = site.get(foreign::MACHINE, "cp-b").await.unwrap();
+        condition(&machine, "Deleting")["reason"] == "WaitingForPreDrainHook"
+            && annotation(&machine, PRE_DRAIN) == "kedge-manager"
+            && !annotation(&machine, "kedge.dev/draining-until").is_empty()
+    })
+    .await;
+    hub.open(0);
+    site.gone(foreign::MACHINE, "cp-b").await;
+    site.until("it is no backend any more", async || {
+        hub.backends() == [(host("cp-a"), false)]
+    })
+    .await;
+    fleet.shows("cp-a", "active", true).await;
+}
+
+#[tokio::test]
+async fn a_machine_is_deleted_after_the_timeout_though_its_host_is_busy_and_the_gateway_away() {
+    let Some(fleet) = Fleet::of(&["cp-a", "cp-b"], json!({"drain": {"timeout": "1s"}})).await
+    else {
+        return;
+    };
+    let site = &fleet.site;
+    let hub = offered(&fleet, json!({"timeout": "4s"})).await;
+    hub.open(7);
+    let begun = std::time::Instant::now();
+    site.delete(foreign::MACHINE, "cp-b").await;
+    site.until("the gateway leaves it", async || {
+        hub.backends().iter().any(|(_, left)| *left)
+    })
+    .await;
+    hub.dies();
+    site.gone(foreign::MACHINE, "cp-b").await;
+    assert!(
+        begun.elapsed() > Duration::from_secs(2),
+        "it was waited for"
+    );
 }
 
 #[tokio::test]

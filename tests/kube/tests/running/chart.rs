@@ -145,9 +145,11 @@ fn declared(schema: &Value, at: &str, found: &mut Vec<String>) {
 
 /// Each value, and another one than its default.
 const OTHERWISE: &[(&str, &str)] = &[
+    ("/certManager/enabled", "true"),
     ("/clusterctl", "true"),
     ("/elemental/enabled", "false"),
     ("/elemental/external", "true"),
+    ("/externalDNS/enabled", "true"),
     ("/image/pullPolicy", r#""Always""#),
     ("/image/pullSecrets", r#"["a"]"#),
     ("/image/repository", r#""r.example.org/k""#),

@@ -67,17 +67,19 @@ async fn ingresses_are_offered_told_and_taken_back() {
         .finalizers;
     assert_eq!(finalizers.unwrap(), ["kedge.dev/ingress"]);
 
-    // What has no node port is told, and answered with 500 until it has one.
-    assert!(route["spec"]["rules"][1].get("backends").is_none());
-    world.told("shop", "NodePortRequired").await;
+    // What has no node port gets one beside it, until it has its own.
+    assert!(route["spec"]["rules"][1].get("backends").is_some());
+    let beside = world.beside("inner").await.unwrap();
+    let spec = beside.spec.unwrap();
+    assert_eq!(spec.type_.as_deref(), Some("NodePort"));
+    assert_eq!(spec.selector.unwrap()["app"], "inner");
     world
         .patch("inner", json!({"spec": {"type": "NodePort"}}))
         .await;
-    world
-        .route_of("shop", |route| {
-            route["spec"]["rules"][1].get("backends").is_some()
-        })
-        .await;
+    eventually("what stood beside it is gone", LIMIT, async || {
+        world.beside("inner").await.is_none()
+    })
+    .await;
 
     // Where it is reached.
     world

@@ -1,6 +1,13 @@
-//! HTTPRoutes of a real API server with the definitions of the Gateway API, which come after the agent.
+//! Routes of a real API server with the definitions of the Gateway API, which come after the agent.
 
-use kedge_agent_cluster::gateway_api::{Class, Gateway, Route};
+use std::fmt::Debug;
+
+use k8s_openapi::NamespaceResourceScope;
+use kedge_agent_cluster::{
+    Place,
+    gateway_api::{Class, Gateway, GrpcRoute, Object, Route, TlsRoute},
+    survey,
+};
 use kedge_tests_kube::{assets::module_folder, eventually, manifests};
 use kube::{
     Api,
@@ -27,8 +34,10 @@ async fn routes_are_offered_told_and_taken_back() {
     for kinds in [
         "gatewayclasses",
         "gateways",
+        "grpcroutes",
         "httproutes",
         "referencegrants",
+        "tlsroutes",
     ] {
         let file = format!("config/crd/standard/gateway.networking.k8s.io_{kinds}.yaml");
         definitions.extend(manifests::read(&module.join(file)));
@@ -51,7 +60,9 @@ async fn routes_are_offered_told_and_taken_back() {
         "Gateway",
         "gw",
         json!({"gatewayClassName": "kedge", "listeners": [
-        {"name": "http", "port": 8088, "protocol": "HTTP", "hostname": "*.example.net"}]}),
+        {"name": "http", "port": 8088, "protocol": "HTTP", "hostname": "*.example.net"},
+        {"name": "tls", "port": 8448, "protocol": "TLS", "hostname": "*.example.net",
+            "tls": {"mode": "Passthrough"}}]}),
     );
     let route = of(
         "HTTPRoute",
@@ -64,7 +75,20 @@ async fn routes_are_offered_told_and_taken_back() {
             "timeouts": {"request": "10s"},
             "backendRefs": [{"name": "web", "port": 80}]}]}),
     );
-    manifests::apply(&world.client, &[class, gateway, route]).await;
+    let calls = of(
+        "GRPCRoute",
+        "calls",
+        json!({"parentRefs": [{"name": "gw"}], "hostnames": ["calls.example.net"], "rules": [{
+            "matches": [{"method": {"service": "shop.Basket", "method": "Add"}}],
+            "backendRefs": [{"name": "web", "port": 80}]}]}),
+    );
+    let raw = of(
+        "TLSRoute",
+        "raw",
+        json!({"parentRefs": [{"name": "gw"}], "hostnames": ["raw.example.net"], "rules": [{
+            "backendRefs": [{"name": "web", "port": 80}]}]}),
+    );
+    manifests::apply(&world.client, &[class, gateway, route, calls, raw]).await;
 
     let offered = world.route_of("shop", |_| true).await;
     assert_eq!(offered["spec"]["source"]["kind"], "HTTPRoute");
@@ -79,16 +103,17 @@ async fn routes_are_offered_told_and_taken_back() {
     .await;
     let gateways: Api<Gateway> = Api::namespaced(world.client.clone(), "shop");
     eventually(
-        "the Gateway has an address and a route",
+        "the Gateway has an address, a route and calls",
         LIMIT,
         async || {
             let status = gateways.get("gw").await.unwrap().status;
             said(&status, "Programmed") == "True Programmed"
                 && status["addresses"][0]["value"] == "203.0.113.7"
-                && status["listeners"][0]["attachedRoutes"] == 1
+                && status["listeners"][0]["attachedRoutes"] == 2
         },
     )
     .await;
+    other_kinds_are_offered(&world).await;
     let classes: Api<Class> = Api::all(world.client.clone());
     let status = classes.get("kedge").await.unwrap().status;
     assert_eq!(said(&status, "Accepted"), "True Accepted");
@@ -125,6 +150,88 @@ async fn routes_are_offered_told_and_taken_back() {
     })
     .await;
     assert_eq!(agent.stop().await, Ok(()));
+}
+
+/// Calls by HTTP/2 and names that are passed through; a name of another kind's older route is refused.
+async fn other_kinds_are_offered(world: &World) {
+    let calls: Api<GrpcRoute> = Api::namespaced(world.client.clone(), "shop");
+    let raw: Api<TlsRoute> = Api::namespaced(world.client.clone(), "shop");
+    let offered = world.route_of("calls", |_| true).await;
+    assert_eq!(offered["spec"]["source"]["kind"], "GRPCRoute");
+    let rule = &offered["spec"]["rules"][0];
+    assert_eq!(rule["grpc"], true);
+    let path = json!({"path": "/shop.Basket/Add", "type": "Exact"});
+    assert_eq!(rule["paths"], json!([path]));
+    let led = rule["backends"][0]["name"].as_str().unwrap().to_owned();
+    assert!(led.starts_with("web-80-grpc.shop."), "{led}");
+    let offered = world.route_of("raw", |_| true).await;
+    assert_eq!(offered["spec"]["source"]["kind"], "TLSRoute");
+    let ends = json!([{"hosts": ["raw.example.net"], "passthrough": true}]);
+    assert_eq!(offered["spec"]["tls"], ends);
+    told(&calls, "calls", "True Accepted").await;
+    told(&raw, "raw", "True Accepted").await;
+    let held = calls.get("calls").await.unwrap().metadata.finalizers;
+    assert_eq!(held, Some(vec!["kedge.dev/grpcroute".to_owned()]));
+    let gateways: Api<Gateway> = Api::namespaced(world.client.clone(), "shop");
+    eventually("each listener has its routes", LIMIT, async || {
+        let status = gateways.get("gw").await.unwrap().status;
+        let attached = |at: usize| status["listeners"][at]["attachedRoutes"].clone();
+        (attached(0), attached(1)) == (json!(2), json!(1))
+    })
+    .await;
+    let listed = survey::routes(&Place::Kubeconfig(world.kubeconfig().await))
+        .await
+        .unwrap()
+        .items;
+    let lines: Vec<_> = listed
+        .iter()
+        .map(|it| (&*it.kind, &*it.name, it.ready, it.addresses.len()))
+        .collect();
+    let line = |kind: &'static str, name: &'static str| (kind, name, true, 1);
+    let expected = [
+        line("GRPCRoute", "calls"),
+        line("TLSRoute", "raw"),
+        line("HTTPRoute", "shop"),
+    ];
+    assert_eq!(lines, expected);
+
+    // Another kind's route does not get the name as well: of two that came at once the first by name has it.
+    let routes: Api<Route> = Api::namespaced(world.client.clone(), "shop");
+    for (name, expected) in [
+        ("calls.example.net", "False HostnameConflict"),
+        ("shop.example.net", "True Accepted"),
+    ] {
+        let names = json!({"spec": {"hostnames": [name]}});
+        let patch = Patch::Merge(&names);
+        let change = PatchParams::default();
+        routes.patch("shop", &change, &patch).await.unwrap();
+        told(&routes, "shop", expected).await;
+    }
+    let gone = DeleteParams::default();
+    calls.delete("calls", &gone).await.unwrap();
+    raw.delete("raw", &gone).await.unwrap();
+    eventually("both are gone", LIMIT, async || {
+        calls.get_opt("calls").await.unwrap().is_none()
+            && raw.get_opt("raw").await.unwrap().is_none()
+            && world.route("calls").is_none()
+            && world.route("raw").is_none()
+    })
+    .await;
+}
+
+/// Waits until a route is told so at its first parent.
+async fn told<S>(routes: &Api<Object<S>>, name: &str, expected: &str)
+where
+    Object<S>: kube::Resource<Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + serde::de::DeserializeOwned,
+{
+    eventually(expected, LIMIT, async || {
+        let status = routes.get(name).await.unwrap().status;
+        said(&status["parents"][0], "Accepted") == expected
+    })
+    .await;
 }
 
 fn said(of: &Value, kind: &str) -> String {

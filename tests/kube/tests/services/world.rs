@@ -157,6 +157,13 @@ impl World {
         self.services().get_opt(name).await.unwrap()
     }
 
+    /// What the agent put beside a Service.
+    pub async fn beside(&self, name: &str) -> Option<Service> {
+        let of = ListParams::default().labels(&format!("kedge.dev/companion-of={name}"));
+        let found = self.services().list(&of).await.unwrap();
+        found.items.into_iter().next()
+    }
+
     /// Waits until a Service shows something.
     pub async fn shown(&self, name: &str, what: &str, holds: impl Fn(&Service) -> bool) -> Service {
         eventually(what, LIMIT, async || {

@@ -1,5 +1,4 @@
 //! A data plane at one end, Kedge's engine at the other.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::time::{Duration, Instant};
 
@@ -45,6 +44,7 @@ impl End {
         Desired {
             addresses: addresses.map(address).into(),
             peers,
+            ..Desired::default()
         }
     }
 }
@@ -224,7 +224,6 @@ pub fn wireguard_go_at_the_host(site: &Site) -> WireGuardGo {
 }
 
 /// A test of each scenario for each data plane at each end.
-#[macro_export]
 macro_rules! on_each {
     ($($scenario:ident),* $(,)?) => {$(
         mod $scenario {
@@ -258,3 +257,5 @@ macro_rules! on_each {
         }
     )*};
 }
+
+pub(crate) use on_each;

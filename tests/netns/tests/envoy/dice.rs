@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use kedge_control::{
     frontend::{
         Affinity, ClientIp, Frontend, Health, Limits, Offer, Policy, Pool, PoolMember, Protocol,
+        ProxyProtocol,
     },
     site::HttpVersion,
 };
@@ -32,9 +33,12 @@ impl Dice {
         let frontends = (0..self.below(12))
             .map(|index| self.frontend(index, address))
             .collect();
+        let from = ["10.20.14.2/32", "2001:db8::/32"].map(|net| net.parse().unwrap());
+        let proxy_protocol = (self.below(3) == 0).then(|| ProxyProtocol { from: from.into() });
         Offer {
             frontends,
             pools,
+            proxy_protocol,
             ..Offer::default()
         }
     }
@@ -48,6 +52,7 @@ impl Dice {
             },
             port: number(u16::try_from(1 + dice.below(65_535)).unwrap()),
             weight: u8::try_from(dice.below(129)).unwrap(),
+            draining: dice.below(4) == 0,
         };
         Pool {
             name: format!("pool-{index}"),

@@ -6,8 +6,8 @@
     reason = "test code"
 )]
 
-mod dice;
-mod site;
+pub mod dice;
+pub mod site;
 
 use std::{
     net::{Ipv4Addr, TcpListener},

@@ -1,7 +1,7 @@
 //! A client, a gateway with Envoy, and what stands behind it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
     num::NonZeroU16,
     path::Path,
@@ -71,6 +71,7 @@ impl Site {
             address: host.address().into(),
             port: number(BACKEND),
             weight: 1,
+            draining: false,
         };
         Pool {
             name: name.to_owned(),
@@ -85,7 +86,7 @@ impl Site {
         let alive = ["a", "b"].map(|host| (host.to_owned(), Life::Alive));
         Here {
             lives: alive.into(),
-            namespaces: BTreeMap::new(),
+            ..Here::default()
         }
     }
 

@@ -138,6 +138,7 @@ impl Site {
                         endpoint: None,
                         other_endpoint: None,
                         tls_endpoint: None,
+                        tenant: String::new(),
                         allowed_ips: own("198.18.0.10/32"),
                         keepalive_seconds: 0,
                     }],
@@ -152,6 +153,7 @@ impl Site {
                 endpoint: Some(format!("{at}:51820")),
                 other_endpoint: self.other.map(|port| format!("{at}:{port}")),
                 tls_endpoint: Some(format!("{at}:443")),
+                tenant: String::new(),
                 allowed_ips: own(&address),
                 keepalive_seconds: 25,
             });

@@ -12,7 +12,7 @@ use kedge_tests_netns::{
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 
-use super::{BACKEND, SITE, Site, load_balancer};
+use super::{BACKEND, LEFT, SITE, Site, busy, load_balancer};
 
 const HTTP: &str = "HTTPLoadBalancer";
 const NAME: &str = "shop.example.com";
@@ -178,6 +178,21 @@ fn requests_for_a_name_flow_to_hosts_behind_nat_and_nobody_else_gets_them() {
         answers == 100
     });
     site.lan.plug(&site.edges[1]);
+
+    // One that is left answers nothing new, and connections to it that carry no request are closed.
+    let asks = || renewed.tls(443, NAME, NAME, "GET /");
+    heard_both("both hosts answer again", &asks);
+    let left = format!("{LEFT}  exposure: Routed\n");
+    manager.write("web.yaml", &load_balancer("web", &left));
+    eventually("nothing is open to it", secs(15), || {
+        busy(&manager) == Some(false)
+    });
+    for _ in 0..50 {
+        let answer = asks().expect("nothing fails");
+        assert_eq!((answer.status, answer.name()), (200, "edge-a"));
+    }
+    manager.write("web.yaml", &routed);
+    heard_both("it is one of them again", &asks);
 
     // Its name is free as soon as it is gone.
     manager.remove("front.yaml");

@@ -22,7 +22,7 @@ use std::{
 
 use kedge_tests_netns::{
     agent::Agent,
-    answers::{Answers, ask},
+    answers::{self, Answers, ask},
     asked::Asked as _,
     envoy::executable,
     eventually,
@@ -182,6 +182,7 @@ fn bytes_flow(proxy: &str) {
     assert_eq!(manager.condition(TCP, "shop/web", "Ready"), "True Ready");
     site.lan.plug(&site.edges[1]);
     site.both_answer("it is back");
+    a_host_is_left(&site, &manager);
 
     // The port is taken: whoever comes later waits, and disturbs nobody.
     manager.write("other.yaml", &load_balancer("other", ""));
@@ -223,6 +224,49 @@ fn bytes_flow(proxy: &str) {
     });
 }
 
+/// A host that is left keeps the connections it has, and gets no other one; the gateway says when it is
+/// empty.
+fn a_host_is_left(site: &Site, manager: &Manager<'_>) {
+    let gateway = site.gateway.address().into();
+    let mut open = None;
+    eventually("a connection to the host", secs(5), || {
+        let asked = ask(&site.client, gateway, 80, b"");
+        open = asked.filter(|asked| asked.name == "edge-b");
+        open.is_some()
+    });
+    let mut open = open.unwrap();
+    manager.write("web.yaml", &load_balancer("web", LEFT));
+    let busy = || busy(manager);
+    eventually("the host is left, and busy", secs(10), || {
+        busy() == Some(true)
+    });
+    for _ in 0..100 {
+        let name = site.name();
+        assert_eq!(name.as_deref(), Some("edge-a"), "nothing fails");
+        assert!(open.lives(), "what is open goes on");
+    }
+    assert_eq!(busy(), Some(true));
+    assert_eq!(
+        manager.status(TCP, "shop/web")["activeEndpoints"],
+        1,
+        "it is none to count on"
+    );
+    drop(open);
+    eventually("nothing is open to it", secs(10), || busy() == Some(false));
+    manager.write("web.yaml", &load_balancer("web", ""));
+    site.both_answer("it is one of them again");
+    eventually("nothing is left", secs(10), || busy().is_none());
+}
+
+/// Whether anything is open to the host that is left, by the gateway's word.
+fn busy(manager: &Manager<'_>) -> Option<bool> {
+    let status = manager.status("EdgeGateway", "kedge-system/gw");
+    let draining = status["instances"][0]["draining"].as_array().cloned();
+    let mut draining = draining.unwrap_or_default().into_iter();
+    let found = draining.find(|one| one["host"] == "shop/edge-b" && one["port"] == BACKEND);
+    found.and_then(|one| one["busy"].as_bool())
+}
+
 #[test]
 fn bytes_flow_through_the_gateways_own_proxy() {
     if ready() {
@@ -237,7 +281,7 @@ fn datagrams_flow_and_a_dead_hosts_sessions_move() {
     }
     let site = Site::new();
     for edge in &site.edges {
-        answer_datagrams(edge);
+        answers::datagrams(edge, BACKEND, &edge.name);
     }
     let (manager, _gateway, _agents) = site.start("");
     let dns = load_balancer("dns", "").replace("port: 80}", "port: 53, protocol: UDP}");
@@ -282,18 +326,6 @@ fn datagrams_flow_and_a_dead_hosts_sessions_move() {
     eventually("nobody answers", secs(10), || say(&clients[1]).is_none());
 }
 
-/// Answers every datagram with the host's name.
-fn answer_datagrams(host: &Host) {
-    let socket = host.run(|| UdpSocket::bind(("0.0.0.0", BACKEND)).unwrap());
-    let name = host.name.clone();
-    std::thread::spawn(move || {
-        let mut room = [0; 64];
-        while let Ok((_, from)) = socket.recv_from(&mut room) {
-            let _ = socket.send_to(name.as_bytes(), from);
-        }
-    });
-}
-
 /// Says a word; who answers, if somebody does in time.
 fn say(client: &UdpSocket) -> Option<String> {
     client.send(b"well").ok()?;
@@ -322,7 +354,8 @@ fn what_a_proxy_does_not_do_is_told_at_the_object_and_the_rest_is_served() {
         let _ = Answers::start(edge, BACKEND, &edge.name, 0);
     }
     let (manager, _gateway, _agents) = site.start("");
-    let told = load_balancer("told", "  proxyProtocol: V2\n").replace("port: 80}", "port: 81}");
+    let told =
+        load_balancer("told", "  sessionAffinity: ClientIP\n").replace("port: 80}", "port: 81}");
     manager.write("told.yaml", &told);
     manager.write("web.yaml", &load_balancer("web", ""));
     eventually("the gateway's word is in the condition", secs(15), || {
@@ -341,5 +374,7 @@ fn what_a_proxy_does_not_do_is_told_at_the_object_and_the_rest_is_served() {
     assert!(asked.is_some());
 }
 
+/// What leaves the second host.
+const LEFT: &str = "    drainingHosts: [edge-b]\n";
 /// Where the hosts serve.
 const BACKEND: u16 = 30080;

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use kedge_control::site::{
-    Action, Certificate, HeaderChange, Match, PathChange, PathMatch, Rewrite, Route, RouteBackend,
-    Site, ValueMatch,
+    Action, Certificate, HeaderChange, Match, Mirror, PathChange, PathMatch, Rewrite, Route,
+    RouteBackend, Site, ValueMatch,
 };
 
-use crate::dice::Dice;
-use crate::site::number;
+use super::dice::Dice;
+use super::site::number;
 
 impl Dice {
     /// Sites of all kinds; some of them collide, and some cannot be told.
@@ -81,6 +81,7 @@ impl Dice {
                     .map(str::to_owned),
                 headers: self.values(&["x-a", "host", "user-agent", "!#$%&'*+-.^_`|~"]),
                 query: self.values(&["a", "b c", "%20", "\"x\""]),
+                grpc: self.below(4) == 0,
             },
             action: self.action(),
             request_headers: self.change(),
@@ -243,6 +244,8 @@ impl Dice {
                     .map(|_| RouteBackend {
                         pool: format!("pool-{}", self.below(8)),
                         weight: self.of(&[0, 1, 7, 1_000_000]),
+                        request_headers: self.change(),
+                        response_headers: self.change(),
                     })
                     .collect(),
                 rewrite: Rewrite {
@@ -252,6 +255,12 @@ impl Dice {
                 timeout_milliseconds: self.of(&[0, 1, 1_000, u32::MAX]),
                 backend_timeout_milliseconds: self.of(&[0, 1, 1_000, u32::MAX]),
                 retries: self.of(&[0, 1, 255]),
+                mirrors: (0..self.below(3))
+                    .map(|_| Mirror {
+                        pool: format!("pool-{}", self.below(8)),
+                        millionths: self.of(&[0, 1, 500_000, 1_000_000]),
+                    })
+                    .collect(),
             },
         }
     }

@@ -6,14 +6,10 @@
     reason = "test code"
 )]
 
+mod calls;
 mod chance;
-#[path = "../envoy/dice.rs"]
-mod dice;
 mod many;
 mod offered;
-#[path = "../envoy/site.rs"]
-#[allow(dead_code, reason = "other tests want more of it")]
-mod site;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +29,7 @@ use kedge_tests_netns::{
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
-use dice::Dice;
+use crate::envoy::{dice, dice::Dice, site};
 use offered::{HTTP, HTTPS, WEB, WEB_TWO, offer, rewritten, route, secure, site};
 use site::{Site as Lab, hello, number, tcp};
 

@@ -6,7 +6,7 @@ use kedge_control::site::{Certificate, Site};
 use kedge_gateway_xds::render;
 use kedge_tests_netns::{eventually, secs};
 
-use crate::{
+use super::{
     browser, lab,
     offered::{HTTPS, offer, route, secure, site},
 };

@@ -12,7 +12,7 @@ use rcgen::{
     PKCS_ECDSA_P521_SHA512, PKCS_ED25519, PKCS_RSA_SHA256,
 };
 
-use crate::site::{Site as Lab, number};
+use super::site::{Site as Lab, number};
 
 /// One of each algorithm, and some that cannot be shown.
 pub fn all_kinds_of_certificates() -> Vec<Certificate> {
@@ -97,6 +97,7 @@ pub fn route(prefix: &str, shares: &[(&str, u32)]) -> Route {
     let backends = shares.iter().map(|(pool, weight)| RouteBackend {
         pool: (*pool).to_owned(),
         weight: *weight,
+        ..RouteBackend::default()
     });
     Route {
         hosts: Vec::new(),
@@ -110,6 +111,7 @@ pub fn route(prefix: &str, shares: &[(&str, u32)]) -> Route {
             timeout_milliseconds: 0,
             backend_timeout_milliseconds: 0,
             retries: 1,
+            mirrors: Vec::new(),
         },
         request_headers: HeaderChange::default(),
         response_headers: HeaderChange::default(),

@@ -4,7 +4,6 @@
 //!   host 10.20.14.11 ── 10.20.14.1 router 198.51.100.1 ── 198.51.100.7 gateway
 //!   fd6b:6564:6765::a        masquerades on its way out       fd6b:6564:6765::1
 //! ```
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod crew;
 pub mod wireguard_go;
@@ -256,6 +255,7 @@ pub fn gateway_peer() -> PeerSpec {
         always_up: true,
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     }
 }
@@ -274,6 +274,7 @@ pub fn host_peer() -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     }
 }

@@ -1,5 +1,4 @@
 //! WireGuard devices that `wg` and `wg-quick` configure: `kedge wg`, or wireguard-go.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod train;
 

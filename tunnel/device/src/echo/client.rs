@@ -46,7 +46,7 @@ impl Client {
         remote: IpAddr,
         config: Config,
     ) -> Result<Self, EchoError> {
-        let socket = bind(local, 0)?;
+        let socket = bind(None, local, 0)?;
         let prober = Prober::new(config, seed(), clock::now());
         let (published, report) = watch::channel(prober.report());
         let (ask, asked) = mpsc::channel(1);

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -34,7 +35,20 @@ impl Responder {
     ///
     /// Outside a tokio runtime.
     pub fn start(addresses: &[IpAddr]) -> Result<Self, EchoError> {
-        Self::start_hearing(addresses, None)
+        Self::open(None, addresses, None)
+    }
+
+    /// The same in the network namespace at `within`.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start), or there is no such namespace.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn start_within(within: &Path, addresses: &[IpAddr]) -> Result<Self, EchoError> {
+        Self::open(Some(within), addresses, None)
     }
 
     /// The same, and gives `claims` what hosts say beside their questions, and from which address. What
@@ -51,10 +65,18 @@ impl Responder {
         addresses: &[IpAddr],
         claims: Option<&mpsc::Sender<(IpAddr, Claim)>>,
     ) -> Result<Self, EchoError> {
+        Self::open(None, addresses, claims)
+    }
+
+    fn open(
+        within: Option<&Path>,
+        addresses: &[IpAddr],
+        claims: Option<&mpsc::Sender<(IpAddr, Claim)>>,
+    ) -> Result<Self, EchoError> {
         let (answered, ignored) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let mut tasks = JoinSet::new();
         for address in addresses {
-            let socket = bind(*address, PORT)?;
+            let socket = bind(within, *address, PORT)?;
             let counters = (Arc::clone(&answered), Arc::clone(&ignored));
             tasks.spawn(answer(socket, counters, claims.cloned()));
         }

@@ -20,6 +20,7 @@ static IDS: LazyLock<Vec<PeerId>> = LazyLock::new(|| {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     };
     let change = Directory::new(key(99)).plan((0..50).map(spec).collect());

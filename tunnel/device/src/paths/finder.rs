@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, SocketAddr},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -49,6 +50,8 @@ pub(super) struct Told {
 pub(super) struct Finder {
     /// Dropping it ends the tasks.
     tasks: JoinSet<()>,
+    /// The network namespace of the sockets, where it is not this thread's.
+    within: Option<PathBuf>,
     /// A socket for each address of this end that asks.
     listening: BTreeMap<IpAddr, (SocketAddr, AbortHandle)>,
     answers: mpsc::Sender<Answer>,
@@ -88,7 +91,12 @@ type Answer = (IpAddr, Message);
 
 impl Finder {
     /// Asks nobody yet.
-    pub(super) fn start(handle: Handle, config: Config, tell: Arc<Notify>) -> Self {
+    pub(super) fn start(
+        handle: Handle,
+        config: Config,
+        tell: Arc<Notify>,
+        within: Option<PathBuf>,
+    ) -> Self {
         let (answers, answered) = mpsc::channel(ANSWERS);
         let (told, heard) = watch::channel(Vec::new());
         let reports = Arc::new(Reports {
@@ -111,6 +119,7 @@ impl Finder {
         tasks.spawn(task.run());
         Self {
             tasks,
+            within,
             listening: BTreeMap::new(),
             answers,
             told,
@@ -156,7 +165,7 @@ impl Finder {
     }
 
     fn listen(&mut self, local: IpAddr) {
-        let opened = bind(local, 0).and_then(|socket| {
+        let opened = bind(self.within.as_deref(), local, 0).and_then(|socket| {
             let at = socket.local_addr();
             at.map(|at| (socket, at))
                 .map_err(|source| crate::echo::EchoError {

@@ -30,6 +30,7 @@ fn shard() -> (Shard, PeerId, Arc<Counters>) {
         preshared_key: None,
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     };
     let change = Directory::new(key(1).public()).plan(vec![spec]).unwrap();
@@ -65,7 +66,7 @@ fn parse(parts: Parts<'_>) -> (Gso, Vec<u8>) {
 fn push(to_host: &mut ToHost, peer: PeerId, packets: &[Vec<u8>]) {
     for packet in packets {
         to_host.slot()[..packet.len()].copy_from_slice(packet);
-        to_host.push(packet.len(), peer);
+        to_host.push(packet.len(), peer, None);
     }
 }
 
@@ -90,10 +91,13 @@ fn a_run_that_the_host_refuses_is_written_packet_by_packet_and_not_tried_again()
         Ok(())
     };
     push(&mut to_host, peer, &packets);
-    assert_eq!(to_host.flush(picky, &mut shard), Some(Gso::Udp));
+    assert_eq!(
+        to_host.flush(|_, parts| picky(parts), &mut shard),
+        Some(Gso::Udp)
+    );
     assert_eq!(written.take(), whole, "every packet, in order");
     push(&mut to_host, peer, &packets);
-    assert_eq!(to_host.flush(picky, &mut shard), None);
+    assert_eq!(to_host.flush(|_, parts| picky(parts), &mut shard), None);
     assert_eq!((written.take(), runs.get()), (whole, 1));
     assert_eq!(counters.drops.nonzero(), []);
 }
@@ -111,7 +115,7 @@ fn what_the_host_takes_goes_in_one_piece_and_the_room_is_free_again() {
             written.borrow_mut().push(parse(parts));
             Ok(())
         };
-        assert_eq!(to_host.flush(take, &mut shard), None);
+        assert_eq!(to_host.flush(|_, parts| take(parts), &mut shard), None);
         let written = written.take();
         assert_eq!(written.len(), 1);
         assert_eq!(
@@ -130,7 +134,7 @@ fn packets_that_a_closed_interface_refuses_are_counted_and_runs_stay() {
     for error in [5, 22] {
         push(&mut to_host, peer, &packets);
         let down = |_: Parts<'_>| Err(io::Error::from_raw_os_error(error));
-        assert_eq!(to_host.flush(down, &mut shard), None);
+        assert_eq!(to_host.flush(|_, parts| down(parts), &mut shard), None);
     }
     let drops = counters.drops.nonzero();
     assert_eq!(drops, [(DropReason::DeliverFailed, 20)]);

@@ -14,8 +14,13 @@ impl Worker {
         let mut mail = mem::take(&mut self.mail);
         self.post.take(&mut mail);
         for (kind, letter) in mail.letters() {
-            if let Kind::Frame = kind {
-                forward(letter, &mut self.shard, &mut self.outbox, &mut self.network);
+            if let Kind::Frame(realm) = kind {
+                forward(
+                    (realm, letter),
+                    &mut self.shard,
+                    &mut self.outbox,
+                    &mut self.network,
+                );
             }
         }
         self.take_in(&mail);

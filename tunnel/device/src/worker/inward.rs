@@ -1,7 +1,9 @@
 //! Datagrams that came, out of the tunnel: from the sockets, and from the streams.
 
+use std::io::IoSlice;
+
 use kedge_core::Instant;
-use kedge_net::{clock, tun::Tun, udp::Family};
+use kedge_net::{clock, udp::Family};
 use kedge_tunnel_proto::{
     drops::DropReason,
     packet::ecn::{self, Ecn},
@@ -17,6 +19,7 @@ use crate::{
     outbox::Outbox,
     post::{Kind, Mail, Post},
     to_host::ToHost,
+    tuns::Tuns,
 };
 
 impl Worker {
@@ -27,7 +30,7 @@ impl Worker {
         let mut inward = Inward {
             shard: &mut self.shard,
             to_host: &mut self.to_host,
-            tun: &self.tun,
+            tuns: &self.tuns,
             offload: &self.offload,
             outbox: &mut self.outbox,
             network: &mut self.network,
@@ -66,7 +69,7 @@ impl Worker {
         let mut inward = Inward {
             shard: &mut self.shard,
             to_host: &mut self.to_host,
-            tun: &self.tun,
+            tuns: &self.tuns,
             offload: &self.offload,
             outbox: &mut self.outbox,
             network: &mut self.network,
@@ -89,7 +92,7 @@ impl Worker {
         let mut inward = Inward {
             shard: &mut self.shard,
             to_host: &mut self.to_host,
-            tun: &self.tun,
+            tuns: &self.tuns,
             offload: &self.offload,
             outbox: &mut self.outbox,
             network: &mut self.network,
@@ -119,7 +122,7 @@ impl Worker {
 struct Inward<'a> {
     shard: &'a mut Shard,
     to_host: &'a mut ToHost,
-    tun: &'a Tun,
+    tuns: &'a Tuns,
     offload: &'a Standing,
     outbox: &'a mut Outbox,
     network: &'a mut Network,
@@ -145,11 +148,15 @@ impl Inward<'_> {
         let slot = self.to_host.slot();
         let (to, peer, length) = match self.shard.receive(now, from, datagram, slot) {
             Outcome::Nothing => return,
-            Outcome::Deliver { length, peer } => {
+            Outcome::Deliver {
+                length,
+                peer,
+                realm,
+            } => {
                 if self.ecn.is_marked() {
                     ecn::mark(slot.get_mut(..length).unwrap_or_default());
                 }
-                self.to_host.push(length, peer);
+                self.to_host.push(length, peer, realm);
                 return;
             }
             Outcome::Send(transmit) => {
@@ -171,9 +178,10 @@ impl Inward<'_> {
 
     /// Gives the host what was opened, and stops to give it runs that it does not take.
     fn deliver(&mut self) {
-        let tun = self.tun;
-        if let Some(kind) = self.to_host.flush(|parts| tun.write(parts), self.shard) {
-            let ifname = tun.name();
+        let tuns = self.tuns;
+        let write = |realm, parts: &[IoSlice<'_>]| tuns.write(realm, parts);
+        if let Some(kind) = self.to_host.flush(write, self.shard) {
+            let ifname = tuns.own.name();
             warn!(
                 ifname,
                 ?kind,

@@ -111,6 +111,7 @@ mod tests {
             allowed_ips: vec![format!("10.0.0.{number}/32").parse().unwrap()],
             accepts: Vec::new(),
             relays: number.is_multiple_of(3),
+            realm: None,
             keepalive: Some(std::time::Duration::from_secs(keepalive)),
             always_up: false,
         }

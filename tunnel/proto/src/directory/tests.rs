@@ -17,6 +17,7 @@ fn peer(number: u8) -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     }
 }
@@ -121,12 +122,12 @@ fn a_prefix_of_two_gateways_goes_through_one_and_is_accepted_from_both() {
     assert_eq!(flip.update.len(), 2, "those two alone, and in one change");
     assert!(flip.add.is_empty() && flip.remove.is_empty());
     let routes = flip.table.clone().unwrap();
-    assert_eq!(routes.to(server), Some(ids[1]));
-    let accepted = ids.map(|peer| routes.accept(server, peer));
+    assert_eq!(routes.to(None, server), Some(ids[1]));
+    let accepted = ids.map(|peer| routes.accept(None, server, peer));
     assert_eq!(accepted, [true, true, false]);
     // What is a gateway's alone stays so.
     let own = "10.0.0.1".parse().unwrap();
-    let accepted = ids.map(|peer| routes.accept(own, peer));
+    let accepted = ids.map(|peer| routes.accept(None, own, peer));
     assert_eq!(accepted, [true, false, false]);
     directory.commit(&flip);
     let again = directory.plan(vec![standby(1), active(2), peer(3)]);
@@ -146,9 +147,32 @@ fn a_prefix_moves_from_one_peer_to_another_in_one_change() {
     };
     let change = directory.plan(vec![without, taken]).unwrap();
     let table = change.table.unwrap();
-    let owner = table.to("10.0.0.1".parse().unwrap());
+    let owner = table.to(None, "10.0.0.1".parse().unwrap());
     assert_eq!(owner, Some(directory.find("peer-2").unwrap().id));
-    assert_eq!(table.to("10.0.0.2".parse().unwrap()), None);
+    assert_eq!(table.to(None, "10.0.0.2".parse().unwrap()), None);
+}
+
+#[test]
+fn peers_of_two_realms_may_have_one_prefix_and_whoever_changes_realm_is_somebody_else() {
+    let realm = |number| std::num::NonZeroU16::new(number).map(Realm::new);
+    let of = |number, its| PeerSpec {
+        allowed_ips: peer(1).allowed_ips,
+        realm: realm(its),
+        ..peer(number)
+    };
+    let directory = directory(vec![of(1, 1), of(2, 2), of(3, 0)]);
+    let again = directory.plan(vec![of(1, 1), of(2, 2), of(3, 0)]).unwrap();
+    assert!(again.is_empty());
+    let same = directory.plan(vec![of(1, 1), of(2, 1)]);
+    assert!(matches!(same, Err(PlanError::DuplicatePrefix { .. })));
+    let moved = directory.plan(vec![of(1, 1), of(2, 4), of(3, 0)]).unwrap();
+    assert_eq!((moved.remove.len(), moved.add.len()), (1, 1));
+    let table = moved.table.unwrap();
+    let address = "10.0.0.1".parse().unwrap();
+    let of = |number| table.to(realm(number), address);
+    assert_eq!(of(2), None, "nobody is there any more");
+    assert_eq!(of(4), Some(moved.add[0].id));
+    assert!(of(0).is_some() && of(0) != of(1));
 }
 
 #[test]
@@ -238,7 +262,7 @@ fn without_rules_peers_may_have_everything_and_lie_anywhere() {
     let change = directory.plan(vec![all.clone()]).unwrap();
     directory.commit(&change);
     let id = directory.find("peer-1").unwrap().id;
-    let owner = change.table.unwrap().to("192.0.2.1".parse().unwrap());
+    let owner = change.table.unwrap().to(None, "192.0.2.1".parse().unwrap());
     assert_eq!(owner, Some(id));
     assert!(directory.plan(vec![all.clone()]).unwrap().is_empty());
     // It was heard from elsewhere since; only naming another place moves it.
@@ -278,7 +302,7 @@ proptest! {
         if let Some(table) = change.table {
             for entry in directory.entries() {
                 let address = entry.spec.allowed_ips[0].addr();
-                prop_assert_eq!(table.to(address), Some(entry.id));
+                prop_assert_eq!(table.to(None, address), Some(entry.id));
             }
         }
     }

@@ -101,6 +101,11 @@ impl Coalescer {
         self.open.fill(NONE);
     }
 
+    /// What comes goes on with nothing that is here.
+    pub fn separate(&mut self) {
+        self.open.fill(NONE);
+    }
+
     /// Whether there is nothing to give out.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -16,6 +16,7 @@ use crate::{
     directory::{Change, PeerId, owner},
     keys::PublicKey,
     noise::Caller,
+    realm::Realm,
     wire::{self, Kind},
 };
 
@@ -68,13 +69,13 @@ impl Shard {
         (worker != self.number && worker < self.crew.workers).then_some(worker)
     }
 
-    /// Whose the peer is that a packet goes to, where it is another worker's.
-    pub fn elsewhere(&mut self, packet: &[u8]) -> Option<u8> {
+    /// Whose the peer is that a packet of a realm goes to, where it is another worker's.
+    pub fn elsewhere(&mut self, realm: Option<Realm>, packet: &[u8]) -> Option<u8> {
         if self.others.is_empty() {
             return None;
         }
         let (_, to) = addresses(packet)?;
-        let id = self.routes.to(to)?;
+        let id = self.routes.to(realm, to)?;
         self.others.get(&id).map(|other| other.worker)
     }
 

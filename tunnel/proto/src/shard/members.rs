@@ -111,6 +111,7 @@ impl Shard {
                 due,
                 is_ready: false,
                 relays: spec.relays,
+                realm: spec.realm,
                 mtu: None,
             }));
         }

@@ -134,6 +134,7 @@ impl Configuration {
             always_up: false,
             accepts: Vec::new(),
             relays: false,
+            realm: None,
             next_key: None,
         };
         self.peers.iter().map(spec).collect()

@@ -2,7 +2,7 @@
 
 use super::listener::{Judged, Place, Reason};
 use crate::{
-    gateway_api::{Reference, Route},
+    gateway_api::{Reference, Route, Routed},
     snapshot::{GatewayApi, Key},
 };
 
@@ -36,22 +36,33 @@ pub fn attach(
         return Err(("NoMatchingParent", text));
     }
     let open = meant.into_iter().filter(|(_, place)| {
-        place.is_open() && place.takes_routes && is_allowed(api, route, judged, place)
+        place.is_open() && place.takes(route.spec.of) && is_allowed(api, route, judged, place)
     });
     let open: Vec<_> = open.collect();
     if open.is_empty() {
-        let text = "no listener lets HTTPRoutes of this namespace be attached".to_owned();
+        let kind = route.spec.of.kind();
+        let text = format!("no listener lets {kind}s of this namespace be attached");
         return Err(("NotAllowedByListeners", text));
     }
+    let mut conflict = None;
     let attached: Vec<Attached> = open
         .into_iter()
         .filter_map(|(at, place)| {
             let hostname = place.listener.hostname.as_deref();
             let hostname = hostname.filter(|name| !name.is_empty());
             let hostnames = intersect(hostname, &route.spec.hostnames)?;
+            if let Some(other) = held(place, route.spec.of, &hostnames) {
+                conflict = Some((place, other));
+                return None;
+            }
             Some(Attached { at, hostnames })
         })
         .collect();
+    if let (true, Some((place, other))) = (attached.is_empty(), conflict) {
+        let (kind, name) = (other.kind(), &place.listener.name);
+        let text = format!("an older {kind} has one of its names at listener {name}");
+        return Err(("HostnameConflict", text));
+    }
     if attached.is_empty() {
         let text = "no listener has a name of spec.hostnames".to_owned();
         return Err(("NoMatchingListenerHostname", text));
@@ -76,6 +87,20 @@ fn is_allowed(api: &GatewayApi, route: &Route, judged: &Judged<'_>, place: &Plac
         }
         Some(_) => false,
     }
+}
+
+/// The kind of another route that has one of these names at a listener already.
+fn held(place: &Place<'_>, of: Routed, hostnames: &[String]) -> Option<Routed> {
+    let meets = |other: &[String]| {
+        let mut pairs = hostnames
+            .iter()
+            .flat_map(|one| other.iter().map(move |it| (one, it)));
+        hostnames.is_empty()
+            || other.is_empty()
+            || pairs.any(|(one, other)| covers(one, other) || covers(other, one))
+    };
+    let mut others = place.held.iter().filter(|(other, _)| *other != of);
+    others.find(|(_, names)| meets(names)).map(|(of, _)| *of)
 }
 
 /// The names of a route at a listener; `None` where there are none, and empty for all.

@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use super::{
     is_granted,
+    ports::Ports,
     said::{met, say},
 };
 use crate::{
     apply::Kind,
     certificates::Certificate,
-    gateway_api::{GROUP, Gateway, Listener, Reference},
+    gateway_api::{GROUP, Gateway, Listener, Reference, RouteKind, Routed},
     plan::http::Http,
     snapshot::{GatewayApi, Key, Snapshot},
 };
@@ -40,10 +41,22 @@ pub struct Place<'a> {
     unresolved: Option<Reason>,
     /// The certificate that ends TLS.
     pub certificate: Option<ExposedCertificate>,
-    /// Whether HTTPRoutes may be attached.
-    pub takes_routes: bool,
+    /// The kinds of routes that may be attached.
+    takes: Vec<Routed>,
+    /// The names that routes have here.
+    pub held: Vec<(Routed, Vec<String>)>,
     /// How many routes are attached.
     pub attached: u32,
+}
+
+/// Where TLS ends for what comes to a listener.
+pub enum Ends<'a> {
+    /// There is none.
+    Plain,
+    /// At the gateway, with a certificate if that is there.
+    Here(Option<&'a ExposedCertificate>),
+    /// At the backend.
+    Passed,
 }
 
 /// A reason of a condition, and its words.
@@ -64,7 +77,7 @@ impl<'a> Judged<'a> {
         } else {
             None
         };
-        let ports = served(snapshot);
+        let ports = Ports::of(snapshot);
         let listeners = spec.listeners.iter();
         Self {
             gateway,
@@ -132,27 +145,35 @@ impl<'a> Place<'a> {
         (snapshot, api): (&Snapshot, &GatewayApi),
         gateway: &Gateway,
         listener: &'a Listener,
-        ports: &BTreeSet<i32>,
+        ports: &Ports,
     ) -> Self {
         let kinds = listener
             .allowed_routes
             .as_ref()
             .map(|it| it.kinds.as_slice());
         let kinds = kinds.unwrap_or_default();
-        let is_route = |kind: &crate::gateway_api::RouteKind| {
-            kind.kind == "HTTPRoute" && kind.group.as_deref().unwrap_or(GROUP) == GROUP
+        let served = kinds_of(api, listener);
+        let is_of = |kind: &RouteKind, of: &Routed| {
+            kind.kind == of.kind() && kind.group.as_deref().unwrap_or(GROUP) == GROUP
         };
+        let is_named = |of: &Routed| kinds.is_empty() || kinds.iter().any(|kind| is_of(kind, of));
+        let is_served = |kind: &RouteKind| served.iter().any(|of| is_of(kind, of));
+        let conflict = conflict(gateway, listener);
+        // Two ways to end TLS at one port are told as such.
+        let is_mixed = listener.protocol == TLS && conflict.is_some();
         let mut place = Self {
             listener,
-            refused: refused(listener, ports),
-            conflict: conflict(gateway, listener),
+            refused: refused(listener, ports).filter(|_| !is_mixed),
+            conflict,
             unresolved: None,
             certificate: None,
-            takes_routes: kinds.is_empty() || kinds.iter().any(is_route),
+            takes: served.iter().copied().filter(is_named).collect(),
+            held: Vec::new(),
             attached: 0,
         };
-        if !kinds.iter().all(is_route) {
-            let text = "allowedRoutes.kinds: HTTPRoutes are served".to_owned();
+        if !kinds.iter().all(is_served) {
+            let all: Vec<&str> = served.iter().map(|of| of.kind()).collect();
+            let text = format!("allowedRoutes.kinds: served are {}", all.join(", "));
             place.unresolved = Some(("InvalidRouteKinds", text));
         }
         if listener.protocol == HTTPS {
@@ -164,9 +185,24 @@ impl<'a> Place<'a> {
         place
     }
 
-    /// Whether TLS ends here.
-    pub fn is_tls(&self) -> bool {
-        self.listener.protocol == HTTPS
+    /// Where TLS ends.
+    pub fn ends(&self) -> Ends<'_> {
+        match self.listener.protocol.as_str() {
+            HTTPS => Ends::Here(self.certificate.as_ref()),
+            TLS => Ends::Passed,
+            _ => Ends::Plain,
+        }
+    }
+
+    /// Whether routes of a kind may be attached.
+    pub fn takes(&self, of: Routed) -> bool {
+        self.takes.contains(&of)
+    }
+
+    /// Whether it is for every name.
+    pub fn is_for_all(&self) -> bool {
+        let hostname = self.listener.hostname.as_deref();
+        hostname.unwrap_or_default().is_empty()
     }
 
     /// Whether routes may be attached to it.
@@ -175,7 +211,7 @@ impl<'a> Place<'a> {
     }
 
     fn is_usable(&self) -> bool {
-        self.is_open() && self.takes_routes && (!self.is_tls() || self.certificate.is_some())
+        self.is_open() && !self.takes.is_empty() && !matches!(self.ends(), Ends::Here(None))
     }
 
     fn said(&self, gateway: &Gateway, is_fine: bool, now: &str) -> Value {
@@ -203,13 +239,24 @@ impl<'a> Place<'a> {
         let name = Some(self.listener.name.as_str());
         let old = all.find(|it| it.get("name").and_then(Value::as_str) == name);
         let conditions = met(old.unwrap_or(&Value::Null), new, gateway, now);
-        let kinds = match self.takes_routes {
-            true => json!([{"group": GROUP, "kind": "HTTPRoute"}]),
-            false => json!([]),
-        };
+        // Of TLS that is not passed through there are no routes here.
+        let has_kinds = self.listener.protocol != TLS || self.refused.is_none();
+        let kinds = self.takes.iter().filter(|_| has_kinds);
+        let kinds = kinds.map(|of| json!({"group": GROUP, "kind": of.kind()}));
+        let kinds: Vec<Value> = kinds.collect();
         json!({"name": self.listener.name, "attachedRoutes": self.attached,
             "supportedKinds": kinds, "conditions": conditions})
     }
+}
+
+/// The kinds of routes that a listener's protocol is for, of those there are.
+fn kinds_of(api: &GatewayApi, listener: &Listener) -> Vec<Routed> {
+    let all: &[Routed] = match listener.protocol.as_str() {
+        HTTP | HTTPS => &[Routed::Http, Routed::Grpc],
+        TLS => &[Routed::Tls],
+        _ => &[],
+    };
+    all.iter().copied().filter(|of| api.knows(*of)).collect()
 }
 
 /// The Secrets that listeners of a Gateway name, where they may.
@@ -226,18 +273,23 @@ pub fn secrets(api: &GatewayApi, gateway: &Gateway) -> BTreeSet<Key> {
         .collect()
 }
 
-fn refused(listener: &Listener, ports: &BTreeSet<i32>) -> Option<Reason> {
+fn refused(listener: &Listener, ports: &Ports) -> Option<Reason> {
     let tls = listener.tls.clone().unwrap_or_default();
     let mode = tls.mode.as_deref().unwrap_or("Terminate");
     match listener.protocol.as_str() {
         HTTP => {}
         HTTPS if mode == "Terminate" => {}
+        TLS if mode == "Passthrough" => {}
         HTTPS => {
             let text = format!("tls.mode {mode} is not served, Terminate is");
             return Some(("UnsupportedValue", text));
         }
+        TLS => {
+            let text = format!("tls.mode {mode} is not served for TLS, Passthrough is");
+            return Some(("UnsupportedValue", text));
+        }
         other => {
-            let text = format!("{other} is not served, HTTP and HTTPS are");
+            let text = format!("{other} is not served, HTTP, HTTPS and TLS are");
             return Some(("UnsupportedProtocol", text));
         }
     }
@@ -249,20 +301,35 @@ fn refused(listener: &Listener, ports: &BTreeSet<i32>) -> Option<Reason> {
         let text = "tls.certificateRefs: one certificate is served for each listener";
         return Some(("UnsupportedValue", text.to_owned()));
     }
-    if !ports.is_empty() && !ports.contains(&listener.port) {
-        let all: Vec<String> = ports.iter().map(ToString::to_string).collect();
-        let text = format!("the gateway serves HTTP at {}", all.join(", "));
-        return Some(("PortUnavailable", text));
-    }
-    None
+    let text = ports.refuse(listener.port, listener.protocol != HTTP)?;
+    Some(("PortUnavailable", text))
 }
 
-/// Whether listeners of one port are of two protocols.
+/// Whether another listener has the place of one: a port is for plain HTTP or for TLS, and a name for what ends
+/// here or is passed through.
 fn conflict(gateway: &Gateway, listener: &Listener) -> Option<Reason> {
-    let mut all = gateway.spec.listeners.iter();
-    let other = all.find(|it| it.port == listener.port && it.protocol != listener.protocol)?;
-    let text = format!("listener {} has port {} as well", other.name, other.port);
-    Some(("ProtocolConflict", text))
+    let others = gateway.spec.listeners.iter();
+    let others = others.filter(|it| it.port == listener.port && it.name != listener.name);
+    let is_tls = |it: &Listener| matches!(it.protocol.as_str(), HTTPS | TLS);
+    let mode = |it: &Listener| it.tls.as_ref().and_then(|tls| tls.mode.clone());
+    let host = |it: &Listener| it.hostname.clone().unwrap_or_default();
+    for other in others {
+        let is_same = other.protocol == listener.protocol;
+        let reason = if is_same && listener.protocol == TLS && mode(other) != mode(listener) {
+            "ProtocolConflict"
+        } else if is_same {
+            continue;
+        } else if !is_tls(other) || !is_tls(listener) {
+            "ProtocolConflict"
+        } else if host(other) == host(listener) {
+            "HostnameConflict"
+        } else {
+            continue;
+        };
+        let text = format!("listener {} has port {} as well", other.name, other.port);
+        return Some((reason, text));
+    }
+    None
 }
 
 fn certificate(
@@ -310,19 +377,6 @@ fn key(reference: &Reference, namespace: &str) -> Key {
     Key::new(namespace, &reference.name)
 }
 
-/// The ports at which the manager has HTTPLoadBalancers served, as far as it says.
-fn served(snapshot: &Snapshot) -> BTreeSet<i32> {
-    let all = snapshot.offered.iter().flat_map(|it| it.http.values());
-    let said = all.filter_map(|it| it.status.as_ref());
-    let ports = said.flat_map(|it| &it.ingress).flat_map(|it| &it.ports);
-    let mut ports: BTreeSet<i32> = ports.map(|it| i32::from(it.port.get())).collect();
-    if ports.len() == 1 {
-        // Where nothing has a certificate yet the port of HTTPS is not told.
-        ports.clear();
-    }
-    ports
-}
-
 fn address(text: &str) -> Value {
     let kind = match text.parse::<std::net::IpAddr>() {
         Ok(_) => "IPAddress",
@@ -333,3 +387,4 @@ fn address(text: &str) -> Value {
 
 const HTTP: &str = "HTTP";
 const HTTPS: &str = "HTTPS";
+const TLS: &str = "TLS";

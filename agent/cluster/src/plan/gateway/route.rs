@@ -1,20 +1,21 @@
-//! HTTPRoutes: what each becomes, and what it is told.
+//! Routes: what each becomes, and what it is told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use kedge_crd::{Condition, HttpLoadBalancerStatus, Status, condition::find, http::Tls};
+use kedge_crd::{Condition, HttpLoadBalancerStatus, Status, condition::find};
 use serde_json::{Value, json};
 
 use super::{
     attach::{Attached, attach},
+    bound::bind,
     is_leaving,
     listener::{Judged, Reason},
     rules::rules,
     said::{has_parents, met, others, parent, put},
+    tls,
 };
 use crate::{
-    apply::Kind,
-    gateway_api::{GROUP, Reference, Route},
+    gateway_api::{GROUP, Reference, Route, Routed},
     names::CONTROLLER,
     plan::{
         http::{Asked, Http, Standing},
@@ -41,7 +42,9 @@ pub fn take(
         return;
     }
     let manager = match &verdict.made {
-        Ok(asked) => told(&http.standing(owner, asked)),
+        Ok(Some(asked)) => told(&http.standing(owner, asked)),
+        // It waits for its listeners, which say what they lack.
+        Ok(None) => Some(Ok(())),
         Err(reason) => Some(Err(reason.clone())),
     };
     let mut parents = others(route);
@@ -62,6 +65,7 @@ pub fn take(
             for it in attached {
                 if let Some(place) = gateway.listeners.get_mut(it.at) {
                     place.attached += 1;
+                    place.held.push((route.spec.of, it.hostnames.clone()));
                 }
             }
         }
@@ -74,10 +78,10 @@ pub fn take(
         parents.push(json!({"parentRef": named, "controllerName": CONTROLLER,
             "conditions": conditions}));
     }
-    put(http, Kind::HttpRoute, route, json!({"parents": parents}));
+    put(http, owner.kind, route, json!({"parents": parents}));
     match verdict.made {
-        Ok(asked) => http.want(owner, asked),
-        Err(_) => http.unwant(owner),
+        Ok(Some(asked)) => http.want(owner, asked),
+        Ok(None) | Err(_) => http.unwant(owner),
     }
 }
 
@@ -85,8 +89,8 @@ pub fn take(
 struct Verdict<'a> {
     /// Each reference to a Gateway of ours, with what it is attached to.
     parents: Vec<(&'a Reference, Result<Vec<Attached>, Reason>)>,
-    /// What is asked for.
-    made: Result<Asked, Reason>,
+    /// What is asked for; nothing where no listener it is attached to is usable.
+    made: Result<Option<Asked>, Reason>,
     /// What it refers to, and does not find.
     unresolved: Vec<Reason>,
 }
@@ -106,17 +110,30 @@ impl<'a> Verdict<'a> {
             })
             .collect();
         let mut unresolved = Vec::new();
-        let made = match rules(snapshot, api, route) {
+        let made = match route.spec.of {
+            Routed::Http | Routed::Grpc => rules(snapshot, api, route),
+            Routed::Tls => tls::rules(snapshot, api, route),
+        };
+        let made = match made {
             Err(text) => Err(("UnsupportedValue", text)),
             Ok(made) => {
                 unresolved = made.unresolved;
                 let mut asked = Asked {
                     backends: made.backends,
+                    doors: made.doors,
                     ..Asked::default()
                 };
                 asked.spec.rules = made.rules;
                 asked.spec.source = Some(Owner::from(route).source());
-                name(&mut asked, route, &parents, gateways).map(|()| asked)
+                let at = parents.iter().flat_map(|(reference, found)| {
+                    let gateway = gateways.get(&key(route, reference));
+                    let places = gateway.map(|it| it.listeners.as_slice());
+                    let places = places.unwrap_or_default();
+                    let found = found.iter().flatten();
+                    found.filter_map(move |it| Some((it, places.get(it.at)?)))
+                });
+                let bound = bind(&mut asked, at);
+                bound.map(|is_served| is_served.then_some(asked))
             }
         };
         Self {
@@ -125,67 +142,6 @@ impl<'a> Verdict<'a> {
             unresolved,
         }
     }
-}
-
-/// Gives a load balancer its names, and the certificates for them.
-fn name(
-    asked: &mut Asked,
-    route: &Route,
-    parents: &[(&Reference, Result<Vec<Attached>, Reason>)],
-    gateways: &BTreeMap<Key, Judged<'_>>,
-) -> Result<(), Reason> {
-    let (mut hostnames, mut is_all, mut is_plain) = (BTreeSet::new(), false, false);
-    let mut served = BTreeSet::new();
-    for (reference, found) in parents {
-        let gateway = gateways.get(&key(route, reference));
-        for it in found.iter().flatten() {
-            let Some(place) = gateway.and_then(|gateway| gateway.listeners.get(it.at)) else {
-                continue;
-            };
-            if place.is_tls() {
-                let Some(certificate) = &place.certificate else {
-                    continue;
-                };
-                let names = it.hostnames.iter();
-                let fresh: Vec<String> = names
-                    .filter(|name| served.insert((*name).clone()))
-                    .cloned()
-                    .collect();
-                if fresh.is_empty() && !it.hostnames.is_empty() {
-                    continue;
-                }
-                asked.spec.tls.push(Tls {
-                    hosts: fresh,
-                    secret_ref: Some(certificate.name.clone()),
-                    ..Tls::default()
-                });
-                asked.certificates.push(certificate.clone());
-            } else {
-                is_plain = true;
-            }
-            is_all |= it.hostnames.is_empty();
-            hostnames.extend(it.hostnames.iter().cloned());
-        }
-    }
-    if !is_all && hostnames.is_empty() {
-        let text = "no listener it is attached to is usable".to_owned();
-        return Err(("NoMatchingParent", text));
-    }
-    // Nobody who asked for HTTPS alone is served without.
-    asked.spec.https_redirect = !is_plain;
-    asked.spec.hostnames = hostnames.into_iter().collect();
-    let counts = [
-        ("names", asked.spec.hostnames.len(), 32),
-        ("matches", asked.spec.rules.len(), 64),
-        ("certificates", asked.spec.tls.len(), 16),
-    ];
-    for (what, count, most) in counts {
-        if count > most {
-            let text = format!("it has {count} {what}, and {most} are served");
-            return Err(("UnsupportedValue", text));
-        }
-    }
-    Ok(())
 }
 
 /// What the manager says of a route; `None` while it says nothing.
@@ -218,19 +174,21 @@ fn waiting(standing: &Value) -> Condition {
     })
 }
 
-fn is_gateway(reference: &Reference) -> bool {
+/// Whether a reference is to a Gateway.
+pub fn is_gateway(reference: &Reference) -> bool {
     reference.group.as_deref().unwrap_or(GROUP) == GROUP
         && reference.kind.as_deref().unwrap_or("Gateway") == "Gateway"
 }
 
-fn key(route: &Route, reference: &Reference) -> Key {
+/// Which Gateway a reference is to.
+pub fn key(route: &Route, reference: &Reference) -> Key {
     let own = Key::of(route).namespace;
     let namespace = reference.namespace.as_deref().unwrap_or(&own);
     Key::new(namespace, &reference.name)
 }
 
 /// A reference as a status has it.
-fn trimmed(reference: &Reference) -> serde_json::Map<String, Value> {
+pub fn trimmed(reference: &Reference) -> serde_json::Map<String, Value> {
     let fields = [
         ("group", json!(reference.group)),
         ("kind", json!(reference.kind)),

@@ -1,13 +1,17 @@
-//! The rules of an HTTPRoute, as an HTTPLoadBalancer has them.
+//! The rules of an HTTPRoute or a GRPCRoute, as an HTTPLoadBalancer has them.
 
-use std::{collections::BTreeMap, num::NonZeroU16, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+    time::Duration,
+};
 
 use kedge_core::Span;
 use kedge_crd::{
     TcpLoadBalancerSpec,
     http::{
-        HttpBackend, HttpHeaders, HttpPath, HttpRedirect, HttpRewrite, HttpRule, PathChange,
-        PathKind, Scheme,
+        HttpBackend, HttpHeaders, HttpMirror, HttpPath, HttpRedirect, HttpRewrite, HttpRule,
+        PathChange, PathKind, Scheme,
     },
 };
 
@@ -15,10 +19,12 @@ use super::{is_granted, listener::Reason};
 use crate::{
     gateway_api::{
         Compared, Filter, HeaderModifier, PathModifier, Reference, Route, RouteMatch, RouteRule,
+        Routed,
     },
     names::NOBODY,
     plan::{
-        backend::{PortName, backend},
+        backend::{Backend, PortName, backend, called},
+        companion::Door,
         trouble::Trouble,
     },
     snapshot::{GatewayApi, Key, Snapshot},
@@ -31,6 +37,8 @@ pub struct Made {
     pub rules: Vec<HttpRule>,
     /// What they lead to, by name.
     pub backends: BTreeMap<String, TcpLoadBalancerSpec>,
+    /// The ports of Services that are reached by companions.
+    pub doors: BTreeSet<Door>,
     /// What they refer to, and do not find: requests for it are answered with 500.
     pub unresolved: Vec<Reason>,
 }
@@ -42,11 +50,12 @@ pub struct Made {
 /// Something cannot be expressed.
 pub fn rules(snapshot: &Snapshot, api: &GatewayApi, route: &Route) -> Result<Made, String> {
     let mut made = Made::default();
-    let namespace = Key::of(route).namespace;
     for rule in &route.spec.rules {
-        let acts = acts(rule)?;
-        let backends = leads((snapshot, api), &namespace, rule, &mut made)?;
+        let mut acts = acts(rule)?;
+        acts.mirrors = mirrors((snapshot, api), route, rule, &mut made)?;
+        let backends = leads((snapshot, api), route, rule, &mut made)?;
         let base = HttpRule {
+            grpc: route.spec.of == Routed::Grpc,
             backends: if acts.redirect.is_some() {
                 Vec::new()
             } else {
@@ -58,14 +67,18 @@ pub fn rules(snapshot: &Snapshot, api: &GatewayApi, route: &Route) -> Result<Mad
         for it in &rule.matches {
             let is_simple =
                 it.headers.is_empty() && it.query_params.is_empty() && it.method.is_none();
+            let headers = values("headers", &it.headers, |name| name.to_ascii_lowercase())?;
+            let query = values("queryParams", &it.query_params, str::to_owned)?;
             match path(it)? {
                 // Paths alone stand in one rule.
                 Some(path) if is_simple && paths.len() < MAX_PATHS => paths.push(path),
                 path => made.rules.push(HttpRule {
                     paths: path.into_iter().collect(),
                     method: it.method.clone(),
-                    headers: exact("headers", &it.headers, |name| name.to_ascii_lowercase())?,
-                    query: exact("queryParams", &it.query_params, str::to_owned)?,
+                    headers: headers.exact,
+                    query: query.exact,
+                    header_expressions: headers.expressions,
+                    query_expressions: query.expressions,
                     ..base.clone()
                 }),
             }
@@ -89,7 +102,7 @@ fn acts(rule: &RouteRule) -> Result<HttpRule, String> {
     let timeouts = rule.timeouts.clone().unwrap_or_default();
     acts.timeout = timeouts.request.as_deref().map(span).transpose()?;
     acts.backend_timeout = timeouts.backend_request.as_deref().map(span).transpose()?;
-    for filter in &rule.filters {
+    for filter in rule.filters.iter().filter(|it| it.kind != MIRROR) {
         act(&mut acts, filter)?;
     }
     Ok(acts)
@@ -185,22 +198,26 @@ fn path(it: &RouteMatch) -> Result<Option<HttpPath>, String> {
     Ok(Some(HttpPath { path, kind }))
 }
 
-fn exact(
-    what: &str,
-    all: &[Compared],
-    spelt: impl Fn(&str) -> String,
-) -> Result<BTreeMap<String, String>, String> {
-    let mut found = BTreeMap::new();
+/// Values that are compared.
+#[derive(Debug, Default)]
+struct Values {
+    exact: BTreeMap<String, String>,
+    expressions: BTreeMap<String, String>,
+}
+
+fn values(what: &str, all: &[Compared], spelt: impl Fn(&str) -> String) -> Result<Values, String> {
+    let mut found = Values::default();
     for it in all {
-        if it.kind.as_deref().unwrap_or("Exact") != "Exact" {
-            return Err(format!(
-                "matches.{what}: Exact is served, {:?} is not",
-                it.kind
-            ));
-        }
+        let (name, value) = (spelt(&it.name), it.value.clone().unwrap_or_default());
         // Of entries of one name the first counts.
-        let value = it.value.clone().unwrap_or_default();
-        found.entry(spelt(&it.name)).or_insert(value);
+        if found.exact.contains_key(&name) || found.expressions.contains_key(&name) {
+            continue;
+        }
+        match it.kind.as_deref() {
+            None | Some("Exact") => found.exact.insert(name, value),
+            Some("RegularExpression") => found.expressions.insert(name, value),
+            Some(other) => return Err(format!("matches.{what}.type {other} is not known")),
+        };
     }
     Ok(found)
 }
@@ -208,31 +225,29 @@ fn exact(
 /// Where requests go.
 fn leads(
     (snapshot, api): (&Snapshot, &GatewayApi),
-    namespace: &str,
+    route: &Route,
     rule: &RouteRule,
     made: &mut Made,
 ) -> Result<Vec<HttpBackend>, String> {
     let heaviest = rule.backend_refs.iter().map(weight).max().unwrap_or(1);
     let mut all = Vec::new();
     for reference in &rule.backend_refs {
-        if !reference.filters.is_empty() {
-            return Err("backendRefs.filters: filters are of a rule".to_owned());
+        let mut changes = HttpRule::default();
+        for filter in &reference.filters {
+            match filter.kind.as_str() {
+                "RequestHeaderModifier" | "ResponseHeaderModifier" => act(&mut changes, filter)?,
+                other => return Err(format!("backendRefs.filters: {other} is not served")),
+            }
         }
-        let (name, port) = match resolve(snapshot, api, namespace, reference) {
-            Ok(found) => {
-                let at = (found.name.clone(), found.port);
-                made.backends.insert(found.name, found.spec);
-                at
-            }
-            // Its share is answered with 500, as the specification wants it (`HTTPRouteRule.backendRefs`).
-            Err(reason) => {
-                made.unresolved.push(reason);
-                (NOBODY.to_owned(), NonZeroU16::MIN)
-            }
-        };
+        // A share of nobody is answered with 500, as the specification wants it (`HTTPRouteRule.backendRefs`).
+        let found = resolve((snapshot, api), route, reference);
+        let nobody = || (NOBODY.to_owned(), NonZeroU16::MIN);
+        let (name, port) = made.lead(found).unwrap_or_else(nobody);
         all.push(HttpBackend {
             name,
             port,
+            request_headers: changes.request_headers,
+            response_headers: changes.response_headers,
             weight: reference
                 .weight
                 .map(|_| scaled(weight(reference), heaviest)),
@@ -245,39 +260,106 @@ fn leads(
     Ok(all)
 }
 
-fn resolve(
-    snapshot: &Snapshot,
-    api: &GatewayApi,
-    namespace: &str,
+/// Why a backend is not led to.
+pub enum Unresolved {
+    /// Its companion is awaited.
+    Opening(Door),
+    /// It cannot be.
+    Because(Reason),
+}
+
+impl Made {
+    /// Leads to a backend, if it is there.
+    pub fn lead(&mut self, found: Result<Backend, Unresolved>) -> Option<(String, NonZeroU16)> {
+        match found {
+            Ok(found) => {
+                self.doors.extend(found.door);
+                let at = (found.name.clone(), found.port);
+                self.backends.insert(found.name, found.spec);
+                return Some(at);
+            }
+            // It comes, and is led to before anything is said.
+            Err(Unresolved::Opening(door)) => _ = self.doors.insert(door),
+            Err(Unresolved::Because(reason)) => self.unresolved.push(reason),
+        }
+        None
+    }
+}
+
+/// What gets copies of requests; what is not found gets none.
+fn mirrors(
+    at: (&Snapshot, &GatewayApi),
+    route: &Route,
+    rule: &RouteRule,
+    made: &mut Made,
+) -> Result<Vec<HttpMirror>, String> {
+    let mut all = Vec::new();
+    for filter in rule.filters.iter().filter(|it| it.kind == MIRROR) {
+        let asked = filter.request_mirror.clone().unwrap_or_default();
+        if let Some((name, port)) = made.lead(resolve(at, route, &asked.backend_ref)) {
+            let millionths = asked.millionths()?;
+            all.push(HttpMirror {
+                name,
+                port,
+                millionths,
+            });
+        }
+    }
+    match all.len() > MAX_MIRRORS {
+        true => Err(format!("filters: {MAX_MIRRORS} mirrors are served")),
+        false => Ok(all),
+    }
+}
+
+/// The Service that a route's reference leads to.
+///
+/// # Errors
+///
+/// None does, or it may not.
+pub fn resolve(
+    (snapshot, api): (&Snapshot, &GatewayApi),
+    route: &Route,
     reference: &Reference,
-) -> Result<crate::plan::backend::Backend, Reason> {
+) -> Result<Backend, Unresolved> {
+    let because = |reason, text| Err(Unresolved::Because((reason, text)));
+    let namespace = &Key::of(route).namespace;
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Service");
     if !group.is_empty() || kind != "Service" {
         let text = format!("{kind} {} is no Service", reference.name);
-        return Err(("InvalidKind", text));
+        return because("InvalidKind", text);
     }
     let to = reference.namespace.as_deref().unwrap_or(namespace);
     let key = Key::new(to, &reference.name);
-    if !is_granted(api, ("HTTPRoute", namespace), ("", "Service", &key)) {
-        let text = format!("no ReferenceGrant lets the HTTPRoute refer to Service {key}");
-        return Err(("RefNotPermitted", text));
+    let of = route.spec.of.kind();
+    if !is_granted(api, (of, namespace), ("", "Service", &key)) {
+        let text = format!("no ReferenceGrant lets the {of} refer to Service {key}");
+        return because("RefNotPermitted", text);
     }
     let port = PortName::Number(reference.port.unwrap_or_default());
-    let found = backend(snapshot, &key, &port).and_then(|found| match found.speaks_tls {
-        true => Err(Trouble::BackendTls {
-            key,
-            port: found.port,
-        }),
-        false => Ok(found),
-    });
+    let found = match route.spec.of {
+        Routed::Grpc => called(snapshot, &key, &port),
+        Routed::Http | Routed::Tls => backend(snapshot, &key, &port),
+    };
+    let found = found.and_then(
+        |found| match found.speaks_tls && route.spec.of != Routed::Tls {
+            true => Err(Trouble::BackendTls {
+                key,
+                port: found.port,
+            }),
+            false => Ok(found),
+        },
+    );
     found.map_err(|trouble| {
         let reason = match &trouble {
+            Trouble::Opening { key, port } => {
+                return Unresolved::Opening((key.clone(), *port));
+            }
             Trouble::ServiceMissing { .. } | Trouble::PortMissing { .. } => "BackendNotFound",
             Trouble::BackendTls { .. } | Trouble::NotTcp { .. } => "UnsupportedProtocol",
             other => other.reason(),
         };
-        (reason, trouble.to_string())
+        Unresolved::Because((reason, trouble.to_string()))
     })
 }
 
@@ -320,6 +402,10 @@ fn span(text: &str) -> Result<Span, String> {
     Ok(Span::new(sum))
 }
 
+/// What copies requests.
+const MIRROR: &str = "RequestMirror";
+/// As many mirrors as a rule takes.
+const MAX_MIRRORS: usize = 4;
 /// As many paths as a rule takes.
 const MAX_PATHS: usize = 32;
 /// The largest share of a backend.

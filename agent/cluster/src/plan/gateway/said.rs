@@ -119,7 +119,9 @@ pub fn features() -> Vec<Value> {
 }
 
 /// In alphabetical order, as the specification wants it.
-const FEATURES: [&str; 18] = [
+const FEATURES: [&str; 26] = [
+    "GRPCRoute",
+    "GRPCRouteNamedRouteRule",
     "Gateway",
     "HTTPRoute",
     "HTTPRoute303RedirectStatusCode",
@@ -127,15 +129,21 @@ const FEATURES: [&str; 18] = [
     "HTTPRoute308RedirectStatusCode",
     "HTTPRouteBackendProtocolH2C",
     "HTTPRouteBackendProtocolWebSocket",
+    "HTTPRouteBackendRequestHeaderModification",
     "HTTPRouteBackendTimeout",
     "HTTPRouteHostRewrite",
     "HTTPRouteMethodMatching",
+    "HTTPRouteNamedRouteRule",
     "HTTPRoutePathRedirect",
     "HTTPRoutePathRewrite",
     "HTTPRoutePortRedirect",
     "HTTPRouteQueryParamMatching",
+    "HTTPRouteRequestMirror",
+    "HTTPRouteRequestMultipleMirrors",
+    "HTTPRouteRequestPercentageMirror",
     "HTTPRouteRequestTimeout",
     "HTTPRouteResponseHeaderModification",
     "HTTPRouteSchemeRedirect",
     "ReferenceGrant",
+    "TLSRoute",
 ];

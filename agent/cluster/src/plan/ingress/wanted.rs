@@ -162,11 +162,17 @@ impl Rules<'_> {
                     name: found.name.clone(),
                     port: found.port,
                     weight: None,
+                    request_headers: None,
+                    response_headers: None,
                 };
+                self.wanted.asked.doors.extend(found.door);
                 self.wanted.asked.backends.insert(found.name, found.spec);
                 Some(leads)
             }
             Err(trouble) => {
+                if let Trouble::Opening { key, port } = &trouble {
+                    self.wanted.asked.doors.insert((key.clone(), *port));
+                }
                 if !self.wanted.troubles.contains(&trouble) {
                     self.wanted.troubles.push(trouble);
                 }

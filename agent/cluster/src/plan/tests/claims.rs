@@ -81,6 +81,8 @@ fn nodes_serve_unless_they_are_kept_out_or_leave() {
         said(json!({"metadata": {"labels": {label: ""}}})),
         Some(Out::Excluded)
     );
+    let emptied = json!({"metadata": {"labels": {label: ""}}, "spec": {"unschedulable": true}});
+    assert_eq!(said(emptied), Some(Out::Leaving));
     assert_eq!(
         said(json!({"metadata": {"deletionTimestamp": super::world::NOW}})),
         Some(Out::Leaving)
@@ -103,23 +105,48 @@ fn nodes_serve_unless_they_are_kept_out_or_leave() {
 #[test]
 fn hosts_are_those_of_ready_nodes_and_all_where_none_is() {
     let mut world = World::new();
-    assert_eq!(every(&world.snapshot), ["a", "b"]);
+    assert_eq!(every(&world.snapshot).taking, ["a", "b"]);
     world.node(node("b", false));
-    assert_eq!(every(&world.snapshot), ["a"]);
+    assert_eq!(every(&world.snapshot).taking, ["a"]);
     world.node(node("a", false));
     assert_eq!(
-        every(&world.snapshot),
+        every(&world.snapshot).taking,
         ["a", "b"],
         "nobody is to be believed"
     );
     let mut named = node("a", true);
     named.metadata.annotations = Some([("kedge.dev/host".to_owned(), "edge-7".to_owned())].into());
     world.node(named);
-    assert_eq!(every(&world.snapshot), ["edge-7"]);
+    assert_eq!(every(&world.snapshot).taking, ["edge-7"]);
     for number in 0..200 {
         world.node(node(&format!("n{number:03}"), true));
     }
-    assert_eq!(every(&world.snapshot).len(), 100, "any of them will do");
+    assert_eq!(
+        every(&world.snapshot).taking.len(),
+        100,
+        "any of them will do"
+    );
+}
+
+#[test]
+fn a_node_that_leaves_keeps_its_connections_and_gets_no_new_ones() {
+    let mut world = World::with([service("web", json!({}))]);
+    let mut leaves = node("b", true);
+    leaves.metadata.deletion_timestamp = serde_json::from_value(json!(super::world::NOW)).unwrap();
+    world.node(leaves);
+    let hosts = every(&world.snapshot);
+    assert_eq!(
+        (hosts.taking, hosts.leaving),
+        (vec!["a".to_owned()], vec!["b".to_owned()])
+    );
+    world.slice("web-1", "web", &["a"]);
+    let local = local(&world.snapshot, &Key::new("shop", "web"), Family::IPv4);
+    assert_eq!(local.leaving, Vec::<String>::new(), "it has no endpoint");
+    let mut wanted = crate::plan::wanted::wanted(&world.snapshot, world.service("web")).unwrap();
+    let backend = wanted.endpoints.remove(0);
+    assert_eq!(backend.draining_hosts, ["b"]);
+    let selector = backend.host_selector.unwrap();
+    assert_eq!(selector.match_expressions[0].values, ["a", "b"]);
 }
 
 #[test]
@@ -129,7 +156,7 @@ fn local_traffic_goes_to_nodes_with_a_ready_endpoint_of_the_family() {
     world.slice("web-2", "web", &["c"]);
     world.slice("other-1", "other", &["b"]);
     let web = Key::new("shop", "web");
-    let hosts = |world: &World, family| local(&world.snapshot, &web, family);
+    let hosts = |world: &World, family| local(&world.snapshot, &web, family).taking;
     assert_eq!(hosts(&world, Family::IPv4), ["a"], "c is no node");
     assert!(hosts(&world, Family::IPv6).is_empty());
     world.node(node("a", false));

@@ -1,5 +1,7 @@
 //! Gateways and HTTPRoutes.
 
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -13,11 +15,11 @@ use crate::{
     snapshot::{GatewayApi, Key, Snapshot},
 };
 
-fn read<T: DeserializeOwned>(value: Value) -> T {
+pub fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn gateway(changes: Value) -> Gateway {
+pub fn gateway(changes: Value) -> Gateway {
     let mut whole = json!({
         "metadata": {"name": "gw", "namespace": "shop", "uid": "gw-1", "generation": 1},
         "spec": {"gatewayClassName": "kedge", "listeners": [
@@ -26,7 +28,7 @@ fn gateway(changes: Value) -> Gateway {
     read(whole)
 }
 
-fn route(name: &str, changes: Value) -> Route {
+pub fn route(name: &str, changes: Value) -> Route {
     let mut whole = json!({
         "metadata": {"name": name, "namespace": "shop", "uid": format!("{name}7777-1"),
             "generation": 1},
@@ -36,7 +38,7 @@ fn route(name: &str, changes: Value) -> Route {
     read(whole)
 }
 
-fn world(gateway: Gateway, routes: impl IntoIterator<Item = Route>) -> World {
+pub fn world(gateway: Gateway, routes: impl IntoIterator<Item = Route>) -> World {
     let mut world = World::with_ingresses([]);
     let class = read(json!({"metadata": {"name": "kedge", "uid": "c"},
         "spec": {"controllerName": CONTROLLER}}));
@@ -55,7 +57,7 @@ fn world(gateway: Gateway, routes: impl IntoIterator<Item = Route>) -> World {
     world
 }
 
-fn settled(gateway: Gateway, routes: impl IntoIterator<Item = Route>) -> World {
+pub fn settled(gateway: Gateway, routes: impl IntoIterator<Item = Route>) -> World {
     let mut world = world(gateway, routes);
     world.settle();
     world
@@ -72,6 +74,8 @@ pub fn carry_out(snapshot: &mut Snapshot, routes: &Routes) {
             Kind::GatewayClass => &mut api.classes.get_mut(&key.name).unwrap().status,
             Kind::Gateway => &mut api.gateways.get_mut(key).unwrap().status,
             Kind::HttpRoute => &mut api.routes.get_mut(key).unwrap().status,
+            Kind::GrpcRoute => &mut api.grpc.as_mut().unwrap().get_mut(key).unwrap().status,
+            Kind::TlsRoute => &mut api.tls.as_mut().unwrap().get_mut(key).unwrap().status,
             Kind::Service | Kind::Ingress => panic!("{say:?}"),
         };
         assert_ne!(*status, say.status, "it is said once");
@@ -81,24 +85,33 @@ pub fn carry_out(snapshot: &mut Snapshot, routes: &Routes) {
         merge(status, say.status.clone());
     }
     for (kind, target) in &routes.guard {
-        if *kind == Kind::HttpRoute {
-            let route = api.routes.get_mut(&target.key).unwrap();
+        if let Some(all) = of(api, *kind) {
+            let route = all.get_mut(&target.key).unwrap();
             route.metadata.finalizers = Some(vec![kind.finalizer().to_owned()]);
         }
     }
     for (kind, target) in &routes.release {
-        if *kind == Kind::HttpRoute {
-            let route = api.routes.get_mut(&target.key).unwrap();
+        if let Some(all) = of(api, *kind) {
+            let route = all.get_mut(&target.key).unwrap();
             route.metadata.finalizers = None;
             if route.metadata.deletion_timestamp.is_some() {
-                api.routes.remove(&target.key);
+                all.remove(&target.key);
             }
         }
     }
 }
 
+fn of(api: &mut GatewayApi, kind: Kind) -> Option<&mut BTreeMap<Key, Route>> {
+    match kind {
+        Kind::HttpRoute => Some(&mut api.routes),
+        Kind::GrpcRoute => api.grpc.as_mut(),
+        Kind::TlsRoute => api.tls.as_mut(),
+        _ => None,
+    }
+}
+
 impl World {
-    fn api(&mut self) -> &mut GatewayApi {
+    pub fn api(&mut self) -> &mut GatewayApi {
         self.snapshot.gateway.as_mut().unwrap()
     }
 
@@ -111,13 +124,13 @@ impl World {
         )
     }
 
-    fn gateway(&self) -> &Value {
+    pub fn gateway(&self) -> &Value {
         let api = self.snapshot.gateway.as_ref().unwrap();
         &api.gateways[&Key::new("shop", "gw")].status
     }
 }
 
-fn said(of: &Value, kind: &str) -> String {
+pub fn said(of: &Value, kind: &str) -> String {
     let all = of["conditions"].as_array().cloned().unwrap_or_default();
     let found = all.iter().find(|it| it["type"] == kind);
     found.map_or_else(String::new, |it| {
@@ -213,9 +226,9 @@ fn what_is_not_allowed_or_understood_is_told_with_the_standard_reason() {
     let rule = |rule: Value| json!({"spec": {"rules": [rule]}});
     let named = |name: &str| listener(json!({"hostname": name}));
     let section = json!({"spec": {"parentRefs": [{"name": "gw", "sectionName": "nope"}]}});
-    let expression = json!({"matches": [
-        {"headers": [{"type": "RegularExpression", "name": "x", "value": ".*"}]}]});
-    let mirror = json!({"filters": [{"type": "RequestMirror"}]});
+    let unknown = json!({"matches": [
+        {"headers": [{"type": "Newer", "name": "x", "value": ".*"}]}]});
+    let cors = json!({"filters": [{"type": "CORS"}]});
     let cases = [
         (
             namespaces(json!({"from": "None"})),
@@ -236,12 +249,8 @@ fn what_is_not_allowed_or_understood_is_told_with_the_standard_reason() {
             "False NotAllowedByListeners",
         ),
         (gateway(json!({})), section, "False NoMatchingParent"),
-        (
-            gateway(json!({})),
-            rule(expression),
-            "False UnsupportedValue",
-        ),
-        (gateway(json!({})), rule(mirror), "False UnsupportedValue"),
+        (gateway(json!({})), rule(unknown), "False UnsupportedValue"),
+        (gateway(json!({})), rule(cors), "False UnsupportedValue"),
     ];
     for (gateway, changes, expected) in cases {
         let world = settled(gateway, [route("shop", changes.clone())]);
@@ -354,7 +363,17 @@ fn a_listener_with_a_certificate_ends_tls() {
     let spec = world.route("shop");
     let tls = json!([{"hosts": ["shop.example.net"], "secretRef": "tls-cert.shop.00000000"}]);
     assert_eq!(spec["tls"], tls);
-    assert_eq!(spec["httpsRedirect"], true, "nobody is served without TLS");
+    let listeners = json!([{"protocol": "HTTPS"}]);
+    assert_eq!(spec["listeners"], listeners, "nobody is served without TLS");
+    assert!(spec.get("httpsRedirect").is_none());
+
+    // A listener without a name ends TLS for whoever comes.
+    let key = Key::new("shop", "gw");
+    let gateway = world.api().gateways.get_mut(&key).unwrap();
+    gateway.spec.listeners[0].hostname = None;
+    world.settle();
+    let tls = &world.route("shop")["tls"];
+    assert_eq!(tls[0]["hosts"], json!(["shop.example.net", "*"]));
 }
 
 #[test]

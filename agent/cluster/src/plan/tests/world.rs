@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     names::{CLASS, CONTROLLER, DEFAULT_CLASS, FIELD_MANAGER, FINALIZER},
-    plan::{Plan, Show, Target, owner::Owner, plan},
+    plan::{Plan, Show, Target, companion::Companions, owner::Owner, plan},
     snapshot::{Ingresses, Key, Offer, Offered, Slice, Snapshot},
 };
 
@@ -118,6 +118,7 @@ impl World {
             service: Key::new("shop", service),
             family: "IPv4".to_owned(),
             nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
+            written: None,
         };
         self.snapshot.slices.insert(Key::new("shop", name), slice);
     }
@@ -182,6 +183,10 @@ impl World {
     }
 
     pub fn carry_out(&mut self, plan: &Plan) {
+        if plan.companions.is_first() {
+            self.put_beside(&plan.companions);
+            return;
+        }
         for target in &plan.guard {
             self.finalizers(target, &[FINALIZER]);
         }
@@ -212,6 +217,34 @@ impl World {
             if service.metadata.deletion_timestamp.is_some() {
                 self.snapshot.services.remove(&target.key);
             }
+        }
+        for target in &plan.companions.forget {
+            self.snapshot.slices.remove(&target.key);
+        }
+        for target in &plan.companions.remove {
+            self.snapshot.services.remove(&target.key);
+            // What a Service owns goes with it.
+            let slices = &mut self.snapshot.slices;
+            slices.retain(|_, slice| slice.service != target.key);
+        }
+    }
+
+    /// As an API server does it: ports get node ports, and keep them.
+    fn put_beside(&mut self, companions: &Companions) {
+        for (_, companion) in &companions.put {
+            let mut companion = companion.clone();
+            let name = companion.metadata.name.clone().unwrap();
+            companion.metadata.uid = Some(format!("{name}-uid"));
+            let ports = companion.spec.as_mut().unwrap().ports.as_mut();
+            for port in ports.into_iter().flatten() {
+                port.node_port = Some(31000 + port.port);
+            }
+            self.put(companion);
+        }
+        for (_, copy) in &companions.copy {
+            self.snapshot
+                .slices
+                .insert(Key::of(copy), Slice::of(copy).unwrap());
         }
     }
 
@@ -275,4 +308,4 @@ pub fn status(value: Value) -> TcpLoadBalancerStatus {
 }
 
 /// More than any way through takes.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 8;

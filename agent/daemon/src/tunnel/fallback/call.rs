@@ -4,11 +4,11 @@ use std::{error::Error, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use kedge_core::with_causes;
 use kedge_host::enrol::{Client, Passage};
-use kedge_net::stream::carry_datagrams;
+use kedge_net::{detour, stream::carry_datagrams};
 use kedge_tunnel_device::Handle;
 use tokio::{
     io::AsyncReadExt as _,
-    net::TcpStream,
+    net::{TcpSocket, TcpStream, lookup_host},
     sync::{Notify, watch},
     task::JoinHandle,
     time::timeout,
@@ -93,7 +93,7 @@ async fn call(
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let stream = match proxy.filter(|proxy| proxy.leads_to(host)) {
         Some(proxy) => proxy.connect(at).await?,
-        None => TcpStream::connect(at).await?,
+        None => straight(at).await?,
     };
     carry_datagrams(&stream, UNACKNOWLEDGED)?;
     let mut passage = member.call_gateway(host, stream).await?;
@@ -103,6 +103,23 @@ async fn call(
         return Err(io::Error::from(io::ErrorKind::InvalidData).into());
     }
     Ok(passage)
+}
+
+/// Connects without a detour: the place may be an endpoint's that this host answers for because the tunnel is
+/// down.
+async fn straight(at: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for place in lookup_host(at).await? {
+        let connect = async {
+            let socket = TcpSocket::from_std_stream(detour::passing(place)?);
+            socket.connect(place).await
+        };
+        match connect.await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// How long connecting may take, with all that is shown and verified.

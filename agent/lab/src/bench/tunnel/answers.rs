@@ -76,6 +76,7 @@ fn shard(
         allowed_ips: Vec::new(),
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
         keepalive: None,
         always_up: endpoint.is_some(),

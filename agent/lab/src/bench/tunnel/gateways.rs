@@ -178,6 +178,7 @@ impl<'a> Gateways<'a> {
                     endpoint: None,
                     other_endpoint: None,
                     tls_endpoint: None,
+                    tenant: String::new(),
                     allowed_ips: vec![network("198.18.0.10/32".to_owned())?],
                     keepalive_seconds: 0,
                 }],

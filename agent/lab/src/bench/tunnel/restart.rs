@@ -142,6 +142,7 @@ fn wished(crowd: &Crowd) -> GatewayConfig {
         endpoint: None,
         other_endpoint: None,
         tls_endpoint: None,
+        tenant: String::new(),
         allowed_ips: vec![Ipv4Net::from(address(number)).into()],
         keepalive_seconds: 0,
     };

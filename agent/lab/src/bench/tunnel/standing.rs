@@ -9,12 +9,12 @@ use kedge_tunnel_proto::keys::{PrivateKey, PublicKey};
 
 use crate::{error::LabError, lab::Lab};
 
-pub(super) fn root(lab: &Lab, node: &str) -> Root {
+pub(in crate::bench) fn root(lab: &Lab, node: &str) -> Root {
     Root::new(lab.root(node))
 }
 
 /// The public key of a role's tunnel, made if there is none.
-pub(super) fn key(lab: &Lab, node: &str, role: Role) -> Result<PublicKey, LabError> {
+pub(in crate::bench) fn key(lab: &Lab, node: &str, role: Role) -> Result<PublicKey, LabError> {
     let unexpected = |said: String| LabError::Unexpected {
         who: "the key of a tunnel".to_owned(),
         said,
@@ -26,7 +26,12 @@ pub(super) fn key(lab: &Lab, node: &str, role: Role) -> Result<PublicKey, LabErr
     Ok(key.public())
 }
 
-pub(super) fn configure(lab: &Lab, node: &str, role: Role, text: &str) -> Result<(), LabError> {
+pub(in crate::bench) fn configure(
+    lab: &Lab,
+    node: &str,
+    role: Role,
+    text: &str,
+) -> Result<(), LabError> {
     let file = root(lab, node).config_file(role);
     let folder = file.parent().unwrap_or(&file);
     fs::create_dir_all(folder).map_err(LabError::file(folder))?;
@@ -36,7 +41,11 @@ pub(super) fn configure(lab: &Lab, node: &str, role: Role, text: &str) -> Result
 }
 
 /// Leaves with a gateway what its manager would have told it.
-pub(super) fn remember(lab: &Lab, node: &str, wished: &GatewayConfig) -> Result<(), LabError> {
+pub(in crate::bench) fn remember(
+    lab: &Lab,
+    node: &str,
+    wished: &GatewayConfig,
+) -> Result<(), LabError> {
     let store = Store::new(root(lab, node).state_dir(Role::Gateway));
     let saved = store.save("desired", wished);
     saved.map_err(|error| LabError::Unexpected {

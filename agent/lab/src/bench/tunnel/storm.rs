@@ -202,6 +202,7 @@ fn caller(gateway: PublicKey) -> Result<(PublicKey, PeerId, Shard), Box<dyn std:
         allowed_ips: vec![Ipv4Net::from(GATEWAY).into()],
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
         keepalive: None,
         always_up: true,

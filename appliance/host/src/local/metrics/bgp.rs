@@ -107,7 +107,7 @@ mod tests {
             refused: [].into(),
             problems: Vec::new(),
         };
-        let text = super::super::text(&TunnelList::default(), &[tor]).unwrap();
+        let text = super::super::text(&TunnelList::default(), &[tor], &[]).unwrap();
         for line in [
             "kedge_bgp_up{peer=\"tor\"} 1",
             "kedge_bgp_state_seconds{peer=\"tor\"} 2.5",

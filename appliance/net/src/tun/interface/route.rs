@@ -17,8 +17,8 @@ use netlink_packet_route::{
 };
 use rustix::io::Errno;
 
-use super::{Interface, InterfaceError, family};
-use crate::PROTOCOL;
+use super::{Interface, InterfaceError};
+use crate::{PROTOCOL, rtnl::family};
 
 /// A prefix that leads into the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,14 +135,11 @@ impl Interface {
 
     fn route(&self, kind: Kind, prefix: IpNet, mtu: Option<u32>) -> RouteMessage {
         let mut message = RouteMessage::default();
-        message.header.address_family = family(prefix);
+        message.header.address_family = family(prefix.addr());
         message.header.destination_prefix_length = prefix.prefix_len();
         message.header.table = MAIN_TABLE;
         message.header.protocol = RouteProtocol::from(PROTOCOL);
-        let destination = match prefix.network() {
-            IpAddr::V4(address) => RouteAddress::Inet(address),
-            IpAddr::V6(address) => RouteAddress::Inet6(address),
-        };
+        let destination = prefix.network().into();
         message
             .attributes
             .push(RouteAttribute::Destination(destination));

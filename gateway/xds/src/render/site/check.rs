@@ -86,7 +86,10 @@ fn route(site: &Site, route: &Route, pools: &Pools<'_>) -> Result<(), Wrong> {
     let is_prefix = matches!(route.matches.path, PathMatch::Prefix(_));
     match &route.action {
         Action::Forward {
-            backends, rewrite, ..
+            backends,
+            rewrite,
+            mirrors,
+            ..
         } => {
             self::rewrite(rewrite, is_prefix)?;
             let weights = backends.iter().map(|one| u64::from(one.weight));
@@ -94,7 +97,15 @@ fn route(site: &Site, route: &Route, pools: &Pools<'_>) -> Result<(), Wrong> {
                 return Err("the weights of backends are more than 4294967295 together".into());
             }
             for backend in backends {
-                if let Some(pool) = pools.get(&(&*site.tenant, &*backend.pool)) {
+                headers(&backend.request_headers)?;
+                headers(&backend.response_headers)?;
+            }
+            if mirrors.iter().any(|mirror| mirror.millionths > 1_000_000) {
+                return Err("a copy is of more than all requests".into());
+            }
+            let led = backends.iter().map(|one| &*one.pool);
+            for pool in led.chain(mirrors.iter().map(|one| &*one.pool)) {
+                if let Some(pool) = pools.get(&(&*site.tenant, pool)) {
                     pool_of(pool).map_err(Wrong::Pool)?;
                 }
             }

@@ -28,13 +28,13 @@ use envoy_types::pb::envoy::{
         },
     },
 };
+use kedge_control::frontend::ProxyProtocol;
 use serde::Serialize;
 
 use crate::{
-    Kind,
     render::{
         listener::{listener, network},
-        names,
+        names, outer,
         proto::{any, number, over_ads, span, yes},
     },
     resource::Resource,
@@ -52,7 +52,7 @@ pub struct Chain {
 }
 
 /// The listener of everything that is served plain on this address and port.
-pub fn plain(at: SocketAddr) -> Resource {
+pub fn plain(at: SocketAddr, outer: Option<&ProxyProtocol>) -> Resource {
     let name = names::http_listener(at);
     let listener = Listener {
         filter_chains: vec![FilterChain {
@@ -60,9 +60,9 @@ pub fn plain(at: SocketAddr) -> Resource {
             ..FilterChain::default()
         }],
         per_connection_buffer_limit_bytes: Some(number(BUFFER)),
-        ..listener(name.clone(), at)
+        ..listener(name, at)
     };
-    Resource::new(Kind::Listener, name, &at, &listener)
+    outer::listener(listener, &at, outer)
 }
 
 impl Chain {

@@ -15,6 +15,8 @@ pub fn compare(one: &Match, other: &Match) -> Ordering {
 fn rank(matches: &Match) -> impl Ord {
     let (kind, length) = match &matches.path {
         PathMatch::Exact(_) => (0, 0),
+        // A method of any service comes after every service, and before what is for all (`GRPCRouteRule.matches`).
+        PathMatch::Regex(_) if matches.grpc => (2, 1),
         PathMatch::Regex(pattern) => (1, pattern.len()),
         PathMatch::Prefix(path) => (2, path.trim_end_matches('/').len()),
     };
@@ -45,6 +47,7 @@ mod tests {
                 method: method.then(|| "GET".to_owned()),
                 headers: values(headers),
                 query: values(query),
+                grpc: false,
             }
         };
         let prefix = |path: &str| PathMatch::Prefix(path.to_owned());

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::{
     config::{
-        core::v3::{HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction},
+        core::v3::{
+            HeaderValue, HeaderValueOption, RuntimeFractionalPercent,
+            header_value_option::HeaderAppendAction,
+        },
         route::v3::{
             HeaderMatcher, QueryParameterMatcher, RedirectAction, RetryPolicy, Route as Told,
             RouteAction, RouteMatch, WeightedCluster,
@@ -15,20 +18,24 @@ use envoy_types::pb::envoy::{
             route::Action as Does,
             route_action::{
                 ClusterNotFoundResponseCode, ClusterSpecifier, HashPolicy, HostRewriteSpecifier,
+                RequestMirrorPolicy,
                 hash_policy::{ConnectionProperties, PolicySpecifier},
             },
-            route_match::PathSpecifier,
+            route_match::{GrpcRouteMatchOptions, PathSpecifier},
             weighted_cluster::ClusterWeight,
         },
     },
     extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate,
-    r#type::matcher::v3::{
-        RegexMatchAndSubstitute, RegexMatcher, StringMatcher, string_matcher::MatchPattern,
+    r#type::{
+        matcher::v3::{
+            RegexMatchAndSubstitute, RegexMatcher, StringMatcher, string_matcher::MatchPattern,
+        },
+        v3::{FractionalPercent, fractional_percent::DenominatorType},
     },
 };
 use kedge_control::{
     frontend::{Affinity, Policy},
-    site::{Action, HeaderChange, Match, PathChange, PathMatch, Route, ValueMatch},
+    site::{Action, HeaderChange, Match, PathChange, PathMatch, Route, RouteBackend, ValueMatch},
 };
 use serde::Serialize;
 
@@ -46,8 +53,10 @@ use crate::render::{
 #[derive(Serialize)]
 pub struct Served<'a> {
     route: &'a Route,
-    /// Clusters and their shares. What is led to a pool that is not there is answered with 500.
-    to: Vec<(String, u32)>,
+    /// Clusters and their shares. What is led to a pool that is not there is answered as [`nobody`] says.
+    to: Vec<(String, &'a RouteBackend)>,
+    /// Clusters that get copies.
+    copies: Vec<(String, u32)>,
     /// Seconds after which a request without a byte is ended; 0 is never.
     idle_seconds: u32,
     /// Whether a client's address decides which member it gets.
@@ -59,20 +68,30 @@ impl<'a> Served<'a> {
         let mut served = Self {
             route,
             to: Vec::new(),
+            copies: Vec::new(),
             idle_seconds: 0,
             by_client: false,
         };
-        let Action::Forward { backends, .. } = &route.action else {
+        let Action::Forward {
+            backends, mirrors, ..
+        } = &route.action
+        else {
             return served;
         };
+        for mirror in mirrors.iter().filter(|mirror| mirror.millionths > 0) {
+            if let Some(pool) = pools.get(&(tenant, &*mirror.pool)) {
+                let name = names::http_cluster(tenant, &pool.name);
+                served.copies.push((name, mirror.millionths));
+            }
+        }
         let mut idle = Vec::new();
         for backend in backends.iter().filter(|backend| backend.weight > 0) {
             let Some(pool) = pools.get(&(tenant, &*backend.pool)) else {
-                served.to.push((NOBODY.to_owned(), backend.weight));
+                served.to.push((NOBODY.to_owned(), backend));
                 continue;
             };
             let name = names::http_cluster(tenant, &pool.name);
-            served.to.push((name, backend.weight));
+            served.to.push((name, backend));
             served.by_client |=
                 pool.affinity == Affinity::ClientIp || pool.policy == Policy::Maglev;
             idle.push(pool.limits.idle_seconds);
@@ -86,7 +105,7 @@ impl<'a> Served<'a> {
 pub fn render(served: &Served<'_>, door: Door) -> Told {
     let route = served.route;
     let action = match &route.action {
-        Action::Forward { .. } if served.to.is_empty() => answer(500),
+        Action::Forward { .. } if served.to.is_empty() => answer(nobody(route).into()),
         Action::Forward { .. } => Does::Route(forward(served)),
         Action::Redirect { .. } => Does::Redirect(redirect(route, door)),
         Action::Answer { status } => answer((*status).into()),
@@ -117,9 +136,12 @@ fn matches(matches: &Match) -> RouteMatch {
         header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(matcher)),
         ..HeaderMatcher::default()
     };
-    let method = matches
-        .method
+    // A call is a POST (gRPC over HTTP2, "Requests").
+    let posted = matches.grpc.then(|| "POST".to_owned());
+    let method = posted
         .iter()
+        .chain(&matches.method)
+        .take(1)
         .map(|one| header(":method", exact(one)));
     let headers = matches.headers.iter().map(|(name, value)| {
         // HTTP/2 calls it otherwise.
@@ -139,6 +161,7 @@ fn matches(matches: &Match) -> RouteMatch {
         path_specifier: Some(path),
         headers: method.chain(headers).collect(),
         query_parameters: query.collect(),
+        grpc: matches.grpc.then(GrpcRouteMatchOptions::default),
         ..RouteMatch::default()
     }
 }
@@ -149,6 +172,7 @@ fn forward(served: &Served<'_>) -> RouteAction {
         timeout_milliseconds,
         backend_timeout_milliseconds,
         retries,
+        mirrors: _,
         backends: _,
     } = &served.route.action
     else {
@@ -172,7 +196,12 @@ fn forward(served: &Served<'_>) -> RouteAction {
     };
     RouteAction {
         cluster_specifier: Some(clusters(&served.to)),
-        cluster_not_found_response_code: ClusterNotFoundResponseCode::InternalServerError.into(),
+        cluster_not_found_response_code: match nobody(served.route) {
+            UNAVAILABLE => ClusterNotFoundResponseCode::ServiceUnavailable,
+            _ => ClusterNotFoundResponseCode::InternalServerError,
+        }
+        .into(),
+        request_mirror_policies: served.copies.iter().map(copied).collect(),
         prefix_rewrite,
         regex_rewrite,
         host_rewrite_specifier: host.map(HostRewriteSpecifier::HostRewriteLiteral),
@@ -184,13 +213,46 @@ fn forward(served: &Served<'_>) -> RouteAction {
     }
 }
 
-fn clusters(to: &[(String, u32)]) -> ClusterSpecifier {
-    if let [(cluster, _)] = to {
+/// What is answered where nobody serves: as Gateway API has it, for which a call of gRPC is UNAVAILABLE then,
+/// which 503 stands for.
+const fn nobody(route: &Route) -> u16 {
+    match route.matches.grpc {
+        true => UNAVAILABLE,
+        false => 500,
+    }
+}
+
+fn copied((cluster, millionths): &(String, u32)) -> RequestMirrorPolicy {
+    RequestMirrorPolicy {
+        cluster: cluster.clone(),
+        runtime_fraction: Some(RuntimeFractionalPercent {
+            default_value: Some(FractionalPercent {
+                numerator: *millionths,
+                denominator: DenominatorType::Million.into(),
+            }),
+            ..RuntimeFractionalPercent::default()
+        }),
+        // It is asked by the name that the client asked for.
+        disable_shadow_host_suffix_append: true,
+        ..RequestMirrorPolicy::default()
+    }
+}
+
+fn clusters(to: &[(String, &RouteBackend)]) -> ClusterSpecifier {
+    let is_plain =
+        |it: &RouteBackend| it.request_headers.is_none() && it.response_headers.is_none();
+    if let [(cluster, backend)] = to
+        && is_plain(backend)
+    {
         return ClusterSpecifier::Cluster(cluster.clone());
     }
-    let weighed = to.iter().map(|(cluster, weight)| ClusterWeight {
+    let weighed = to.iter().map(|(cluster, backend)| ClusterWeight {
         name: cluster.clone(),
-        weight: Some(number(*weight)),
+        weight: Some(number(backend.weight)),
+        request_headers_to_add: changed(&backend.request_headers),
+        request_headers_to_remove: backend.request_headers.remove.clone(),
+        response_headers_to_add: changed(&backend.response_headers),
+        response_headers_to_remove: backend.response_headers.remove.clone(),
         ..ClusterWeight::default()
     });
     ClusterSpecifier::WeightedClusters(WeightedCluster {
@@ -354,5 +416,7 @@ pub const fn re2(regex: String) -> RegexMatcher {
     }
 }
 
+/// RFC 9110 section 15.6.4.
+const UNAVAILABLE: u16 = 503;
 /// A name that no cluster has.
 const NOBODY: &str = "-";

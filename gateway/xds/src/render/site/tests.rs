@@ -5,16 +5,19 @@ mod refused;
 use std::{collections::BTreeSet, net::IpAddr};
 
 use envoy_types::pb::envoy::config::{
+    endpoint::v3::ClusterLoadAssignment,
     listener::v3::Listener,
     route::v3::{
-        RedirectAction, Route as Told, RouteConfiguration, VirtualHost, route::Action as Does,
-        route_action::ClusterSpecifier, route_match::PathSpecifier,
+        RedirectAction, Route as Told, RouteConfiguration, VirtualHost,
+        route::Action as Does,
+        route_action::{ClusterNotFoundResponseCode, ClusterSpecifier},
+        route_match::PathSpecifier,
     },
 };
 use kedge_control::{
     frontend::{ClientIp, Frontend, Offer, Pool, PoolMember, Protocol},
     site::{
-        Action, Certificate, HeaderChange, Match, PathChange, PathMatch, Rewrite, Route,
+        Action, Certificate, HeaderChange, Match, Mirror, PathChange, PathMatch, Rewrite, Route,
         RouteBackend, Site, ValueMatch,
     },
 };
@@ -23,7 +26,7 @@ use rcgen::{CertificateParams, KeyPair};
 
 use crate::{
     Kind,
-    render::{Here, Rendered, render},
+    render::{Here, Life, Rendered, render},
     resource::Resource,
 };
 
@@ -45,6 +48,30 @@ fn a_plain_site_is_a_listener_its_routes_a_cluster_and_its_members() {
         .map(|(kind, _)| *kind)
         .collect();
     assert_eq!(keys, [Kind::Cluster, Kind::Listener, Kind::Route].into());
+}
+
+#[test]
+fn a_member_that_is_left_is_none_of_a_sites() {
+    let mut offer = offer(vec![site("one", "web.example")]);
+    let mut left = offer.pools[0].members[0].clone();
+    left.host = "left".to_owned();
+    left.address = "198.18.0.2".parse().unwrap();
+    left.draining = true;
+    offer.pools[0].members.push(left);
+    let lives = ["a", "left"].map(|host| (host.to_owned(), Life::Alive));
+    let here = Here {
+        lives: lives.into(),
+        ..Here::default()
+    };
+    let rendered = render(&offer, &here);
+    let endpoint = rendered
+        .resources
+        .iter()
+        .find(|one| one.kind == Kind::Endpoint)
+        .unwrap();
+    let told = ClusterLoadAssignment::decode(&*endpoint.body.value).unwrap();
+    assert_eq!(told.endpoints[0].lb_endpoints.len(), 1);
+    assert_eq!(rendered.members.of_host(&here, "left"), []);
 }
 
 #[test]
@@ -203,6 +230,7 @@ fn shares_go_to_pools_and_what_leads_nowhere_is_answered_with_500() {
         let backends = backends.iter().map(|(pool, weight)| RouteBackend {
             pool: (*pool).to_owned(),
             weight: *weight,
+            ..RouteBackend::default()
         });
         site.routes = vec![forward(backends.collect(), Rewrite::default())];
         first(vec![site]).action.unwrap()
@@ -229,6 +257,72 @@ fn shares_go_to_pools_and_what_leads_nowhere_is_answered_with_500() {
 }
 
 #[test]
+fn calls_are_matched_as_such_and_nobody_answers_unavailable() {
+    let leads = |backends: &[&str]| {
+        let mut site = site("one", "web.example");
+        let backends = backends.iter().map(|pool| RouteBackend {
+            pool: (*pool).to_owned(),
+            weight: 1,
+            ..RouteBackend::default()
+        });
+        site.routes = vec![forward(backends.collect(), Rewrite::default())];
+        site.routes[0].matches.grpc = true;
+        first(vec![site])
+    };
+    let told = leads(&["web"]);
+    let fits = told.r#match.unwrap();
+    assert!(fits.grpc.is_some());
+    assert_eq!(fits.headers[0].name, ":method");
+    assert_eq!(leads(&[]).action, Some(super::routes::answer(503)));
+    let Some(Does::Route(route)) = leads(&["web", "gone"]).action else {
+        panic!()
+    };
+    let unavailable = ClusterNotFoundResponseCode::ServiceUnavailable;
+    assert_eq!(route.cluster_not_found_response_code(), unavailable);
+}
+
+#[test]
+fn copies_go_to_pools_that_are_there_and_one_backend_has_changes_of_its_own() {
+    let mut site = site("one", "web.example");
+    let backend = RouteBackend {
+        pool: "web".to_owned(),
+        weight: 1,
+        request_headers: HeaderChange {
+            remove: vec!["x-gone".to_owned()],
+            ..HeaderChange::default()
+        },
+        ..RouteBackend::default()
+    };
+    let mut route = forward(vec![backend], Rewrite::default());
+    if let Action::Forward { mirrors, .. } = &mut route.action {
+        let copy = |pool: &str, millionths| Mirror {
+            pool: pool.to_owned(),
+            millionths,
+        };
+        *mirrors = vec![copy("more", 250_000), copy("gone", 1), copy("web", 0)];
+    }
+    site.routes = vec![route];
+    let rendered = told(vec![site.clone()]);
+    assert!(names(&rendered.resources).contains(&"cluster h/one/more".to_owned()));
+    let Some(Does::Route(route)) = first(vec![site]).action else {
+        panic!()
+    };
+    let copies: Vec<_> = route
+        .request_mirror_policies
+        .iter()
+        .map(|it| {
+            let share = it.runtime_fraction.as_ref().unwrap().default_value.unwrap();
+            (&*it.cluster, share.numerator)
+        })
+        .collect();
+    assert_eq!(copies, [("h/one/more", 250_000)]);
+    let Some(ClusterSpecifier::WeightedClusters(to)) = route.cluster_specifier else {
+        panic!()
+    };
+    assert_eq!(to.clusters[0].request_headers_to_remove, ["x-gone"]);
+}
+
+#[test]
 fn a_prefix_is_changed_by_its_elements() {
     for (matched, to, prefix, regex) in [
         ("/a", "/x", "/x", ""),
@@ -246,6 +340,7 @@ fn a_prefix_is_changed_by_its_elements() {
         let backend = RouteBackend {
             pool: "web".to_owned(),
             weight: 1,
+            ..RouteBackend::default()
         };
         site.routes = vec![forward(vec![backend], rewrite)];
         site.routes[0].matches.path = PathMatch::Prefix(matched.to_owned());
@@ -329,6 +424,7 @@ fn offer(sites: Vec<Site>) -> Offer {
             address: "198.18.0.1".parse().unwrap(),
             port: 80.try_into().unwrap(),
             weight: 1,
+            draining: false,
         }],
         ..Pool::default()
     };
@@ -374,6 +470,7 @@ fn to(path: &str, pool: &str) -> Route {
     let backend = RouteBackend {
         pool: pool.to_owned(),
         weight: 1,
+        ..RouteBackend::default()
     };
     Route {
         matches: Match {
@@ -394,6 +491,7 @@ fn forward(backends: Vec<RouteBackend>, rewrite: Rewrite) -> Route {
             timeout_milliseconds: 0,
             backend_timeout_milliseconds: 0,
             retries: 0,
+            mirrors: Vec::new(),
         },
         request_headers: HeaderChange::default(),
         response_headers: HeaderChange::default(),

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::{LAYER, Scope};
 use crate::{
     api::{error::ApiError, record::TRIES},
-    plan::exposed::SPEAKER,
+    managers,
+    plan::{exposed::SPEAKER, marks::TENANT_LABEL},
     store::{Current, Layer, Layers, Name, ObjectKey, Objects, Write, key::is_subdomain},
     world::World,
 };
@@ -156,7 +157,7 @@ async fn put(world: &World, scope: &Scope, key: ObjectKey, content: Value) -> Re
     for _ in 0..TRIES {
         let current = world.store.current(&key).await;
         let current = current.map_err(ApiError::unavailable)?;
-        if current.layers != Layers::default() && !is_of(&current.layers, &scope.tenant) {
+        if !is_of(&current.layers, &scope.tenant) && !is_nobodys(&current.layers) {
             return Err(taken(&key));
         }
         let write = Write {
@@ -185,6 +186,7 @@ fn checked(
         ));
     }
     let layers = objects.get(key);
+    let layers = layers.filter(|layers| !is_nobodys(layers));
     if layers.is_some_and(|layers| !is_of(layers, &scope.tenant)) {
         return Err(taken(key));
     }
@@ -236,6 +238,13 @@ fn is_of(layers: &Layers, tenant: &str) -> bool {
     labels.is_some_and(|labels| labels.get(TENANT_LABEL) == Some(&Value::from(tenant)))
 }
 
+/// Whether nobody asks for an object: what the manager chose for one that was withdrawn may be left for a moment.
+fn is_nobodys(layers: &Layers) -> bool {
+    let mut owners = layers.owned.keys();
+    let is_beside = |owner: &String| managers::BESIDE.contains(&owner.as_str());
+    layers.user.is_none() && layers.server.is_none() && owners.all(is_beside)
+}
+
 fn object_key(scope: &Scope, kind: ExposureKind, name: &str) -> ObjectKey {
     let name = Name::new(&scope.namespace, name);
     ObjectKey::new(meta::GROUP, kind.as_str(), name)
@@ -258,8 +267,6 @@ fn refused(key: &ObjectKey, what: &str) -> ApiError {
     ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, problem)
 }
 
-/// Whose an exposure is: tenants may share a namespace.
-const TENANT_LABEL: &str = "kedge.dev/tenant";
 /// The kinds of load balancers.
 const BALANCERS: [&str; 3] = [
     LoadBalancerSpec::KIND,

@@ -1,5 +1,7 @@
 //! Names of sites that tenants of several namespaces ask for.
 
+use std::collections::BTreeSet;
+
 use kedge_crd::{HttpLoadBalancer, HttpLoadBalancerSpec};
 
 use super::*;
@@ -99,6 +101,7 @@ fn a_start_takes_no_certificate_from_a_gateway() {
     let plan = |world: &mut World, space: &str, found: Option<Found>| {
         let environment = Environment::Kubernetes {
             contracts: BTreeMap::new(),
+            served: BTreeSet::new(),
         };
         let mut snapshot = world.snapshot(space).within(environment);
         snapshot.certificates = found

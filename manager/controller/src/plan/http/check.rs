@@ -10,32 +10,44 @@ use kedge_crd::http::{
     HttpHeaders, HttpLoadBalancerSpec, HttpPath, HttpRule, PathChange, PathKind,
 };
 
-use super::refusal::Refusal;
+use super::{names::ALL, refusal::Refusal};
 
 /// Checks every value of a spec, whose load balancer has that generated name.
 pub fn check(spec: &HttpLoadBalancerSpec, generated: &str) -> Result<(), Refusal> {
     for (at, host) in spec.hostnames.iter().enumerate() {
-        if !is_host(host) || host == "*" {
-            let why = "it must be a DNS name in lower case, at most with `*` as its first label";
+        if !is_host(host) {
+            let why =
+                "it must be a DNS name in lower case, at most with `*` as its first label, or `*`";
             return invalid(format!("spec.hostnames[{at}]"), why);
         }
     }
     let known = |host: &String| host == generated || spec.hostnames.contains(host);
-    let hosts = |field: &str, hosts: &[String]| match hosts.iter().position(|host| !known(host)) {
-        Some(at) => invalid(
-            format!("{field}.hosts[{at}]"),
-            "it is not in spec.hostnames",
-        ),
-        None => Ok(()),
+    let hosts = |field: &str, hosts: &[String], with_all: bool| {
+        let is_known = |host: &String| known(host) || (with_all && host == ALL);
+        match hosts.iter().position(|host| !is_known(host)) {
+            Some(at) => invalid(
+                format!("{field}.hosts[{at}]"),
+                "it is not in spec.hostnames",
+            ),
+            None => Ok(()),
+        }
     };
+    for (at, it) in spec.listeners.iter().enumerate() {
+        let field = format!("spec.listeners[{at}]");
+        hosts(&field, &it.hosts, false)?;
+        let mut others = spec.listeners.iter().take(at);
+        if others.any(|other| other.protocol == it.protocol) {
+            return invalid(field, "its protocol is there twice");
+        }
+    }
     for (at, it) in spec.rules.iter().enumerate() {
         let field = format!("spec.rules[{at}]");
-        hosts(&field, &it.hosts)?;
+        hosts(&field, &it.hosts, false)?;
         rule(&field, it)?;
     }
     for (at, tls) in spec.tls.iter().enumerate() {
         let field = format!("spec.tls[{at}]");
-        hosts(&field, &tls.hosts)?;
+        hosts(&field, &tls.hosts, !tls.passthrough)?;
         let ways = [
             tls.secret_ref.is_some(),
             tls.issuer.is_some(),
@@ -56,24 +68,24 @@ fn rule(field: &str, rule: &HttpRule) -> Result<(), Refusal> {
     if rule.method.as_deref().is_some_and(|it| !is_token(it)) {
         return invalid(format!("{field}.method"), "it is no method (RFC 9110)");
     }
-    let mut seen = BTreeSet::new();
-    for (name, text) in &rule.headers {
-        let field = format!("{field}.headers[{}]", shown(name));
-        header(&field, name, Some(text))?;
-        if !seen.insert(name.to_ascii_lowercase()) {
-            return invalid(field, TWICE);
-        }
+    values(field, rule)?;
+    let is_call = rule.method.as_deref().is_none_or(|method| method == "POST");
+    if rule.grpc && !is_call {
+        let why = "calls of gRPC are POST";
+        return invalid(format!("{field}.method"), why);
     }
-    for (name, text) in &rule.query {
-        if name.is_empty() || !is_text(name) || !is_text(text) || text.len() > VALUE {
-            let field = format!("{field}.query[{}]", shown(name));
-            return invalid(field, "it must be text of at most 4096 bytes");
-        }
+    for (at, backend) in rule.backends.iter().enumerate() {
+        let field = format!("{field}.backends[{at}]");
+        both(
+            &field,
+            backend.request_headers.as_ref(),
+            backend.response_headers.as_ref(),
+        )?;
     }
     let is_prefix = |path: &HttpPath| path.kind.unwrap_or_default() == PathKind::Prefix;
     let has_prefix = rule.paths.iter().all(is_prefix);
     if let Some(redirect) = &rule.redirect {
-        if !rule.backends.is_empty() || rule.rewrite.is_some() {
+        if !rule.backends.is_empty() || rule.rewrite.is_some() || !rule.mirrors.is_empty() {
             let why = "a request that is sent elsewhere has no backends and is not rewritten";
             return invalid(format!("{field}.redirect"), why);
         }
@@ -103,15 +115,11 @@ fn rule(field: &str, rule: &HttpRule) -> Result<(), Refusal> {
             has_prefix,
         )?;
     }
-    let sides = [
-        ("requestHeaders", &rule.request_headers),
-        ("responseHeaders", &rule.response_headers),
-    ];
-    for (side, changed) in sides {
-        if let Some(changed) = changed {
-            headers(&format!("{field}.{side}"), changed)?;
-        }
-    }
+    both(
+        field,
+        rule.request_headers.as_ref(),
+        rule.response_headers.as_ref(),
+    )?;
     let (whole, one) = (rule.timeout, rule.backend_timeout);
     for (name, span) in [("timeout", whole), ("backendTimeout", one)] {
         if span.is_some_and(|span| span.duration().as_millis() > u128::from(u32::MAX)) {
@@ -128,17 +136,80 @@ fn rule(field: &str, rule: &HttpRule) -> Result<(), Refusal> {
     }
 }
 
+/// What headers and query parameters are compared with.
+fn values(field: &str, rule: &HttpRule) -> Result<(), Refusal> {
+    let mut seen = BTreeSet::new();
+    let texts = [
+        ("headers", &rule.headers),
+        ("headerExpressions", &rule.header_expressions),
+    ];
+    for (part, name, text) in each(texts) {
+        let field = format!("{field}.{part}[{}]", shown(name));
+        header(&field, name, Some(text))?;
+        if !seen.insert(name.to_ascii_lowercase()) {
+            return invalid(field, TWICE);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let texts = [
+        ("query", &rule.query),
+        ("queryExpressions", &rule.query_expressions),
+    ];
+    for (part, name, text) in each(texts) {
+        let field = format!("{field}.{part}[{}]", shown(name));
+        if name.is_empty() || !is_text(name) || !is_text(text) || text.len() > VALUE {
+            return invalid(field, "it must be text of at most 4096 bytes");
+        }
+        if !seen.insert(name) {
+            return invalid(field, "it is there twice");
+        }
+    }
+    let texts = [
+        ("headerExpressions", &rule.header_expressions),
+        ("queryExpressions", &rule.query_expressions),
+    ];
+    for (part, name, text) in each(texts) {
+        expression(&format!("{field}.{part}[{}]", shown(name)), text)?;
+    }
+    Ok(())
+}
+
+type Texts<'a> = (&'static str, &'a BTreeMap<String, String>);
+
+fn each<'a>(
+    of: [Texts<'a>; 2],
+) -> impl Iterator<Item = (&'static str, &'a String, &'a String)> + 'a {
+    let all = of.into_iter();
+    all.flat_map(|(part, texts)| texts.iter().map(move |(name, text)| (part, name, text)))
+}
+
+fn expression(field: &str, text: &str) -> Result<(), Refusal> {
+    if let Err(error) = regex::RegexBuilder::new(text).size_limit(REGEX).build() {
+        let error = error.to_string();
+        let told = error.lines().last().unwrap_or_default();
+        let why = format!("it is no regular expression: {told}");
+        return invalid(field.to_owned(), &why);
+    }
+    Ok(())
+}
+
+fn both(
+    field: &str,
+    request: Option<&HttpHeaders>,
+    response: Option<&HttpHeaders>,
+) -> Result<(), Refusal> {
+    for (side, changed) in [("requestHeaders", request), ("responseHeaders", response)] {
+        if let Some(changed) = changed {
+            headers(&format!("{field}.{side}"), changed)?;
+        }
+    }
+    Ok(())
+}
+
 fn path(field: &str, path: &HttpPath) -> Result<(), Refusal> {
     let text = &path.path;
     if path.kind == Some(PathKind::RegularExpression) {
-        if let Err(error) = regex::RegexBuilder::new(text).size_limit(REGEX).build() {
-            let error = error.to_string();
-            let told = error.lines().last().unwrap_or_default();
-            return invalid(
-                field.to_owned(),
-                &format!("it is no regular expression: {told}"),
-            );
-        }
+        expression(field, text)?;
     } else if !text.starts_with('/') || text.contains(['?', '#']) || !is_visible(text) {
         return invalid(
             field.to_owned(),

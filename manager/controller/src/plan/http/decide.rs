@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, num::NonZeroU16};
 
-use kedge_crd::{EdgeGateway, HttpLoadBalancer, HttpLoadBalancerSpec, Tenant};
+use kedge_crd::{EdgeGateway, HttpLoadBalancerSpec, Tenant};
 
 use super::{
     Http, Served,
     check::check,
-    names::{Generated, Names, Taken, may_ask},
+    names::{ALL, Generated, Names, Taken, ask_for_all, may_ask},
     offer,
     read::Found,
     refusal::Refusal,
@@ -150,6 +150,7 @@ impl<'a> Desk<'a> {
         http.spec = object.spec.clone();
         let (tenant, gateway) = self.place(found)?;
         http.tenant.clone_from(&tenant.metadata.name);
+        ask_for_all(tenant, &mut http.spec);
         let own = self
             .generated
             .of(tenant, &found.name, object, &http.generated);
@@ -160,14 +161,14 @@ impl<'a> Desk<'a> {
         let Some(ports) = ports else {
             return Err(Refusal::NotServed { gateway });
         };
-        check(&object.spec, &http.generated)?;
-        for (at, it) in object.spec.tls.iter().enumerate() {
-            let hosts = tls::hosts(&object.spec, it, &http.generated);
+        check(&http.spec, &http.generated)?;
+        for (at, it) in http.spec.tls.iter().enumerate() {
+            let hosts = tls::hosts(&http.spec, it, &http.generated);
             for host in hosts.into_iter().filter(|_| it.passthrough) {
-                tls::passed(&object.spec, at, host)?;
+                tls::passed(&http.spec, at, host)?;
             }
         }
-        self.claim(http, tenant, &gateway, object)?;
+        self.claim(http, tenant, &gateway)?;
         Ok(Some(ports).filter(|_| !http.names.is_empty()))
     }
 
@@ -177,6 +178,11 @@ impl<'a> Desk<'a> {
             return;
         };
         http.endings = tls::endings(self.snapshot, http, &gateway, &self.modes);
+        let tenant = found.tenant(self.snapshot);
+        let may_all = tenant.is_some_and(|tenant| {
+            may_ask(tenant, ALL) && self.names.is_free(&gateway, ALL, &tenant.metadata.name)
+        });
+        http.endings.rest.take_if(|_| !may_all);
         let (plain, secure) = (ports.http, ports.https);
         let wants_tls = !http.spec.tls.is_empty();
         let served = Served {
@@ -207,13 +213,7 @@ impl<'a> Desk<'a> {
     }
 
     /// Gives it the names that it asks for and that are free.
-    fn claim(
-        &mut self,
-        http: &mut Http,
-        tenant: &Tenant,
-        gateway: &Name,
-        object: &HttpLoadBalancer,
-    ) -> Result<(), Refusal> {
+    fn claim(&mut self, http: &mut Http, tenant: &Tenant, gateway: &Name) -> Result<(), Refusal> {
         let is_new = http.names.is_empty();
         let limits = tenant.spec.limits.as_ref();
         let most = limits.and_then(|limits| limits.load_balancers);
@@ -225,7 +225,7 @@ impl<'a> Desk<'a> {
         }
         let generated = Some(&http.generated).filter(|host| !host.is_empty());
         let mut names: Vec<String> = Vec::new();
-        for host in generated.into_iter().chain(&object.spec.hostnames) {
+        for host in generated.into_iter().chain(&http.spec.hostnames.clone()) {
             if names.contains(host) {
                 continue;
             }

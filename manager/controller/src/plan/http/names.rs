@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kedge_control::frontend::is_server_name;
-use kedge_crd::{HttpLoadBalancer, Tenant};
+use kedge_crd::{HttpLoadBalancer, HttpLoadBalancerSpec, Tenant};
 
 use crate::store::Name;
 
@@ -27,6 +27,12 @@ impl Names {
         let names = self.given.entry(gateway.clone()).or_default();
         let entry = names.entry(host.to_owned());
         entry.or_insert_with(|| tenant.to_owned());
+    }
+
+    /// Whether no other tenant has a name.
+    pub fn is_free(&self, gateway: &Name, host: &str, tenant: &str) -> bool {
+        let owner = self.given.get(gateway).and_then(|names| names.get(host));
+        owner.is_none_or(|owner| owner == tenant)
     }
 
     /// Gives a name to a tenant. One below another tenant's wildcard is that tenant's: giving it away would move
@@ -72,6 +78,13 @@ pub fn may_ask(tenant: &Tenant, host: &str) -> bool {
             let below = allowed.strip_prefix('*');
             allowed == host || below.is_some_and(|below| plain.ends_with(below))
         })
+}
+
+/// What a load balancer without names asks for: every name that nobody else has, where its tenant may have that.
+pub fn ask_for_all(tenant: &Tenant, spec: &mut HttpLoadBalancerSpec) {
+    if spec.hostnames.is_empty() && may_ask(tenant, ALL) {
+        spec.hostnames.push(ALL.to_owned());
+    }
 }
 
 /// Whether a name is one label below a zone.
@@ -144,6 +157,9 @@ fn label(text: &str) -> Option<String> {
     let label = label.trim_matches('-');
     (!label.is_empty()).then(|| label.to_owned())
 }
+
+/// Every name that nobody else has. No name is below it: each is its tenant's before it is anybody's.
+pub const ALL: &str = "*";
 
 /// How many names are tried.
 const MOST: usize = 1024;

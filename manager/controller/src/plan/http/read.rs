@@ -7,6 +7,7 @@ use kedge_crd::{
 };
 use serde_json::Value;
 
+use super::names::ALL;
 use crate::{
     managers,
     plan::{exposed::withdrawn, tcp},
@@ -56,9 +57,13 @@ impl Found {
         }
         // While nobody can tell what is asked for, nothing is given back.
         if let Some(object) = self.object() {
-            let generated = &self.last.generated_hostname;
+            let (generated, asked) = (&self.last.generated_hostname, &object.spec.hostnames);
             names.retain(|name| {
-                name == generated || object.spec.hostnames.iter().any(|asked| asked == name)
+                let is_asked = match asked.is_empty() {
+                    true => *name == ALL,
+                    false => asked.iter().any(|asked| asked == name),
+                };
+                name == generated || is_asked
             });
         }
         Some((gateway, names))

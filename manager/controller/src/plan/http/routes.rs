@@ -6,7 +6,8 @@ use std::{
 };
 
 use kedge_control::site::{
-    Action, HeaderChange, Match, PathChange, PathMatch, Rewrite, Route, RouteBackend, ValueMatch,
+    Action, HeaderChange, Match, Mirror, PathChange, PathMatch, Rewrite, Route, RouteBackend,
+    ValueMatch,
 };
 use kedge_core::Span;
 use kedge_crd::http::{self, HttpBackend, HttpHeaders, HttpPath, HttpRule, PathKind, Scheme};
@@ -14,7 +15,7 @@ use kedge_crd::http::{self, HttpBackend, HttpHeaders, HttpPath, HttpRule, PathKi
 /// The pools that backends lead to.
 pub trait Pools {
     /// The pool of a backend; `None` where it leads nowhere.
-    fn pool(&mut self, backend: &HttpBackend) -> Option<String>;
+    fn pool(&mut self, name: &str, port: NonZeroU16) -> Option<String>;
     /// A name that no pool has, in its place: it takes its share of the requests.
     fn nobody(&self, backend: &HttpBackend) -> String;
 }
@@ -36,23 +37,18 @@ pub fn routes(rules: &[HttpRule], names: &BTreeSet<&str>, pools: &mut impl Pools
             true => vec![PathMatch::default()],
             false => rule.paths.iter().map(path).collect(),
         };
-        routes.extend(paths.into_iter().map(|path| {
-            Route {
-                hosts: hosts.clone(),
-                matches: Match {
-                    path,
-                    method: rule.method.clone(),
-                    headers: lower(&rule.headers, exact),
-                    query: rule
-                        .query
-                        .iter()
-                        .map(|(name, value)| (name.clone(), exact(value)))
-                        .collect(),
-                },
-                action: action.clone(),
-                request_headers: changed(rule.request_headers.as_ref()),
-                response_headers: changed(rule.response_headers.as_ref()),
-            }
+        routes.extend(paths.into_iter().map(|path| Route {
+            hosts: hosts.clone(),
+            matches: Match {
+                path,
+                method: rule.method.clone(),
+                headers: headers(rule),
+                query: query(rule),
+                grpc: rule.grpc,
+            },
+            action: action.clone(),
+            request_headers: changed(rule.request_headers.as_ref()),
+            response_headers: changed(rule.response_headers.as_ref()),
         }));
     }
     routes
@@ -101,7 +97,33 @@ fn action(rule: &HttpRule, pools: &mut impl Pools) -> Action {
         timeout_milliseconds: milliseconds(rule.timeout),
         backend_timeout_milliseconds: milliseconds(rule.backend_timeout),
         retries: RETRIES,
+        mirrors: mirrors(rule, pools),
     }
+}
+
+/// What gets copies; what is not there gets none.
+fn mirrors(rule: &HttpRule, pools: &mut impl Pools) -> Vec<Mirror> {
+    let all = rule.mirrors.iter().filter_map(|mirror| {
+        Some(Mirror {
+            pool: pools.pool(&mirror.name, mirror.port)?,
+            millionths: mirror.millionths.unwrap_or(ALL),
+        })
+    });
+    all.collect()
+}
+
+fn headers(rule: &HttpRule) -> BTreeMap<String, ValueMatch> {
+    let mut all = lower(&rule.headers, exact);
+    all.extend(lower(&rule.header_expressions, regex));
+    all
+}
+
+fn query(rule: &HttpRule) -> BTreeMap<String, ValueMatch> {
+    let exactly = rule.query.iter().map(|(name, text)| (name, exact(text)));
+    let fitting = rule.query_expressions.iter();
+    let fitting = fitting.map(|(name, text)| (name, regex(text)));
+    let all = exactly.chain(fitting);
+    all.map(|(name, value)| (name.clone(), value)).collect()
 }
 
 /// The backends of a rule; none where none of a weight is there.
@@ -109,7 +131,7 @@ fn backends(rule: &HttpRule, pools: &mut impl Pools) -> Vec<RouteBackend> {
     let found: Vec<_> = rule
         .backends
         .iter()
-        .map(|it| (it, pools.pool(it)))
+        .map(|it| (it, pools.pool(&it.name, it.port)))
         .collect();
     let weight = |backend: &HttpBackend| u32::from(backend.weight.unwrap_or(1));
     if !found
@@ -121,6 +143,8 @@ fn backends(rule: &HttpRule, pools: &mut impl Pools) -> Vec<RouteBackend> {
     let each = found.into_iter().map(|(it, pool)| RouteBackend {
         pool: pool.unwrap_or_else(|| pools.nobody(it)),
         weight: weight(it),
+        request_headers: changed(it.request_headers.as_ref()),
+        response_headers: changed(it.response_headers.as_ref()),
     });
     each.collect()
 }
@@ -162,12 +186,18 @@ fn exact(text: &str) -> ValueMatch {
     ValueMatch::Exact(text.to_owned())
 }
 
+fn regex(text: &str) -> ValueMatch {
+    ValueMatch::Regex(text.to_owned())
+}
+
 fn milliseconds(span: Option<Span>) -> u32 {
     span.map_or(0, |span| {
         u32::try_from(span.duration().as_millis()).unwrap_or(u32::MAX)
     })
 }
 
+/// Millionths of everything.
+const ALL: u32 = 1_000_000;
 /// How often another backend is asked: a host that just went must not cost a request, and a request that a
 /// second one failed at is told to the client.
 const RETRIES: u8 = 1;

@@ -12,7 +12,10 @@ use kedge_crd::{
 
 use super::{Http, Served, names::zone, offer::passed_name};
 use crate::{
-    plan::{gateway::public_addresses, offered::Offered, programmed::programmed, report::clean},
+    plan::{
+        dns as records, gateway::public_addresses, offered::Offered, programmed::programmed,
+        report::clean,
+    },
     snapshot::Snapshot,
 };
 
@@ -113,6 +116,7 @@ fn dns(snapshot: &Snapshot, http: &Http) -> Option<Condition> {
     };
     Some(match provider {
         DnsProvider::None => said("NotManaged", format!("no records are made here: {record}")),
+        DnsProvider::DnsEndpoint => return Some(records::condition(snapshot, tenant)),
         DnsProvider::Annotations | DnsProvider::Rfc2136 => {
             let text = format!("records are not made for HTTPLoadBalancers: {record}");
             said("Unsupported", text)

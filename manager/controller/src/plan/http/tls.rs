@@ -9,14 +9,22 @@ use kedge_crd::{
     http::{HttpBackend, HttpLoadBalancerSpec, HttpRule, PathKind, Tls},
 };
 
-use super::{Http, certificate::read, refusal::Refusal};
-use crate::{certificates::Found, clock, snapshot::Snapshot, store::Name};
+use super::{Http, certificate::read, names::ALL, refusal::Refusal};
+use crate::{
+    certificates::Found,
+    clock,
+    plan::issued::{self, Issued},
+    snapshot::Snapshot,
+    store::Name,
+};
 
 /// How TLS ends for the names of one HTTPLoadBalancer.
 #[derive(Clone, Debug, Default)]
 pub struct Endings {
     /// The certificates its site shows.
     pub certificates: Vec<Certificate>,
+    /// What is shown to clients that ask for a name nobody has, where its site has not every name itself.
+    pub rest: Option<Certificate>,
     /// The names whose TLS is passed through, and the backends it is passed to.
     pub passed: BTreeMap<String, HttpBackend>,
     /// The names for which TLS was asked for.
@@ -33,6 +41,8 @@ pub struct Endings {
     pub secrets: BTreeSet<Name>,
     /// Whether one was not read yet.
     pub is_unread: bool,
+    /// The certificates that issuers are to make.
+    pub issued: Vec<Issued>,
 }
 
 /// Who ends TLS for the names of a tenant: at the gateway, or where it is passed through to. Not both.
@@ -95,11 +105,6 @@ pub fn passed<'a>(
         let field = format!("spec.tls[{at}].passthrough");
         Err(Refusal::Invalid { field, why })
     };
-    if host.starts_with('*') {
-        return invalid(format!(
-            "{host} is a wildcard, and clients name what they ask for"
-        ));
-    }
     let is_for = |rule: &&HttpRule| rule.hosts.is_empty() || rule.hosts.iter().any(|it| it == host);
     let mut rules = spec.rules.iter().filter(is_for);
     let (Some(rule), None) = (rules.next(), rules.next()) else {
@@ -114,12 +119,23 @@ pub fn passed<'a>(
     let is_plain = rule.method.is_none()
         && rule.headers.is_empty()
         && rule.query.is_empty()
+        && rule.header_expressions.is_empty()
+        && rule.query_expressions.is_empty()
+        && !rule.grpc
+        && rule.mirrors.is_empty()
         && rule.redirect.is_none()
         && rule.rewrite.is_none()
         && rule.request_headers.is_none()
         && rule.response_headers.is_none();
     match &rule.backends[..] {
-        [backend] if is_all && is_plain => Ok(backend),
+        [backend]
+            if is_all
+                && is_plain
+                && backend.request_headers.is_none()
+                && backend.response_headers.is_none() =>
+        {
+            Ok(backend)
+        }
         _ => invalid(format!(
             "the rule of {host} must have one backend and nothing else: nobody here reads what is passed through"
         )),
@@ -172,12 +188,22 @@ pub fn endings(snapshot: &Snapshot, http: &Http, gateway: &Name, modes: &Modes) 
             let secret = Name::new(&name.namespace, secret);
             let also = generated_too(spec, tls, generated, names);
             endings.secrets.insert(secret.clone());
-            endings.shown(snapshot, &secret, &asked, also);
-        } else {
-            let text = format!(
-                "spec.tls[{at}].issuer: certificates are not made by issuers here; name a Secret in secretRef"
-            );
-            endings.wrong.push(("Unsupported", text));
+            let mut shown: Vec<&str> = also.into_iter().collect();
+            shown.extend(asked.iter().filter(|host| **host == ALL));
+            asked.retain(|host| *host != ALL);
+            // Whoever lists every name means whatever client comes, as a listener without a name does.
+            // So does an entry for all names, of which this is one.
+            let rest = hosts(spec, tls, generated).contains(&ALL);
+            endings.shown(snapshot, &secret, &asked, (&shown, rest));
+        } else if let Some(issuer) = &tls.issuer {
+            let is_for_all = asked.contains(&ALL);
+            asked.retain(|host| *host != ALL);
+            if is_for_all && asked.is_empty() {
+                let text =
+                    format!("spec.tls[{at}].issuer: none makes a certificate for every name");
+                endings.lacks("Unsupported", text);
+            }
+            endings.asks(snapshot, http, (at, issuer), &asked);
         }
     }
     endings
@@ -190,13 +216,41 @@ fn generated_too<'a>(
     generated: &'a str,
     names: &BTreeSet<&str>,
 ) -> Option<&'a str> {
-    let is_for_all = tls.hosts.is_empty() && !spec.hostnames.is_empty();
+    let is_for_all = match tls.hosts.is_empty() {
+        true => !spec.hostnames.is_empty(),
+        false => tls.hosts.iter().any(|host| host == ALL),
+    };
     Some(generated).filter(|generated| is_for_all && names.contains(generated))
 }
 
 impl Endings {
-    /// Shows the certificate of a Secret for these names, and for one more where it carries it.
-    fn shown(&mut self, snapshot: &Snapshot, secret: &Name, asked: &[&str], also: Option<&str>) {
+    /// Has an issuer make the certificate for these names, and shows it once there is one.
+    fn asks(&mut self, snapshot: &Snapshot, http: &Http, entry: (usize, &str), asked: &[&str]) {
+        if asked.is_empty() {
+            return;
+        }
+        let issued = match issued::ask(snapshot, (&http.name, &http.tenant), entry, asked) {
+            Ok(issued) => issued,
+            Err((reason, text)) => return self.lacks(reason, text),
+        };
+        let secret = issued.name.clone();
+        self.secrets.insert(secret.clone());
+        match issued::pending(snapshot, &issued) {
+            Some((reason, text)) => self.lacks(reason, text),
+            None => self.shown(snapshot, &secret, asked, (&[], false)),
+        }
+        self.issued.push(issued);
+    }
+
+    /// Shows the certificate of a Secret for these names, for others where it carries them, and for the rest of all
+    /// names if that is meant.
+    fn shown(
+        &mut self,
+        snapshot: &Snapshot,
+        secret: &Name,
+        asked: &[&str],
+        (also, rest): (&[&str], bool),
+    ) {
         let place = &secret.name;
         let pair = match snapshot.certificate(secret) {
             Some(Found::Pair(pair)) => pair,
@@ -233,7 +287,17 @@ impl Endings {
             );
             self.lacks("NameMismatch", text);
         }
-        hosts.extend(also.filter(|host| read.carries(host)).map(str::to_owned));
+        // No authority signs for every name: whoever asks for that is not told so.
+        let also = also.iter().copied();
+        let also = also.filter(|host| read.carries(host) || (rest && *host == ALL));
+        hosts.extend(also.map(str::to_owned));
+        if rest && !hosts.iter().any(|host| host == ALL) && self.rest.is_none() {
+            self.rest = Some(Certificate {
+                hosts: vec![ALL.to_owned()],
+                chain: pair.chain.clone(),
+                key: pair.key.clone(),
+            });
+        }
         let now = snapshot.now.parse().unwrap_or(read.from);
         let (from, until) = (clock::to_text(read.from), clock::to_text(read.until));
         // Clients that ask why are told more by it than by none.

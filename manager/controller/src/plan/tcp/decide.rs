@@ -25,6 +25,7 @@ use super::{
 use crate::{
     plan::{
         Case,
+        drain::{Leaving, can_drain},
         ledger::{Holder, Ledger},
         overlay,
         ports::{Owner, Seat},
@@ -36,7 +37,13 @@ use crate::{
 };
 
 /// Decides about every TCPLoadBalancer that somebody asks for.
-pub fn all(snapshot: &Snapshot, found: &[Found], cases: &[Case], ledger: &mut Ledger) -> Vec<Tcp> {
+pub fn all(
+    snapshot: &Snapshot,
+    found: &[Found],
+    cases: &[Case],
+    leaving: &Leaving,
+    ledger: &mut Ledger,
+) -> Vec<Tcp> {
     let mut usage = Usage::of(snapshot, cases, ledger);
     // A limit that is lowered takes nothing back: what anybody has counts before any wish.
     for found in found {
@@ -47,7 +54,7 @@ pub fn all(snapshot: &Snapshot, found: &[Found], cases: &[Case], ledger: &mut Le
     }
     let decided = found
         .iter()
-        .filter_map(|found| one(snapshot, ledger, &mut usage, found));
+        .filter_map(|found| one(snapshot, leaving, (&mut *ledger, &mut usage), found));
     decided.collect()
 }
 
@@ -62,7 +69,12 @@ fn was_routed(snapshot: &Snapshot, found: &Found) -> bool {
     is_routed && accepted()
 }
 
-fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Found) -> Option<Tcp> {
+fn one(
+    snapshot: &Snapshot,
+    leaving: &Leaving,
+    (ledger, usage): (&mut Ledger, &mut Usage),
+    found: &Found,
+) -> Option<Tcp> {
     let Life::Stands(read) = &found.life else {
         return None;
     };
@@ -99,7 +111,7 @@ fn one(snapshot: &Snapshot, ledger: &mut Ledger, usage: &mut Usage, found: &Foun
         }
     };
     let space = &found.name.namespace;
-    let checked = check(object).and_then(|()| members(snapshot, found, object, &gateway));
+    let checked = check(object).and_then(|()| members(snapshot, leaving, found, object, &gateway));
     let checked = checked.and_then(|members| {
         let own = pool(object).map(|pool| {
             let name = Name::new(space, pool);
@@ -279,6 +291,7 @@ fn routed(object: &TcpLoadBalancer) -> Result<(), Refusal> {
 /// host that is heard no more stays one: its gateway knows sooner than anybody.
 fn members(
     snapshot: &Snapshot,
+    leaving: &Leaving,
     found: &Found,
     object: &TcpLoadBalancer,
     gateway: &Name,
@@ -291,7 +304,14 @@ fn members(
         .filter(|(name, host)| overlay::gateway_of(snapshot, name, host).as_ref() == Some(gateway))
         .collect();
     let mut members: Vec<Member> = Vec::new();
+    let drains = can_drain(snapshot, gateway);
     let mut put = |host: &Name, backend: &Backend, address| {
+        let goes = leaving.is_drained(snapshot, host, gateway);
+        let is_left = backend.draining_hosts.contains(&host.name);
+        let draining = goes.or(is_left.then_some(drains));
+        if draining == Some(false) {
+            return;
+        }
         let ports = backend
             .ports
             .iter()
@@ -299,6 +319,7 @@ fn members(
         let member = Member {
             host: host.clone(),
             address,
+            draining: draining.is_some(),
             ports: ports.collect(),
         };
         if !members.contains(&member) {

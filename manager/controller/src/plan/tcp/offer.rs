@@ -92,15 +92,15 @@ fn pool(tcp: &Tcp, port: &TcpPort) -> Option<Pool> {
 }
 
 fn members(tcp: &Tcp, port: &TcpPort) -> Option<Vec<PoolMember>> {
-    let at = port.port?;
+    port.port?;
     let mut members: Vec<PoolMember> = Vec::new();
     for member in &tcp.members {
-        let at = member.ports.get(&port.name).copied().unwrap_or(at);
         let member = PoolMember {
             host: peer_name(&member.host),
             address: member.address,
-            port: at,
+            port: member.port(port)?,
             weight: 1,
+            draining: member.draining,
         };
         if !members.contains(&member) {
             members.push(member);

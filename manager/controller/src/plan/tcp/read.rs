@@ -28,7 +28,7 @@ use crate::{
         config::listen_address,
         exposed::withdrawn,
         ledger::Ledger,
-        marks::ADDRESS,
+        marks::{ADDRESS, TENANT_LABEL},
         ports::{Owner, Seat},
     },
     snapshot::Snapshot,
@@ -347,7 +347,5 @@ fn kept(layer: &Value) -> Kept {
     }
 }
 
-/// Whose an exposure is.
-const TENANT_LABEL: &str = "kedge.dev/tenant";
 /// How long connections may go on at a gateway that does not say.
 const DRAIN: Duration = Duration::from_secs(60);

@@ -16,7 +16,8 @@ use crate::{
 
 /// The status, with what stays of the last one.
 pub fn status(snapshot: &Snapshot, tcp: &Tcp) -> TcpLoadBalancerStatus {
-    let mut hosts: Vec<_> = tcp.members.iter().map(|member| &member.host).collect();
+    let staying = tcp.members.iter().filter(|member| !member.draining);
+    let mut hosts: Vec<_> = staying.map(|member| &member.host).collect();
     hosts.sort();
     hosts.dedup();
     let down: Vec<String> = hosts
@@ -31,7 +32,11 @@ pub fn status(snapshot: &Snapshot, tcp: &Tcp) -> TcpLoadBalancerStatus {
             true => Condition::new("Programmed", true, "Routed", ""),
             false => programmed(snapshot, tcp.gateway.as_ref(), &parts(tcp)),
         });
-        conditions.push(backends(hosts.len(), &down));
+        let leaves = tcp.members.iter().any(|member| member.draining);
+        conditions.push(match hosts.is_empty() && leaves {
+            true => Condition::new(BACKENDS, false, "AllLeaving", ALL_LEAVE),
+            false => backends(hosts.len(), &down),
+        });
     }
     let missing = conditions
         .iter()
@@ -134,6 +139,9 @@ fn backends(all: usize, down: &[String]) -> Condition {
     }
 }
 
+/// What is said where every host is being left.
+const ALL_LEAVE: &str =
+    "every host is being removed: what is open goes on, and new connections are refused";
 const BACKENDS: &str = "BackendsHealthy";
 /// As many as the schema takes.
 const INGRESS: usize = 16;

@@ -392,8 +392,10 @@ fn what_cannot_be_served_is_told_by_its_field() {
         "tls: [{hosts: [other.example.com], secretRef: a}]",
         "spec.tls[0].hosts[0]",
     );
-    let wildcard = "hostnames: ['*.example.org'], tls: [{passthrough: true}]";
-    invalid(&format!("{wildcard}, {RULE}"), "spec.tls[0].passthrough");
+    invalid(
+        "tls: [{hosts: ['*', other.example.com], secretRef: a}]",
+        "spec.tls[0].hosts[1]",
+    );
 }
 
 #[test]
@@ -537,6 +539,37 @@ fn names_need_an_admins_word() {
             .told("front", "Accepted")
             .starts_with("False: NoHostnames: ")
     );
+}
+
+#[test]
+fn a_tenant_that_may_have_every_name_has_those_that_nobody_else_has() {
+    let mut world = ready();
+    world.ask("front", RULE);
+    world.settle();
+    assert_eq!(world.names("front"), ["front.store-014.lb.example.net"]);
+    world.write(&tenant("allowedHostnames: ['*']"));
+    let plan = world.settle();
+    assert_eq!(world.names("front"), ["*"]);
+    assert_eq!(site_of(&plan, "front").unwrap().hosts, ["*"]);
+    assert_eq!(world.told("front", "Accepted"), "True: Accepted: ");
+    // Another one has the names it was given all the same, and not all others as well.
+    world.write(&tenant_of("other", "allowedHostnames: ['*']", ""));
+    world.ask_as("other", "zzz", "hostnames: [shop.example.com]");
+    world.ask_as("other", "yyy", RULE);
+    world.settle();
+    assert_eq!(world.names("zzz"), ["shop.example.com"]);
+    assert_eq!(world.names("yyy"), [""; 0]);
+    let said = world.told("yyy", "Accepted");
+    assert!(said.starts_with("False: HostnameTaken: *: "), "{said}");
+    // Whoever lists names asks for those alone.
+    world.ask("front", "hostnames: [a.example.org]");
+    world.settle();
+    assert_eq!(world.names("front"), ["a.example.org"]);
+    world.write(&tenant("provider: None"));
+    world.ask("front", RULE);
+    world.settle();
+    assert_eq!(world.names("front"), [""; 0]);
+    assert_eq!(world.names("yyy"), ["*"]);
 }
 
 #[test]

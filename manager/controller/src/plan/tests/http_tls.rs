@@ -70,6 +70,48 @@ fn a_certificate_is_shown_for_the_names_it_carries() {
 }
 
 #[test]
+fn a_certificate_is_shown_to_whoever_comes_where_the_tenant_may_have_every_name() {
+    let mut world = asking("{hosts: [shop.example.com, '*'], secretRef: cert}");
+    world.certify("cert", &pair(&[HOST]));
+    let plan = world.settle();
+    let site = site_of(&plan, "front").unwrap();
+    assert_eq!(site.certificates[0].hosts, [HOST]);
+    assert!(site_of(&plan, "front/*").is_none(), "it may not have them");
+    assert_eq!(served(&plan).sites.len(), 1);
+
+    world.write(&tenant("allowedHostnames: ['*']"));
+    let plan = world.settle();
+    let rest = site_of(&plan, "front/*").unwrap();
+    assert_eq!((rest.http, rest.https.map(u16::from)), (None, Some(443)));
+    assert_eq!(
+        (&rest.hosts[..], &rest.routes[..]),
+        (&["*".to_owned()][..], &[][..])
+    );
+    assert_eq!(rest.certificates[0].hosts, ["*"]);
+    let said = world.told("front", "CertificateReady");
+    assert!(said.starts_with("True: Valid: "), "{said}");
+
+    // Where it has every name itself, it is its own certificate's.
+    world.ask(
+        "front",
+        &format!("tls: [{{hosts: ['*'], secretRef: cert}}], {RULE}"),
+    );
+    let plan = world.settle();
+    let site = site_of(&plan, "front").unwrap();
+    assert_eq!(
+        (&site.hosts[..], &site.certificates[0].hosts[..]),
+        (&["*".to_owned()][..], &["*".to_owned()][..])
+    );
+    assert!(site_of(&plan, "front/*").is_none());
+
+    // An entry without names is for all of them.
+    world.ask("front", &format!("tls: [{{secretRef: cert}}], {RULE}"));
+    let plan = world.settle();
+    let site = site_of(&plan, "front").unwrap();
+    assert_eq!(site.certificates[0].hosts, ["*"]);
+}
+
+#[test]
 fn what_is_wrong_with_a_certificate_is_told_and_its_key_never_is() {
     let good = pair(&[HOST]);
     let with = |chain: &str, key: &str| Pair {
@@ -119,7 +161,7 @@ fn what_is_wrong_with_a_certificate_is_told_and_its_key_never_is() {
     world.settle();
     let ready = world.told("front", "CertificateReady");
     assert!(
-        ready.starts_with("False: Unsupported: spec.tls[0].issuer: "),
+        ready.starts_with("False: IssuerNotAllowed: Tenant "),
         "{ready}"
     );
 }
@@ -197,6 +239,29 @@ fn tls_is_passed_through_to_the_one_backend_of_its_name() {
             "{rules}: {said}"
         );
     }
+}
+
+#[test]
+fn a_name_that_is_passed_through_to_nobody_is_no_wildcards() {
+    let mut world = ready();
+    let rules = "rules: [{backends: [{name: gone, port: 80}]}]";
+    world.ask(
+        "front",
+        &format!("hostnames: [{HOST}], tls: [{{hosts: [{HOST}], passthrough: true}}], {rules}"),
+    );
+    let plan = world.settle();
+    let offer = served(&plan);
+    let [frontend] = &offer.frontends[..] else {
+        panic!("{:?}", offer.frontends);
+    };
+    let of = (&frontend.tenant, &frontend.pool);
+    let pool = offer
+        .pools
+        .iter()
+        .find(|pool| (&pool.tenant, &pool.name) == of);
+    assert_eq!(pool.unwrap().members, []);
+    let said = world.told("front", "ResolvedRefs");
+    assert!(said.contains("there is no TCPLoadBalancer gone"), "{said}");
 }
 
 #[test]

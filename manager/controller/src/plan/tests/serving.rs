@@ -58,7 +58,8 @@ fn hosts_and_gateways_know_each_other_by_single_overlay_addresses() {
     assert_eq!(
         serde_json::to_value(&peers[2]).unwrap(),
         json!({"name": "store-014/edge-c", "publicKey": "key-edge-c",
-            "allowedIPs": ["fd6b:6564:6765::4/128", "198.18.0.4/32"], "keepaliveSeconds": 0})
+            "allowedIPs": ["fd6b:6564:6765::4/128", "198.18.0.4/32"], "keepaliveSeconds": 0,
+            "tenant": "store-014"})
     );
 }
 

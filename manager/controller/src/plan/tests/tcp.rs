@@ -143,6 +143,24 @@ fn what_was_chosen_is_written_before_anything_that_follows_from_it() {
 }
 
 #[test]
+fn instances_are_told_of_the_load_balancer_before_them() {
+    let mut world = ready();
+    let plan = world.settle();
+    assert_eq!(served(&plan).proxy_protocol, None);
+    let generation = plan.gateways.values().next().unwrap().generation;
+    let gateway = include_str!("../../../tests/fixtures/demo/gateway.yaml");
+    // A prefix is what it is, however it is written.
+    let behind = "spec:\n  proxyProtocol: {from: [192.0.2.9/28, 'fd00::1/128']}\n";
+    world.write(&gateway.replacen("spec:\n", behind, 1));
+    let plan = world.settle();
+    let from = served(&plan).proxy_protocol.unwrap().from;
+    let from: Vec<String> = from.iter().map(ToString::to_string).collect();
+    assert_eq!(from, ["192.0.2.0/28", "fd00::1/128"]);
+    let told = plan.gateways.values().next().unwrap();
+    assert!(told.generation > generation, "it is another state");
+}
+
+#[test]
 fn the_gateway_says_whether_it_serves_it() {
     let mut world = ready();
     world.offer("web", "", WEB);

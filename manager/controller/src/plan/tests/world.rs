@@ -299,6 +299,9 @@ impl World {
                     Contract::V1Beta2,
                 ),
             ]),
+            served: [crate::plan::dns::KIND, crate::plan::issued::KIND]
+                .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
+                .into(),
         };
         self
     }

@@ -168,7 +168,8 @@ impl Cluster {
             .iter()
             .filter_map(|(name, kind)| Some((name.clone(), kind.contract?)))
             .collect();
-        Environment::Kubernetes { contracts }
+        let served = kinds.keys().cloned().collect();
+        Environment::Kubernetes { contracts, served }
     }
 
     /// What it is called.

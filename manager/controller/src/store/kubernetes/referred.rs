@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 
 use kedge_crd::{
-    Cluster, LoadBalancerSpec, Resource as _,
+    Cluster, LoadBalancerSpec, Resource as _, Tenant, TenantSpec,
     capi::{self, ObjectRef},
     meta,
 };
 
 use crate::{
-    plan::elemental::TEMPLATE_PATHS,
+    plan::{dns, elemental::TEMPLATE_PATHS, issued},
     store::{ADDRESS_KIND, CLAIM_KIND, IPAM_GROUP, Name, ObjectKey, Objects},
 };
 
@@ -56,6 +56,16 @@ pub fn kinds(objects: &Objects) -> BTreeSet<(String, String)> {
         ];
         let pools = pools.into_iter().flatten();
         found.extend(pools.filter_map(|pool| Some((pool.api_group?, pool.kind?))));
+    }
+    // Whoever asks for records or certificates needs the kinds of those who make them.
+    let tenants = objects.of_kind(meta::GROUP, TenantSpec::KIND);
+    for tenant in tenants.filter_map(|(_, layers)| layers.as_written::<Tenant>()) {
+        let kinds = [
+            (dns::is_asked(&tenant), dns::KIND),
+            (issued::is_asked(&tenant), issued::KIND),
+        ];
+        let kinds = kinds.into_iter().filter(|(asked, _)| *asked);
+        found.extend(kinds.map(|(_, (group, kind))| (group.to_owned(), kind.to_owned())));
     }
     // Claims of addresses may come after us: Cluster API serves them.
     found.extend([CLAIM_KIND, ADDRESS_KIND].map(|kind| (IPAM_GROUP.to_owned(), kind.to_owned())));

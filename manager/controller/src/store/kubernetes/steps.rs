@@ -153,7 +153,7 @@ fn own(key: &ObjectKey, manager: &str, content: &Value, seen: Option<&Seen>) -> 
             Host::Blank => true,
         };
         fields::put(&mut body, guard(seen, true));
-    } else if manager == managers::ENDPOINT {
+    } else if manager == managers::ENDPOINT || key.is_made_for_others() {
         // Beside a user's word, never over it.
         force = seen.is_none_or(|seen| seen.is_ours);
     }

@@ -65,7 +65,11 @@ fn a_change_touches_the_namespace_it_belongs_to() {
         Name::new("c", "c"),
         cluster,
     );
-    assert_eq!(stock.referring().len(), 2, "a Tenant's, and a Cluster's");
+    assert_eq!(
+        stock.referring().len(),
+        4,
+        "those of Tenants, and a Cluster's"
+    );
     assert!(stock.referring().is_empty());
     let key = ObjectKey::new(meta::GROUP, "EdgeHost", Name::new("b", "h"));
     let known = changes(&mut stock);

@@ -78,6 +78,7 @@ fn spec(number: u8) -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     }
 }

@@ -170,10 +170,10 @@ fn the_first_hears_whoever_calls_and_the_owner_answers() {
         );
     }
     let [first, second] = crew.peers;
-    assert_eq!(crew.shards[0].elsewhere(&to(second)), Some(1));
-    assert_eq!(crew.shards[1].elsewhere(&to(first)), Some(0));
-    assert_eq!(crew.shards[0].elsewhere(&to(first)), None);
-    assert_eq!(crew.shards[0].elsewhere(&to(99)), None, "nobody's");
+    assert_eq!(crew.shards[0].elsewhere(None, &to(second)), Some(1));
+    assert_eq!(crew.shards[1].elsewhere(None, &to(first)), Some(0));
+    assert_eq!(crew.shards[0].elsewhere(None, &to(first)), None);
+    assert_eq!(crew.shards[0].elsewhere(None, &to(99)), None, "nobody's");
     let mut moves = Vec::new();
     crew.shards[0].take_moves(&mut moves);
     assert_eq!(moves, [], "it knows itself");

@@ -91,6 +91,7 @@ pub(super) fn spec(number: u8, endpoint: Option<&str>) -> PeerSpec {
         always_up: false,
         accepts: Vec::new(),
         relays: false,
+        realm: None,
         next_key: None,
     }
 }

@@ -18,6 +18,8 @@ mod harness;
 mod here;
 #[path = "live.rs"]
 mod live;
+#[path = "realms.rs"]
+mod realms;
 #[path = "roaming.rs"]
 mod roaming;
 #[path = "rotation.rs"]

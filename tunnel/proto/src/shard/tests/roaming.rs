@@ -133,6 +133,7 @@ fn what_a_gateway_passed_on_goes_to_no_other_gateway() {
         allowed_ips: [spec(number, None).allowed_ips, nets(more)].concat(),
         accepts: nets(&["10.9.0.0/24"]),
         relays: true,
+        realm: None,
         ..spec(number, None)
     };
     let peers = vec![

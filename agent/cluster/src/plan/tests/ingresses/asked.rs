@@ -28,7 +28,7 @@ fn world(changes: Value) -> World {
     ));
     world.put(backend(
         "inner",
-        json!({"spec": {"type": "ClusterIP", "ports": [
+        json!({"spec": {"type": "ExternalName", "ports": [
         {"port": 80, "nodePort": null}]}}),
     ));
     world.settle();
@@ -190,7 +190,7 @@ fn a_part_that_cannot_be_served_is_told_and_the_rest_is_served() {
     let cases = [
         (
             to("inner"),
-            "NodePortRequired Service shop/inner: port 80 has no nodePort (type ClusterIP)",
+            "NodePortRequired Service shop/inner: port 80 has no nodePort (type ExternalName)",
         ),
         (
             to("nobody"),

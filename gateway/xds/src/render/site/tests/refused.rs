@@ -186,7 +186,8 @@ fn what_cannot_be_told_is_refused_alone() {
                     vec![
                         RouteBackend {
                             pool: "web".to_owned(),
-                            weight: u32::MAX
+                            weight: u32::MAX,
+                            ..RouteBackend::default()
                         };
                         2
                     ],

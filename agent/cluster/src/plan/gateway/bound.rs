@@ -1,0 +1,119 @@
+//! What a route has at the listeners it is attached to: names, certificates, and the protocols they are asked
+//! for by.
+
+use std::collections::BTreeSet;
+
+use kedge_control::exposure::ExposedCertificate;
+use kedge_crd::http::{HttpListener, HttpProtocol, Tls};
+
+use super::{
+    attach::Attached,
+    listener::{Ends, Place, Reason},
+};
+use crate::plan::http::Asked;
+
+/// The names of a route at listeners of one protocol.
+#[derive(Debug, Default)]
+struct Names {
+    is_there: bool,
+    is_all: bool,
+    hosts: BTreeSet<String>,
+}
+
+impl Names {
+    fn add(&mut self, hosts: &[String]) {
+        self.is_there = true;
+        self.is_all |= hosts.is_empty();
+        self.hosts.extend(hosts.iter().cloned());
+    }
+
+    /// As a listener of the load balancer, which has these names.
+    fn listener(self, protocol: HttpProtocol, all: &BTreeSet<String>) -> Option<HttpListener> {
+        let is_all = self.is_all || self.hosts == *all;
+        self.is_there.then(|| HttpListener {
+            protocol,
+            hosts: match is_all {
+                true => Vec::new(),
+                false => self.hosts.into_iter().collect(),
+            },
+        })
+    }
+}
+
+/// Gives a load balancer its names, how TLS ends for them, and where they are served; says whether any listener
+/// is usable.
+pub fn bind<'a>(
+    asked: &mut Asked,
+    at: impl Iterator<Item = (&'a Attached, &'a Place<'a>)>,
+) -> Result<bool, Reason> {
+    let (mut plain, mut secure) = (Names::default(), Names::default());
+    let mut ended = BTreeSet::new();
+    for (it, place) in at {
+        let certificate: Option<&ExposedCertificate> = match place.ends() {
+            Ends::Plain => {
+                plain.add(&it.hostnames);
+                continue;
+            }
+            Ends::Here(None) => continue,
+            Ends::Here(Some(certificate)) => Some(certificate),
+            Ends::Passed => None,
+        };
+        if certificate.is_none() {
+            if it.hostnames.is_empty() {
+                let text = "hostnames: what is passed through is told apart by names";
+                return Err(("UnsupportedValue", text.to_owned()));
+            }
+            // Its rule is for its names alone, and not for the one that is made for it.
+            for rule in &mut asked.spec.rules {
+                let fresh = it
+                    .hostnames
+                    .iter()
+                    .filter(|name| !rule.hosts.contains(name));
+                let fresh: Vec<String> = fresh.cloned().collect();
+                rule.hosts.extend(fresh);
+            }
+        }
+        secure.add(&it.hostnames);
+        // The first listener that has a name says how its TLS ends.
+        let names = it.hostnames.iter();
+        let fresh = names.filter(|name| ended.insert((*name).clone()));
+        let fresh: Vec<String> = fresh.cloned().collect();
+        if fresh.is_empty() && !it.hostnames.is_empty() {
+            continue;
+        }
+        let mut hosts = fresh;
+        if certificate.is_some() && place.is_for_all() {
+            // It ends TLS for whoever comes, also for names that no route has.
+            hosts.push("*".to_owned());
+        }
+        asked.spec.tls.push(Tls {
+            hosts,
+            secret_ref: certificate.map(|it| it.name.clone()),
+            passthrough: certificate.is_none(),
+            ..Tls::default()
+        });
+        asked.certificates.extend(certificate.cloned());
+    }
+    if !plain.is_there && !secure.is_there {
+        return Ok(false);
+    }
+    let all: BTreeSet<String> = plain.hosts.union(&secure.hosts).cloned().collect();
+    let protocols = [
+        plain.listener(HttpProtocol::Http, &all),
+        secure.listener(HttpProtocol::Https, &all),
+    ];
+    asked.spec.hostnames = all.into_iter().collect();
+    asked.spec.listeners = protocols.into_iter().flatten().collect();
+    let counts = [
+        ("names", asked.spec.hostnames.len(), 32),
+        ("matches", asked.spec.rules.len(), 64),
+        ("certificates", asked.spec.tls.len(), 16),
+    ];
+    for (what, count, most) in counts {
+        if count > most {
+            let text = format!("it has {count} {what}, and {most} are served");
+            return Err(("UnsupportedValue", text));
+        }
+    }
+    Ok(true)
+}
