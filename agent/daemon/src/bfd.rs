@@ -82,8 +82,11 @@ impl Sessions {
     /// Every session as people see it.
     pub fn list(&self) -> BfdSessionList {
         let snapshot = self.bfd.snapshot();
+        // What nobody has asked for yet is of no interest.
+        let asked = |it: &&BfdSnapshot| !it.spec.on_request || it.view.remote.heard_at.is_some();
+        let items = snapshot.iter().filter(asked);
         BfdSessionList {
-            items: snapshot.iter().map(|it| self.describe(it)).collect(),
+            items: items.map(|it| self.describe(it)).collect(),
         }
     }
 

@@ -236,7 +236,7 @@ impl Hub {
     /// Has BFD with the hosts there are.
     pub fn want_sessions(&mut self) {
         let drains = self.drain.is_ordered();
-        self.sessions.want(self.plan.tunnel.as_ref(), drains);
+        self.sessions.want(&self.plan, drains);
     }
 
     /// What is due about once a second: whatever failed is tried again.

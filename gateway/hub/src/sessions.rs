@@ -1,13 +1,21 @@
 //! BFD with every host that wants it, inside its tunnel: hosts leave a gateway that is silent within a
-//! second, and one that is going to stop before it does.
+//! second, and one that is going to stop before it does. A host that connections go to is asked for it: they
+//! leave one that is silent as quickly, and hosts that none go to say nothing.
 
-use std::{collections::BTreeMap, io, net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::IpAddr,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use kedge_core::{Code, Instant, Name, Problem, bfd::Liveness};
-use kedge_tunnel_device::{PeerSpec, keeper::Wish};
+use kedge_tunnel_device::PeerSpec;
 use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSpec, Config, Interval};
 use tracing::{info, warn};
+
+use crate::bounds::Plan;
 
 /// The sessions of this gateway.
 pub(crate) struct Sessions {
@@ -48,10 +56,11 @@ impl Sessions {
 
     /// Has one with every host of `tunnel`. While it drains each host is told that this gateway is
     /// going to stop, which is no failure.
-    pub fn want(&mut self, tunnel: Option<&Wish>, drains: bool) {
+    pub fn want(&mut self, plan: &Plan, drains: bool) {
         let mut wanted = Vec::new();
         let mut hosts = BTreeMap::new();
-        if let Some(wish) = tunnel {
+        let serving = serving(plan);
+        if let Some(wish) = &plan.tunnel {
             let all = wish.peers.iter();
             // Its sockets are the gateway's own: a tenant that is apart is watched by what comes from it.
             for peer in all.filter(|peer| !peer.relays && peer.realm.is_none()) {
@@ -60,7 +69,8 @@ impl Sessions {
                     continue;
                 };
                 hosts.insert(name.clone(), peer.name.clone());
-                wanted.push(spec_of(name, local, remote, drains));
+                let asks = serving.contains(peer.name.as_str());
+                wanted.push(spec_of(name, [local, remote], asks, drains));
             }
         }
         self.lost.retain(|name, _| hosts.contains_key(name));
@@ -161,12 +171,22 @@ fn ends(own: &[IpNet], theirs: &[IpNet]) -> Option<(IpAddr, IpAddr)> {
     })
 }
 
-fn spec_of(name: Name, local: IpAddr, remote: IpAddr, drains: bool) -> BfdSpec {
-    let spec = BfdSpec::in_tunnel(name, [local, remote], QUICKEST);
+/// The hosts that connections go to.
+fn serving(plan: &Plan) -> BTreeSet<&str> {
+    let of_listeners = plan.listeners.iter().flat_map(|it| &it.members);
+    let of_pools = plan.offer.pools.iter().flat_map(|it| &it.members);
+    of_listeners
+        .map(|it| it.host.as_str())
+        .chain(of_pools.map(|it| it.host.as_str()))
+        .collect()
+}
+
+/// Whoever begins it, the host says how quick it is to be.
+fn spec_of(name: Name, ends: [IpAddr; 2], asks: bool, drains: bool) -> BfdSpec {
+    let spec = BfdSpec::in_tunnel(name, ends, QUICKEST);
     BfdSpec {
         config: Config {
-            // A host that wants it begins, and says how quick it is to be.
-            passive: true,
+            passive: !asks,
             shutdown: drains,
             ..spec.config
         },

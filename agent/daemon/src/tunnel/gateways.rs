@@ -12,7 +12,7 @@ use kedge_tunnel_proto::failover::{
 use kedge_vip_speaker::bfd::{BfdSpec, Interval, Level, Levels, Multiplier};
 use tracing::{debug, info, warn};
 
-use crate::desired::{FailoverWish, TunnelWish};
+use crate::desired::{FailoverWish, Peer, TunnelWish};
 
 /// The gateways, and the choice between them.
 #[derive(Debug)]
@@ -150,22 +150,20 @@ impl Gateways {
     }
 }
 
-/// The BFD sessions that gateways are watched with.
+/// The BFD sessions with gateways: those that one of several is watched with, and those that every other one
+/// may ask for, as it does when connections come through it to this host.
 pub(crate) fn sessions(wish: &TunnelWish) -> Vec<BfdSpec> {
-    let Some(failover) = &wish.failover else {
-        return Vec::new();
-    };
-    let spec = |gateway: &String| {
-        let peer = wish.peers.iter().find(|peer| peer.name == *gateway)?;
+    let failover = wish.failover.as_ref();
+    let spec = |peer: &Peer| {
         let (local, remote) = peer.echo?;
-        Some(spec(
-            session_name(gateway)?,
-            local,
-            remote,
-            failover.interval,
-        ))
+        let name = session_name(&peer.name)?;
+        let watched = failover.filter(|it| it.gateways.contains(&peer.name));
+        Some(match watched {
+            Some(failover) => spec(name, local, remote, failover.interval),
+            None => spec(name, local, remote, ASKED_FOR).asked_for(),
+        })
     };
-    failover.gateways.iter().filter_map(spec).collect()
+    wish.peers.iter().filter_map(spec).collect()
 }
 
 fn spec(name: Name, local: IpAddr, remote: IpAddr, interval: Duration) -> BfdSpec {
@@ -211,6 +209,8 @@ fn config(wish: &FailoverWish) -> Config {
 
 /// A session takes a second or two to come up: BFD begins slowly (RFC 5880 section 6.8.3).
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A gateway that asks for a session knows of this host's end after three of them.
+const ASKED_FOR: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -135,8 +135,22 @@ fn bytes_flow(proxy: &str) {
     for edge in &site.edges {
         let _ = Answers::start(edge, BACKEND, &edge.name, 0);
     }
-    let (manager, gateway, _agents) = site.start(proxy);
+    let (manager, gateway, agents) = site.start(proxy);
     assert_eq!(site.name(), None, "nobody asked for it yet");
+    let sessions = || {
+        let of_each = agents
+            .iter()
+            .map(|it| it.kedge("bfd sessions -o json").json());
+        of_each
+            .map(|it| it["items"].as_array().unwrap().clone())
+            .flatten()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        sessions(),
+        Vec::<serde_json::Value>::new(),
+        "no gateway asks a host that serves nothing"
+    );
 
     manager.write("web.yaml", &load_balancer("web", ""));
     site.both_answer("both hosts answer a client through the gateway");
@@ -165,8 +179,15 @@ fn bytes_flow(proxy: &str) {
         json!([{"name": "http", "listenerPort": 80}])
     );
 
-    // A host that is gone without a word is left out once its tunnel is silent.
+    // A host that is gone without a word is left out once its tunnel is silent. That is known within a second,
+    // since connections go to it.
+    eventually("the gateway has BFD with both", secs(15), || {
+        sessions().iter().filter(|it| it["state"] == "Up").count() == 2
+    });
     site.lan.unplug(&site.edges[1]);
+    eventually("BFD has lost it", secs(15), || {
+        gateway.log().contains("BFD lost it")
+    });
     eventually("the dead host is counted out", secs(15), || {
         manager.condition(TCP, "shop/web", "BackendsHealthy") == "False SomeUnhealthy"
     });

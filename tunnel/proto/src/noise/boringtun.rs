@@ -45,6 +45,8 @@ struct Core {
     last_index: u32,
     /// The index of the newest session both ends have.
     confirmed: Option<u32>,
+    /// That of the one before: the peer sends with it until it hears of the newer one.
+    before: Option<u32>,
     /// That of the last one that answered an initiation of ours, which packets are sent with.
     answered: Option<u32>,
 }
@@ -129,6 +131,7 @@ impl Core {
             index,
             last_index: index << 8,
             confirmed: None,
+            before: None,
             answered: None,
         }
     }
@@ -172,10 +175,13 @@ impl Core {
 
     /// Starts a handshake; `None` when one is under way and `force` does not ask for another.
     fn initiate(&mut self, force: bool, dst: &mut [u8]) -> Option<usize> {
-        let length = self.try_initiate(force, dst)?;
-        if self.is_in_use(self.last_index) {
+        let mut length = self.try_initiate(force, dst)?;
+        for _ in 0..IN_USE {
+            if !self.is_in_use(self.last_index) {
+                break;
+            }
             // Its answer would take the place of a session that packets are on their way with.
-            return self.try_initiate(true, dst);
+            length = self.try_initiate(true, dst)?;
         }
         Some(length)
     }
@@ -195,7 +201,7 @@ impl Core {
     /// next, unconfirmed session overwrite the one in use; its index is spent on an initiation
     /// that is thrown away instead.
     fn keep_confirmed(&mut self, dst: &mut [u8]) {
-        for _ in 0..2 {
+        for _ in 0..IN_USE {
             if self.is_in_use(self.last_index.wrapping_add(1)) {
                 let _ = self.try_initiate(true, dst);
             }
@@ -204,15 +210,15 @@ impl Core {
 
     /// Whether a session of this index would take the place of one that packets pass with.
     fn is_in_use(&self, index: u32) -> bool {
-        let both = [self.confirmed, self.answered];
-        both.into_iter()
+        let all: [_; IN_USE] = [self.confirmed, self.before, self.answered];
+        all.into_iter()
             .flatten()
             .any(|used| used != index && used % SLOTS == index % SLOTS)
     }
 
     /// Notes that the session `index` answers an initiation of ours.
     fn answered(&mut self, index: u32) {
-        self.confirmed = Some(index);
+        self.follow(index);
         self.answered = Some(index);
     }
 
@@ -223,14 +229,21 @@ impl Core {
             .confirmed
             .is_none_or(|confirmed| age(index) < age(confirmed));
         if newer {
-            self.confirmed = Some(index);
+            self.follow(index);
         }
         newer
+    }
+
+    fn follow(&mut self, index: u32) {
+        if self.confirmed != Some(index) {
+            self.before = self.confirmed.replace(index);
+        }
     }
 
     /// Forgets which session both ends had: there is none.
     fn forget_confirmed(&mut self) {
         self.confirmed = None;
+        self.before = None;
         self.answered = None;
     }
 
@@ -282,3 +295,5 @@ fn reason(error: &WireGuardError) -> DropReason {
 
 /// Session slots in boringtun.
 const SLOTS: u32 = 8;
+/// How many of them packets may be on their way with.
+const IN_USE: usize = 3;

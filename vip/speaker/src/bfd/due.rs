@@ -96,6 +96,7 @@ mod tests {
             source: None,
             multihop: false,
             config: Config::DEFAULT,
+            on_request: false,
         };
         let local = Discriminator::new(u32::from(number)).unwrap();
         Instance::new(START, spec, Config::DEFAULT, local, 7)

@@ -94,7 +94,7 @@ impl Instance {
     pub(super) fn notice_at(&self) -> Option<Instant> {
         let is_unknown = self.session.liveness() == Liveness::Unknown;
         let is_awaited = is_unknown && !self.spec.config.shutdown && self.trouble.is_none();
-        is_awaited.then(|| self.unknown_since + COMES_UP)
+        (is_awaited && !self.spec.on_request).then(|| self.unknown_since + COMES_UP)
     }
 
     pub(super) const fn has_socket(&self) -> bool {
@@ -275,6 +275,9 @@ impl Instance {
     }
 
     fn problems(&self, now: Instant, pace: &Pace) -> Vec<Problem> {
+        if self.spec.on_request {
+            return Vec::new();
+        }
         let view = self.session.view();
         let name = &self.spec.name;
         let recent = |at: Instant| now.since(at) < NOTICE_LASTS;

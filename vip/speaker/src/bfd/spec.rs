@@ -24,6 +24,8 @@ pub struct BfdSpec {
     pub multihop: bool,
     /// Its timers, its role, and what packets must have.
     pub config: Config,
+    /// Whether it is there for the other end to ask for: that nobody does, or stops to, is no problem here.
+    pub on_request: bool,
 }
 
 impl BfdSpec {
@@ -45,7 +47,16 @@ impl BfdSpec {
                 shutdown: false,
                 min_ttl: MinTtl::NEIGHBOR,
             },
+            on_request: false,
         }
+    }
+
+    /// The same, but for the other end to begin (RFC 5880 section 6.1): it says nothing until it is asked.
+    #[must_use]
+    pub const fn asked_for(mut self) -> Self {
+        self.config.passive = true;
+        self.on_request = true;
+        self
     }
 
     /// Whether another one is the same session, perhaps with other timers.
@@ -57,6 +68,7 @@ impl BfdSpec {
             source,
             multihop,
             config: _,
+            on_request: _,
         } = self;
         name == &other.name
             && *peer == other.peer

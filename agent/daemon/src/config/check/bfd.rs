@@ -126,6 +126,7 @@ fn check_session(
                 MinTtl::NEIGHBOR
             },
         },
+        on_request: false,
     })
 }
 

@@ -74,5 +74,6 @@ pub(crate) fn own_session(spec: &BgpSpec, peer: IpAddr) -> BfdSpec {
             min_ttl,
             ..bfd::Config::DEFAULT
         },
+        on_request: false,
     }
 }
