@@ -10,17 +10,21 @@ use std::{
     time::Duration,
 };
 
-use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use socket2::{SockRef, TcpKeepalive};
 
-/// The most bytes one [`Pipe::fill`] takes: what a default pipe holds when its pages are full.
+/// What a pipe holds when its pages are full, and so the most that one [`Pipe::fill`] takes.
 pub const CHUNK: usize = 64 * 1024;
+/// The same of a pipe that has [grown](Pipe::grow): the most that everybody may have
+/// (`/proc/sys/fs/pipe-max-size`).
+pub const LARGE: usize = 1024 * 1024;
 
 /// A pipe as the resting place of bytes on their way from one socket to another.
 #[derive(Debug)]
 pub struct Pipe {
     reader: OwnedFd,
     writer: OwnedFd,
+    room: usize,
     held: usize,
 }
 
@@ -35,8 +39,24 @@ impl Pipe {
         Ok(Self {
             reader,
             writer,
+            room: CHUNK,
             held: 0,
         })
+    }
+
+    /// Makes it one of [`LARGE`] bytes. Whether the kernel did: a user has so many pages in pipes alone.
+    pub fn grow(&mut self) -> bool {
+        let grown = fcntl_setpipe_size(&self.writer, LARGE).is_ok();
+        if grown {
+            self.room = LARGE;
+        }
+        grown
+    }
+
+    /// Whether it has grown.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        self.room == LARGE
     }
 
     /// How many bytes rest in the pipe.
@@ -45,7 +65,7 @@ impl Pipe {
         self.held
     }
 
-    /// Moves what `from` has, at most [`CHUNK`] bytes, into the pipe; zero is the end of the
+    /// Moves what `from` has, and the pipe has room for, into the pipe; zero is the end of the
     /// stream.
     ///
     /// Fill only an empty pipe: then `WouldBlock` means that the socket has nothing, and not that
@@ -55,7 +75,7 @@ impl Pipe {
     ///
     /// `WouldBlock` when nothing is there, otherwise the socket's error.
     pub fn fill(&mut self, from: &impl AsFd) -> io::Result<usize> {
-        let moved = uninterrupted(|| move_bytes(from, &self.writer, CHUNK))?;
+        let moved = uninterrupted(|| move_bytes(from, &self.writer, self.room))?;
         self.held = self.held.saturating_add(moved);
         Ok(moved)
     }
@@ -79,6 +99,17 @@ impl Pipe {
 /// The connection is gone.
 pub fn finish(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).shutdown(Shutdown::Write)
+}
+
+/// Makes a TCP socket one of a proxy: nothing waits in it to become more, and it ends when its peer was silent
+/// for about `limit`. What a listener accepts is as the listener is.
+///
+/// # Errors
+///
+/// The kernel refused an option.
+pub fn prepare(socket: &impl AsFd, limit: Duration) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_nodelay(true)?;
+    end_when_silent(socket, limit)
 }
 
 /// Ends a TCP connection whose peer was silent for about `limit`: unacknowledged data by
@@ -155,6 +186,37 @@ mod tests {
         let mut text = String::new();
         sink.read_to_string(&mut text).unwrap();
         assert_eq!(text, "across the pipe");
+    }
+
+    #[test]
+    fn what_a_prepared_listener_accepts_is_prepared() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        prepare(&listener, Duration::from_secs(20)).unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let far = SockRef::from(&far);
+        assert!(far.tcp_nodelay().unwrap() && far.keepalive().unwrap());
+        assert_eq!(far.tcp_keepalive_time().unwrap(), Duration::from_secs(10));
+        assert_eq!(
+            far.tcp_keepalive_interval().unwrap(),
+            Duration::from_secs(5)
+        );
+        assert_eq!(far.tcp_keepalive_retries().unwrap(), 2);
+        assert_eq!(
+            far.tcp_user_timeout().unwrap(),
+            Some(Duration::from_secs(20))
+        );
+    }
+
+    #[test]
+    fn a_large_pipe_takes_more_at_once() {
+        let (mut client, server) = pair();
+        client.set_nonblocking(true).unwrap();
+        while client.write(&[7; CHUNK]).is_ok() {}
+        let mut pipe = Pipe::open().unwrap();
+        assert!(!pipe.is_large());
+        assert!(pipe.grow() && pipe.is_large());
+        assert!(pipe.fill(&server).unwrap() > CHUNK);
     }
 
     #[test]

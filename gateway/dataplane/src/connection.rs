@@ -30,8 +30,8 @@ pub(crate) async fn serve(client: Client, shared: Arc<Shared>) {
         reset(&client);
         return;
     };
-    let limit = shared.limits.silence;
-    let prepared = prepare(&client, limit).and_then(|()| prepare(&member, limit));
+    // The client's socket is prepared since it was accepted.
+    let prepared = splice::prepare(&member, shared.limits.silence);
     let opening = prepared.and_then(|()| opening(&shared, &client, proxied, said));
     let outcome = match opening {
         Ok(said) => match member.write_all(&said).await {
@@ -124,11 +124,6 @@ async fn reach(shared: &Arc<Shared>) -> Option<(Seat, TcpStream)> {
         }
     }
     None
-}
-
-fn prepare(socket: &TcpStream, silence: Duration) -> io::Result<()> {
-    socket.set_nodelay(true)?;
-    splice::end_when_silent(socket, silence)
 }
 
 /// Makes the close that follows a reset, so that the peer learns of it at once.

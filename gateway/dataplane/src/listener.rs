@@ -13,6 +13,7 @@ use std::{
 
 use kedge_control::local::ListenerStatus;
 use kedge_core::{Code, Fix, Problem};
+use kedge_net::splice;
 use tokio::{
     net::{TcpListener, TcpSocket},
     sync::{Notify, mpsc, watch},
@@ -268,7 +269,7 @@ pub(crate) async fn run<F>(
 {
     let mut connections = JoinSet::new();
     let bound = tokio::select! {
-        listener = bind(&shared, try_bind) => Some(listener),
+        listener = bind(&shared, |at| try_bind(at, shared.limits.silence)) => Some(listener),
         () = stopped(&mut stop) => None,
     };
     if let Some(listener) = bound {
@@ -412,7 +413,7 @@ fn admit<F>(
 /// Binds the listener's address, however long that takes.
 pub(crate) async fn bind<T>(
     shared: &Shared,
-    try_bind: fn(SocketAddr) -> io::Result<(T, SocketAddr)>,
+    try_bind: impl Fn(SocketAddr) -> io::Result<(T, SocketAddr)>,
 ) -> T {
     let mut pause = BIND_PAUSE;
     loop {
@@ -445,13 +446,15 @@ pub(crate) async fn bind<T>(
     }
 }
 
-fn try_bind(at: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+fn try_bind(at: SocketAddr, silence: Duration) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = if at.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
         TcpSocket::new_v6()?
     };
     socket.set_reuseaddr(true)?;
+    // Every connection that is accepted is as its listener is: what is set here is set for all of them.
+    splice::prepare(&socket, silence)?;
     socket.bind(at)?;
     let listener = socket.listen(BACKLOG)?;
     let at = listener.local_addr()?;

@@ -35,18 +35,19 @@ pub(crate) async fn relay(client: &TcpStream, member: &TcpStream, pipes: &Pipes)
 /// One direction, to the end of `from`. `true`: `to` takes no more bytes. What `to` still has to
 /// say (an early answer before its reset) is then for the other direction to deliver.
 async fn pump(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<bool> {
-    let mut turns = 0_u32;
+    let mut carried = 0;
     loop {
         from.readable().await?;
-        let mut pipe = pipes.take()?;
+        let mut lent = pipes.take()?;
+        let pipe = &mut lent.pipe;
         match from.try_io(Interest::READABLE, || pipe.fill(from)) {
             Ok(0) => {
-                pipes.give(pipe);
+                pipes.give(lent);
                 return Ok(splice::finish(to).is_err());
             }
-            Ok(_) => {}
+            Ok(moved) => carried += moved,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                pipes.give(pipe);
+                pipes.give(lent);
                 continue;
             }
             Err(error) => return Err(error),
@@ -60,9 +61,9 @@ async fn pump(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<boo
                 Err(_) => return Ok(true),
             }
         }
-        pipes.give(pipe);
-        turns = turns.wrapping_add(1);
-        if turns.is_multiple_of(FAIR_TURNS) {
+        pipes.give(lent);
+        if carried >= FAIR {
+            carried = 0;
             tokio::task::yield_now().await;
         }
     }
@@ -84,5 +85,5 @@ fn refuse_stopped(stopped: bool) -> io::Result<()> {
     }
 }
 
-/// Chunks one direction may carry before others get their turn.
-const FAIR_TURNS: u32 = 16;
+/// Bytes one direction may carry before others get their turn.
+const FAIR: usize = 1024 * 1024;
