@@ -13,6 +13,8 @@ use std::{
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use socket2::{SockRef, TcpKeepalive};
 
+use crate::sys::packet::set_option;
+
 /// What a pipe holds when its pages are full, and so the most that one [`Pipe::fill`] takes.
 pub const CHUNK: usize = 64 * 1024;
 /// The same of a pipe that has [grown](Pipe::grow): the most that everybody may have
@@ -99,6 +101,17 @@ impl Pipe {
 /// The connection is gone.
 pub fn finish(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).shutdown(Shutdown::Write)
+}
+
+/// Has the kernel tell of what a TCP connection brings once so many bytes are there, its end or an error always
+/// (`SO_RCVLOWAT`). What is there already is told at once if it is enough.
+///
+/// # Errors
+///
+/// The connection is gone.
+pub fn gather(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)
 }
 
 /// Makes a TCP socket one of a proxy: nothing waits in it to become more, and it ends when its peer was silent

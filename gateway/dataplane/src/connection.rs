@@ -1,6 +1,6 @@
 //! One accepted connection: find a live member, connect, carry bytes.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc};
 
 use kedge_control::balance::Member;
 use kedge_net::splice;

@@ -10,6 +10,7 @@
 mod connection;
 mod datagrams;
 mod door;
+mod gather;
 mod hello;
 mod listener;
 mod means;

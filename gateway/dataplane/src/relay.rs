@@ -5,7 +5,7 @@ use std::{io, pin::pin};
 use kedge_net::splice;
 use tokio::{io::Interest, net::TcpStream};
 
-use crate::pipes::Pipes;
+use crate::{gather::Gather, pipes::Pipes};
 
 /// Carries bytes both ways until both ends have finished, or one of them breaks.
 ///
@@ -36,8 +36,9 @@ pub(crate) async fn relay(client: &TcpStream, member: &TcpStream, pipes: &Pipes)
 /// say (an early answer before its reset) is then for the other direction to deliver.
 async fn pump(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<bool> {
     let mut carried = 0;
+    let mut gather = Gather::new();
     loop {
-        from.readable().await?;
+        gather.readable(from).await?;
         let mut lent = pipes.take()?;
         let pipe = &mut lent.pipe;
         match from.try_io(Interest::READABLE, || pipe.fill(from)) {
@@ -45,7 +46,10 @@ async fn pump(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<boo
                 pipes.give(lent);
                 return Ok(splice::finish(to).is_err());
             }
-            Ok(moved) => carried += moved,
+            Ok(moved) => {
+                carried += moved;
+                gather.brought(moved, from)?;
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 pipes.give(lent);
                 continue;

@@ -192,6 +192,35 @@ async fn large_transfers_both_ways_arrive_unchanged() {
     assert_eq!(plane.status()[0].refused, 0);
 }
 
+/// A fast stream is gathered; what comes after it is little, and nothing follows until it is answered.
+#[tokio::test]
+async fn a_word_after_a_fast_burst_arrives_although_nothing_follows() {
+    let server = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let at = server.local_addr().unwrap();
+    let (_plane, door) = plane_for(&[member("a", at)]).await;
+    let mut client = TcpStream::connect(door).await.unwrap();
+    let (mut far, _) = server.accept().await.unwrap();
+    let burst = vec![7; 16 << 20];
+    for word in *b"kedge" {
+        let reader = async {
+            let mut came = vec![0; burst.len()];
+            far.read_exact(&mut came).await.unwrap();
+            far.write_u8(0).await.unwrap();
+            let word = far.read_u8().await.unwrap();
+            far.write_u8(word).await.unwrap();
+        };
+        let writer = async {
+            client.write_all(&burst).await.unwrap();
+            assert_eq!(client.read_u8().await.unwrap(), 0, "all of it has come");
+            client.write_u8(word).await.unwrap();
+            client.read_u8().await.unwrap()
+        };
+        let exchange = async { tokio::join!(writer, reader).0 };
+        let answer = tokio::time::timeout(PATIENCE, exchange).await;
+        assert_eq!(answer.expect("the last byte is stuck"), word);
+    }
+}
+
 #[tokio::test]
 async fn one_direction_ends_while_the_other_goes_on() {
     let server = TcpListener::bind(any_port()).await.unwrap();

@@ -27,6 +27,7 @@ pub mod frr;
 pub mod gateway;
 pub mod gobgp;
 pub mod guardian;
+pub mod haproxy;
 pub mod keepalived;
 pub mod lan;
 pub mod manager;

@@ -1,4 +1,4 @@
-//! A load balancer of others before a gateway: it says who the client is, and nobody else is listened to.
+//! HAProxy before a gateway: it says who the client is, and nobody else is listened to.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -6,11 +6,7 @@
     reason = "test code"
 )]
 
-use std::{
-    io::{Read as _, Write as _},
-    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket},
-    thread,
-};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 use kedge_control::{
     agent::GatewayConfig,
@@ -25,6 +21,7 @@ use kedge_tests_netns::{
     envoy::executable,
     eventually,
     gateway::Gateway,
+    haproxy::{Carried, Haproxy},
     lan::{Host, Lan},
     plain, ready, secs, web,
 };
@@ -75,12 +72,19 @@ fn served(yaml: &str) {
 
     // Each version before a frontend, a name that is passed through, and a control plane.
     let at: IpAddr = gateway_host.address().into();
-    for version in [1, 2] {
-        for port in [BINARY, TEXT, PLAIN, WEB] {
-            let to = SocketAddr::new(at, port);
-            relay(&outer, port + 10 * version, to, version);
-        }
-    }
+    let versions = [
+        (1, "send-proxy"),
+        // Something stands behind the addresses.
+        (2, "send-proxy-v2 proxy-v2-options crc32c"),
+    ];
+    let ported = |(version, header)| {
+        [BINARY, TEXT, PLAIN, WEB].map(|port| Carried {
+            port: port + 10 * version,
+            to: SocketAddr::new(at, port),
+            header,
+        })
+    };
+    let _haproxy = Haproxy::start(&outer, &versions.map(ported).concat());
     let name = |host: &Host, at: IpAddr, port: u16, words: &[u8]| {
         ask(host, at, port, words).map(|asked| asked.name)
     };
@@ -271,37 +275,6 @@ fn wished(gateway: Ipv4Addr, agent: &Agent<'_>) -> GatewayConfig {
         },
         ..GatewayConfig::default()
     }
-}
-
-/// A load balancer: what comes to this port goes on, behind a header in this version.
-fn relay(host: &Host, port: u16, to: SocketAddr, version: u16) {
-    // A thread is where it was started: its connections begin on the host.
-    host.run(move || {
-        let listener = TcpListener::bind(("0.0.0.0", port)).unwrap();
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                let client = client.unwrap();
-                let ends = (client.peer_addr().unwrap(), client.local_addr().unwrap());
-                let Ok(mut member) = TcpStream::connect_timeout(&to, secs(2)) else {
-                    continue;
-                };
-                member.write_all(&header(version, ends.0, ends.1)).unwrap();
-                let other = (member.try_clone().unwrap(), client.try_clone().unwrap());
-                thread::spawn(move || carry(client, member));
-                thread::spawn(move || carry(other.0, other.1));
-            }
-        });
-    });
-}
-
-fn carry(mut from: TcpStream, mut to: TcpStream) {
-    let mut room = [0; 4096];
-    while let Ok(length @ 1..) = from.read(&mut room) {
-        if to.write_all(&room[..length]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Write);
 }
 
 /// What a load balancer says of a client: a line, or bytes with something behind the addresses.
