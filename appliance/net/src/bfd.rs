@@ -5,6 +5,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
+    path::Path,
 };
 
 use kedge_core::{Code, Coded, Fix, Problem};
@@ -17,6 +18,7 @@ use socket2::{Protocol, Socket, Type};
 pub use crate::sys::udp::Arrival;
 use crate::{
     bpf::REFUSE,
+    netns,
     peer_socket::{TOS, domain, is, no_interface, no_source, on_interface, scoped},
     privilege,
     sys::{packet::set_priority, udp},
@@ -85,6 +87,21 @@ pub enum BfdError {
         #[from]
         source: io::Error,
     },
+}
+
+/// Opens something in a network namespace, where it stays; in this process's own without one.
+///
+/// # Errors
+///
+/// The namespace cannot be entered, or what `open` says.
+pub fn within<T: Send>(
+    inside: Option<&Path>,
+    open: impl FnOnce() -> Result<T, BfdError> + Send,
+) -> Result<T, BfdError> {
+    if inside.is_none() {
+        return open();
+    }
+    netns::within(inside, || Ok(open()))?
 }
 
 impl Receiver {

@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::IpAddr,
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,7 +16,7 @@ use kedge_tunnel_device::PeerSpec;
 use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSpec, Config, Interval};
 use tracing::{info, warn};
 
-use crate::bounds::Plan;
+use crate::{bounds::Plan, tenants::path_of};
 
 /// The sessions of this gateway.
 pub(crate) struct Sessions {
@@ -62,15 +63,21 @@ impl Sessions {
         let serving = serving(plan);
         if let Some(wish) = &plan.tunnel {
             let all = wish.peers.iter();
-            // Its sockets are the gateway's own: a tenant that is apart is watched by what comes from it.
-            for peer in all.filter(|peer| !peer.relays && peer.realm.is_none()) {
+            for peer in all.filter(|peer| !peer.relays) {
+                let inside = path_of(plan, peer.realm).map(Arc::from);
+                if peer.realm.is_some() && inside.is_none() {
+                    continue;
+                }
                 let spec = name(peer).zip(ends(&wish.addresses, &peer.allowed_ips));
                 let Some((name, (local, remote))) = spec else {
                     continue;
                 };
                 hosts.insert(name.clone(), peer.name.clone());
                 let asks = serving.contains(peer.name.as_str());
-                wanted.push(spec_of(name, [local, remote], asks, drains));
+                wanted.push(BfdSpec {
+                    inside,
+                    ..spec_of(name, [local, remote], asks, drains)
+                });
             }
         }
         self.lost.retain(|name, _| hosts.contains_key(name));

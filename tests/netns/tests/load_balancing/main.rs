@@ -296,6 +296,13 @@ fn bytes_flow_through_the_gateways_own_proxy() {
 }
 
 #[test]
+fn bytes_flow_to_a_tenant_in_a_namespace_of_its_own() {
+    if ready() {
+        bytes_flow("tenants: {isolation: namespace}\n");
+    }
+}
+
+#[test]
 fn datagrams_flow_and_a_dead_hosts_sessions_move() {
     if !ready() {
         return;

@@ -1,40 +1,34 @@
-//! The sockets that packets arrive on, each open only while a session needs it.
+//! The sockets that packets arrive on, each there only while a session needs it.
+
+use std::{path::Path, sync::Arc};
 
 use kedge_core::{Name, Problem};
-use kedge_net::{bfd::Receiver, udp::Family, wait::Waiter};
-use kedge_vip_proto::wire::bfd::{MULTIHOP_PORT, PORT};
+use kedge_net::{
+    bfd::{self, Receiver},
+    udp::Family,
+    wait::Waiter,
+};
 
 use super::{BfdSpec, problems};
 
-/// A family and a port.
+/// A network namespace, and a port.
+pub(super) type Place = (Option<Arc<Path>>, u16);
+
+/// A family and a port, in a network namespace.
 #[derive(Debug)]
 pub(super) struct Door {
+    inside: Option<Arc<Path>>,
     family: Family,
-    pub(super) port: u16,
+    port: u16,
     pub(super) socket: Option<Receiver>,
     trouble: Option<Problem>,
 }
 
 /// All of them.
-#[derive(Debug)]
-pub(super) struct Doors(pub(super) [Door; 4]);
+#[derive(Debug, Default)]
+pub(super) struct Doors(pub(super) Vec<Door>);
 
 impl Doors {
-    pub(super) fn new() -> Self {
-        let door = |family, port| Door {
-            family,
-            port,
-            socket: None,
-            trouble: None,
-        };
-        Self([
-            door(Family::V4, PORT),
-            door(Family::V6, PORT),
-            door(Family::V4, MULTIHOP_PORT),
-            door(Family::V6, MULTIHOP_PORT),
-        ])
-    }
-
     /// Opens what `wanted` needs, and closes what nobody does.
     pub(super) fn fit<'a>(
         &mut self,
@@ -42,14 +36,15 @@ impl Doors {
         waiter: &Waiter,
         key: u64,
     ) {
-        for door in &mut self.0 {
-            let mut of_this = wanted.clone().filter(|spec| door.is_of(spec));
-            let Some(first) = of_this.next() else {
-                (door.socket, door.trouble) = (None, None);
-                continue;
-            };
-            if door.socket.is_none() {
-                door.open(&first.name, waiter, key);
+        self.0
+            .retain(|door| wanted.clone().any(|spec| door.is_of(spec)));
+        for spec in wanted {
+            if !self.0.iter().any(|door| door.is_of(spec)) {
+                self.0.push(Door::of(spec));
+            }
+            let mut closed = self.0.iter_mut().filter(|door| door.socket.is_none());
+            if let Some(door) = closed.find(|door| door.is_of(spec)) {
+                door.open(&spec.name, waiter, key);
             }
         }
     }
@@ -62,12 +57,28 @@ impl Doors {
 }
 
 impl Door {
+    fn of(spec: &BfdSpec) -> Self {
+        Self {
+            inside: spec.inside.clone(),
+            family: spec.family(),
+            port: spec.port(),
+            socket: None,
+            trouble: None,
+        }
+    }
+
     fn is_of(&self, spec: &BfdSpec) -> bool {
-        spec.port() == self.port && spec.family() == self.family
+        spec.port() == self.port && spec.family() == self.family && spec.inside == self.inside
+    }
+
+    /// Where it is.
+    pub(super) fn place(&self) -> Place {
+        (self.inside.clone(), self.port)
     }
 
     fn open(&mut self, name: &Name, waiter: &Waiter, key: u64) {
-        let opened = Receiver::open(self.family, self.port);
+        let open = || Receiver::open(self.family, self.port);
+        let opened = bfd::within(self.inside.as_deref(), open);
         let opened = opened.and_then(|socket| {
             waiter.add(&socket, key)?;
             Ok(socket)

@@ -94,6 +94,7 @@ mod tests {
             peer: Ipv4Addr::new(192, 0, 2, number).into(),
             interface: None,
             source: None,
+            inside: None,
             multihop: false,
             config: Config::DEFAULT,
             on_request: false,

@@ -10,13 +10,13 @@ use kedge_core::{
     Instant, Machine, Problem,
     bfd::{Liveness, SessionState},
 };
-use kedge_net::bfd::{Arrival, Sender, Way};
+use kedge_net::bfd::{self, Arrival, Sender, Way};
 use kedge_vip_proto::{
     bfd::{Command, Config, Event, Input, Output, Received, Reject, Session},
     wire::bfd::{Control, Discriminator, Packet},
 };
 
-use super::{BfdEvent, BfdSnapshot, BfdSpec, Level, pace::Pace, problems};
+use super::{BfdEvent, BfdSnapshot, BfdSpec, Level, demux::Place, pace::Pace, problems};
 
 /// A session, and what is noted about it.
 #[derive(Debug)]
@@ -118,7 +118,8 @@ impl Instance {
             source: self.spec.source,
         };
         let ports = (self.port..=u16::MAX).chain(FIRST_PORT..self.port);
-        match Sender::open(&way, ports.take(TRIES)) {
+        let open = || Sender::open(&way, ports.take(TRIES));
+        match bfd::within(self.spec.inside.as_deref(), open) {
             Ok(sender) => {
                 self.port = sender.port();
                 self.sender = Some(sender);
@@ -129,10 +130,11 @@ impl Instance {
     }
 
     /// Whether a packet that names nobody is for this session.
-    pub(super) fn is_meant(&self, arrival: &Arrival, port: u16) -> bool {
+    pub(super) fn is_meant(&self, arrival: &Arrival, (inside, port): &Place) -> bool {
         let sender = self.sender.as_ref();
         let interface = sender.and_then(Sender::ifindex);
-        self.spec.port() == port
+        self.spec.port() == *port
+            && self.spec.inside == *inside
             && self.spec.peer == arrival.from
             && interface.is_none_or(|index| index == arrival.ifindex)
             && (self.spec.source.is_none() || self.spec.source == arrival.to)

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     BfdEvent, BfdSpec, Leave, Levels, Shared,
-    demux::Doors,
+    demux::{Doors, Place},
     due::Due,
     instance::{Instance, Outcome, Snapshots},
     pace::Pace,
@@ -54,7 +54,7 @@ impl Shell {
             tell,
             real_time,
             waiter,
-            doors: Doors::new(),
+            doors: Doors::default(),
             sessions: Vec::new(),
             due: Due::default(),
             leaving: Vec::new(),
@@ -103,19 +103,19 @@ impl Shell {
                 let Some(door) = self.doors.0.get(index) else {
                     break;
                 };
-                let port = door.port;
+                let place = door.place();
                 let Some(socket) = &door.socket else { break };
                 let Ok(Some(arrival)) = socket.receive(&mut buffer) else {
                     break;
                 };
                 let bytes = buffer.get(..arrival.length).unwrap_or(&buffer);
-                self.take_packet(now, port, &arrival, bytes);
+                self.take_packet(now, &place, &arrival, bytes);
             }
         }
     }
 
-    fn take_packet(&mut self, now: Instant, port: u16, arrival: &Arrival, bytes: &[u8]) {
-        let all = |it: &Instance| it.is_meant(arrival, port);
+    fn take_packet(&mut self, now: Instant, door: &Place, arrival: &Arrival, bytes: &[u8]) {
+        let all = |it: &Instance| it.is_meant(arrival, door);
         let packet = match Control::parse(bytes) {
             Ok(packet) => packet,
             Err(malformed) => {

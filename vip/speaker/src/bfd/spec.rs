@@ -1,6 +1,6 @@
 //! What a session is asked to be.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, path::Path, sync::Arc};
 
 use kedge_core::Name;
 use kedge_net::udp::Family;
@@ -20,6 +20,8 @@ pub struct BfdSpec {
     pub interface: Option<String>,
     /// The source of its packets; without one the kernel chooses it.
     pub source: Option<IpAddr>,
+    /// The network namespace it is in, as a path; this process's own without one.
+    pub inside: Option<Arc<Path>>,
     /// Whether there are routers in between.
     pub multihop: bool,
     /// Its timers, its role, and what packets must have.
@@ -38,6 +40,7 @@ impl BfdSpec {
             peer: remote,
             interface: None,
             source: Some(local),
+            inside: None,
             multihop: true,
             config: Config {
                 desired_min_tx: interval,
@@ -66,6 +69,7 @@ impl BfdSpec {
             peer,
             interface,
             source,
+            inside,
             multihop,
             config: _,
             on_request: _,
@@ -74,6 +78,7 @@ impl BfdSpec {
             && *peer == other.peer
             && interface == &other.interface
             && *source == other.source
+            && *inside == other.inside
             && *multihop == other.multihop
     }
 

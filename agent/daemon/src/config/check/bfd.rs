@@ -113,6 +113,7 @@ fn check_session(
         peer,
         interface: file.interface.as_ref().map(ToString::to_string),
         source: file.source,
+        inside: None,
         multihop,
         config: Config {
             desired_min_tx: interval(&file.transmit_interval, Config::DEFAULT.desired_min_tx),

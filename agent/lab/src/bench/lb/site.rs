@@ -79,7 +79,7 @@ impl Site {
             configure(lab, edge, Role::Agent, &text)?;
             lab.start_kedge(edge, "agent", ["agent"])?;
         }
-        site.until_both_answer(lab, stage)?;
+        until_both_answer(lab, served(80), stage)?;
         Ok(site)
     }
 
@@ -139,23 +139,29 @@ impl Site {
         Ok(MORE + many.saturating_sub(1))
     }
 
-    pub(super) fn until_both_answer(&self, lab: &mut Lab, stage: &Stage) -> Result<(), LabError> {
-        let mut heard = Vec::new();
-        stage.eventually("both hosts answer through Envoy", SOON, || {
-            if let Some(fallen) = lab.fallen() {
-                return Err(fallen);
-            }
-            heard.push(asked(lab, CLIENT, served(80))?);
-            let is_both = End::BOTH.iter().all(|end| heard.contains(&end.byte()));
-            is_both.then_some(()).ok_or_else(|| format!("{heard:?}"))
-        })
-    }
-
     fn write(&self, name: &str, text: &str) -> Result<(), LabError> {
         let file = self.objects.join(name);
         fs::create_dir_all(&self.objects).map_err(LabError::file(&self.objects))?;
         fs::write(&file, text).map_err(LabError::file(&file))
     }
+}
+
+/// Waits until both hosts have answered there.
+pub(super) fn until_both_answer(
+    lab: &mut Lab,
+    at: SocketAddr,
+    stage: &Stage,
+) -> Result<(), LabError> {
+    let mut heard = Vec::new();
+    let what = format!("both hosts answer at {at}");
+    stage.eventually(&what, SOON, || {
+        if let Some(fallen) = lab.fallen() {
+            return Err(fallen);
+        }
+        heard.push(asked(lab, CLIENT, at)?);
+        let is_both = End::BOTH.iter().all(|end| heard.contains(&end.byte()));
+        is_both.then_some(()).ok_or_else(|| format!("{heard:?}"))
+    })
 }
 
 /// Where a service of the gateway listens.

@@ -69,6 +69,7 @@ pub(crate) fn own_session(spec: &BgpSpec, peer: IpAddr) -> BfdSpec {
         peer,
         interface: spec.interface.clone(),
         source: spec.source,
+        inside: None,
         multihop: spec.multihop.is_some(),
         config: bfd::Config {
             min_ttl,
