@@ -28,7 +28,7 @@ use kedge_tests_netns::{
     eventually,
     gateway::{Gateway, tunnel_key},
     lan::{Host, Lan},
-    millis, on_a_steady_machine, secs, throughout,
+    millis, on_a_machine_without_pauses, on_a_steady_machine, secs, throughout,
     train::{Echo, Train},
 };
 use serde_json::Value;
@@ -341,7 +341,7 @@ fn peer(gateway: &Gateway<'_>, name: &str) -> Value {
 
 #[test]
 fn answers_reach_a_host_that_moved_through_the_gateway_it_left() {
-    on_a_steady_machine(|| {
+    on_a_machine_without_pauses(|| {
         let hosts = Hosts::with(false);
         let _echo = Echo::start(&hosts.server);
         let (agent, a, b) = hosts.start("", "3s");

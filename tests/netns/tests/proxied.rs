@@ -72,12 +72,12 @@ fn served(yaml: &str) {
 
     // Each version before a frontend, a name that is passed through, and a control plane.
     let at: IpAddr = gateway_host.address().into();
-    let versions = [
+    let versions: [(u16, _); 2] = [
         (1, "send-proxy"),
         // Something stands behind the addresses.
         (2, "send-proxy-v2 proxy-v2-options crc32c"),
     ];
-    let ported = |(version, header)| {
+    let ported = |(version, header): (u16, _)| {
         [BINARY, TEXT, PLAIN, WEB].map(|port| Carried {
             port: port + 10 * version,
             to: SocketAddr::new(at, port),
