@@ -88,18 +88,19 @@ pub fn enter(snapshot: &Snapshot, all: &[Found], ledger: &mut Ledger) {
     }
 }
 
-/// The places it has at an address that was chosen earlier.
+/// The places it has at an address that was chosen earlier: where it is served. What it was not given is a wish.
 pub fn seats(snapshot: &Snapshot, found: &Found) -> Vec<(Name, Seat, Owner)> {
     let Some((Place { gateway, own }, _)) = found.keeps(snapshot) else {
         return Vec::new();
     };
-    let shared = snapshot.gateway(&gateway);
-    let shared = shared.and_then(|gateway| gateway.spec.http.clone());
-    let (Some(at), Some(sharing), Some(shared)) = (own, kept_by(snapshot, found), shared) else {
+    let (Some(at), Some(sharing)) = (own, kept_by(snapshot, found)) else {
         return Vec::new();
     };
-    let ports = [shared.http_port(), shared.https_port()].into_iter();
-    let seats = ports.map(|port| Seat::own_tcp(port).at(at));
+    let served = found.last.ingress.iter();
+    let ports = served
+        .filter(|it| it.ip == Some(at))
+        .flat_map(|it| &it.ports);
+    let seats = ports.map(|it| Seat::own_tcp(it.port).at(at));
     seats
         .map(|seat| (gateway.clone(), seat, sharing.owner()))
         .collect()
