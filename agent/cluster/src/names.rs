@@ -74,12 +74,17 @@ pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// another load balancer, whose source the manager would not let change.
 #[must_use]
 pub fn exposed(name: &str, meta: &ObjectMeta) -> String {
+    exposed_at(name, meta, "")
+}
+
+/// The same at the address that a Gateway has of its own, by the [start] of the Gateway's uid.
+#[must_use]
+pub fn exposed_at(name: &str, meta: &ObjectMeta, gateway: &str) -> String {
     let namespace = meta.namespace.as_deref().unwrap_or_default();
     let start = start(meta);
-    let rest = match start.is_empty() {
-        true => format!(".{namespace}"),
-        false => format!(".{namespace}.{start}"),
-    };
+    let parts = [namespace, &start, gateway].into_iter();
+    let parts = parts.filter(|part| !part.is_empty());
+    let rest: String = parts.map(|part| format!(".{part}")).collect();
     // The uid still tells apart what begins alike.
     let room = LONGEST.saturating_sub(rest.len());
     let name: String = name.chars().take(room).collect();
@@ -128,7 +133,8 @@ pub fn certificate(secret: &ObjectMeta) -> String {
 }
 
 /// How a uid begins.
-fn start(meta: &ObjectMeta) -> String {
+#[must_use]
+pub fn start(meta: &ObjectMeta) -> String {
     let uid = meta.uid.as_deref().unwrap_or_default();
     let start = uid.chars().filter(char::is_ascii_alphanumeric);
     start.take(UID).map(|it| it.to_ascii_lowercase()).collect()
@@ -160,6 +166,8 @@ mod tests {
     fn names_tell_what_they_are_of() {
         let web = meta("web");
         assert_eq!(exposed("web", &web), "web.shop.6a0e1122");
+        let at = exposed_at("web", &web, "77aa88bb");
+        assert_eq!(at, "web.shop.6a0e1122.77aa88bb");
         let port = NonZeroU16::new(80).unwrap();
         assert_eq!(backend(&web, port), "web-80.shop.6a0e1122");
         assert_eq!(certificate(&web), "kedge-tls-web.shop.6a0e1122");

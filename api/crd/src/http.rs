@@ -1,6 +1,6 @@
 //! HTTPLoadBalancer: names and paths of a tenant's Ingress or route, offered at the gateway.
 
-use std::{collections::BTreeMap, num::NonZeroU16};
+use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
 use kedge_core::Span;
 use schemars::JsonSchema;
@@ -53,6 +53,24 @@ pub struct HttpLoadBalancerSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["protocol"])
     )]
     pub listeners: Vec<HttpListener>,
+    /// An address that it is served at in the place of its gateway's. One that has neither names nor rules of its own
+    /// serves nothing: it holds the address for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<HttpAddress>,
+}
+
+/// An address from a pool that load balancers of one tenant share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpAddress {
+    /// The VIPPool of the same namespace that it is from.
+    #[schemars(length(min = 1, max = 253))]
+    pub pool: String,
+    /// Who shares it, such as a Gateway's `NAMESPACE/NAME`: those of a tenant that say the same and name the same pool
+    /// have one address. When left out nobody else does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub shared_by: String,
 }
 
 /// A protocol that names are asked for by.
@@ -337,6 +355,9 @@ pub struct HttpLoadBalancerStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub served_by: String,
+    /// The address from a pool that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<HttpAddressStatus>,
     /// The addresses clients use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -349,6 +370,21 @@ pub struct HttpLoadBalancerStatus {
     #[serde(default)]
     #[schemars(schema_with = "crate::schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// An address from a pool, and what it was chosen for. It stays as long as that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpAddressStatus {
+    /// The address.
+    pub ip: IpAddr,
+    /// The pool.
+    #[schemars(length(max = 253))]
+    pub pool: String,
+    /// Who shares it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub shared_by: String,
 }
 
 /// A name, and what of it is there.

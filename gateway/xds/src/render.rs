@@ -3,7 +3,7 @@
 //! | of the offer | becomes |
 //! |---|---|
 //! | a pool that a TCP frontend leads to | cluster and members `t/TENANT/POOL` |
-//! | a name that TLS is passed through for | cluster and members `sni/NAME`, of its frontend's pool |
+//! | a name that TLS is passed through for | cluster and members `sni/ADDRESS:PORT/NAME`, of its frontend's pool |
 //! | a TCP frontend | listener `tcp/ADDRESS:PORT` |
 //! | all frontends that pass TLS through on an address and port | one listener `tls/ADDRESS:PORT` |
 //! | a site | what [`site`] says; its part of TLS in the same listener |
@@ -155,10 +155,11 @@ fn ways<'a>(frontend: &'a Frontend, pool: &'a Pool) -> Vec<Way<'a>> {
         frontend,
         pool,
     };
+    let at = SocketAddr::new(frontend.address, frontend.port.get());
     match &frontend.protocol {
         Protocol::TlsPassthrough { server_names } => server_names
             .iter()
-            .map(|name| way(names::passthrough(name)))
+            .map(|name| way(names::passthrough(at, name)))
             .collect(),
         Protocol::Tcp | Protocol::Udp => {
             let cluster = names::cluster(&pool.tenant, &pool.name, frontend.client_ip);

@@ -26,6 +26,7 @@ pub mod gateway;
 mod given;
 mod handed;
 mod health;
+pub mod holder;
 pub mod http;
 pub mod issued;
 mod lead;
@@ -172,8 +173,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     report::take(&mut next);
     let mut cases = balancer::cases(&next);
     let mut wake = Wake::default();
-    let found = tcp::found(&next);
-    let (decided, mut ledger) = decide(&next, &mut cases, &found, &mut wake);
+    let (found, asked) = (tcp::found(&next), http::found(&next));
+    let (decided, mut ledger) = decide(&next, &mut cases, (&found, &asked), &mut wake);
     let index = HostIndex::new(&next);
     let leaving = Leaving::of(&next, &index);
     let mut services = services(&next, &index, &leaving, (&cases, &decided));
@@ -194,8 +195,9 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let held = leaving.settle(&next, &mut services, &mut tcp, &mut wake);
     plan.share = Share::of(&next, &cases, &decided, &services, &ledger);
     tcp::share(&tcp, &mut plan.share);
-    let asked = http::found(&next);
-    let http = http::all(&next, &asked, &tcp, tcp::counted(&cases, &tcp), &ledger);
+    let counted = tcp::counted(&cases, &tcp);
+    let http = http::all(&next, &asked, &tcp, counted, &mut ledger);
+    plan.share.ports = ledger.ports.of_space(&next.space);
     http::share(&next, &asked, &http, &mut plan.share);
     (plan.certificates, plan.is_unread) = http::secrets(&http);
     configure_gateways(&mut next, &mut plan);
@@ -241,7 +243,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
 fn decide(
     snapshot: &Snapshot,
     cases: &mut [Case],
-    found: &[tcp::Found],
+    found: (&[tcp::Found], &[http::Found]),
     wake: &mut Wake,
 ) -> (Vec<Decided>, Ledger) {
     let mut ledger = Ledger::new(snapshot, cases, found);

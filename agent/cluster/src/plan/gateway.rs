@@ -1,11 +1,13 @@
 //! What is to be done about the Gateway API: Gateways of our classes, and routes that are attached to them.
 //!
 //! A Gateway's listeners are places of the tenant's gateway, which is there already; each route becomes one
-//! HTTPLoadBalancer, with the names it has at the listeners it is attached to.
+//! HTTPLoadBalancer, with the names it has at the listeners it is attached to. A Gateway may ask for an address of
+//! its own: then it becomes one that holds the address, and each route one more there.
 
 mod attach;
 mod bound;
 mod listener;
+mod own;
 mod ports;
 mod route;
 mod rules;
@@ -58,8 +60,9 @@ pub fn take(http: &mut Http<'_>, api: &GatewayApi) {
     }
     let mut judged: BTreeMap<Key, Judged<'_>> = BTreeMap::new();
     for (key, gateway) in &api.gateways {
-        if class_of(api, gateway).is_some() {
-            judged.insert(key.clone(), Judged::of(http.snapshot, api, gateway));
+        if let Some(class) = class_of(api, gateway) {
+            let of = Judged::of((http.snapshot, api), class, gateway);
+            judged.insert(key.clone(), of);
         }
     }
     // Who is older has a name before a route of another kind (`GRPCRouteSpec.hostnames`).

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     apply::Kind,
     gateway_api::Routed,
-    snapshot::{Key, Snapshot},
+    snapshot::{HttpOffer, Key, Snapshot},
 };
 
 /// What is to be done, in the order of its fields.
@@ -104,6 +104,8 @@ impl Routes {
 /// What is asked of the manager for one object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
+    /// The Gateway whose own address it is served at, by the start of its uid; empty for the shared ones.
+    pub at: String,
     /// The HTTPLoadBalancer.
     pub spec: HttpLoadBalancerSpec,
     /// What it leads to, by name.
@@ -153,7 +155,8 @@ pub struct Found {
 pub fn plan(snapshot: &Snapshot) -> Option<Found> {
     let ingresses = snapshot.ingresses.as_ref()?;
     // What nobody sees stays as it is.
-    if ROUTED.iter().any(|of| is_hidden(snapshot, *of)) {
+    let gateways = snapshot.gateway.is_some();
+    if ROUTED.iter().any(|of| is_hidden(snapshot, *of)) || is_away(snapshot, GATEWAY, gateways) {
         return None;
     }
     let is_known = |key: &Key| snapshot.certificates.contains_key(key);
@@ -166,7 +169,7 @@ pub fn plan(snapshot: &Snapshot) -> Option<Found> {
         backends: BTreeMap::new(),
         doors: BTreeSet::new(),
         unwanted: BTreeSet::new(),
-        sources: BTreeMap::new(),
+        sources: BTreeSet::new(),
     };
     ingress::take(&mut http, ingresses);
     if let Some(api) = &snapshot.gateway {
@@ -183,10 +186,17 @@ pub fn plan(snapshot: &Snapshot) -> Option<Found> {
 /// Whether the manager has anything of routes of a kind that is not seen.
 fn is_hidden(snapshot: &Snapshot, of: Routed) -> bool {
     let is_known = snapshot.gateway.as_ref().is_some_and(|it| it.knows(of));
+    is_away(snapshot, of.kind(), is_known)
+}
+
+/// Whether the manager has anything of a kind that is not known.
+fn is_away(snapshot: &Snapshot, kind: &str, is_known: bool) -> bool {
     let offered = snapshot.offered.iter().flat_map(|it| it.http.values());
     let mut sources = offered.filter_map(|it| it.spec.as_ref()?.source.as_ref());
-    !is_known && sources.any(|source| source.kind == of.kind())
+    !is_known && sources.any(|source| source.kind == kind)
 }
+
+const GATEWAY: &str = Kind::Gateway.names().1;
 
 /// The kinds of routes.
 const ROUTED: [Routed; 3] = [Routed::Http, Routed::Grpc, Routed::Tls];
@@ -200,15 +210,15 @@ pub struct Http<'a> {
     backends: BTreeMap<String, TcpLoadBalancerSpec>,
     doors: BTreeSet<Door>,
     unwanted: BTreeSet<String>,
-    /// The uid of each object that was seen, by kind and key.
-    sources: BTreeMap<(&'static str, Key), String>,
+    /// Each object that was seen, by kind and key.
+    sources: BTreeSet<(&'static str, Key)>,
 }
 
 impl<'a> Http<'a> {
     /// How the exposure of an object stands.
     pub fn standing(&self, owner: Owner<'_>, asked: &Asked) -> Standing<'a> {
         let snapshot = self.snapshot;
-        let name = owner.exposure();
+        let name = owner.exposure_at(&asked.at);
         let mut because = Vec::new();
         for (name, spec) in &asked.backends {
             let refused = snapshot.refused.get(name);
@@ -235,15 +245,18 @@ impl<'a> Http<'a> {
     /// Asks for an exposure.
     pub fn want(&mut self, owner: Owner<'_>, asked: Asked) {
         self.saw(owner);
-        let name = owner.exposure();
+        let name = owner.exposure_at(&asked.at);
         let offered = self.snapshot.offered.as_ref();
         let known = offered.and_then(|offered| offered.http.get(&name)?.spec.clone());
         let refused = self.snapshot.refused_http.get(&name);
         let Ask { is_new, spec } = ask(refused, known, asked.spec);
         if offered.is_none() {
             // What is asked for may depend on what the manager says.
-        } else if !owner.is_guarded() {
-            self.routes.guard.push((owner.kind, owner.target()));
+        } else if owner.kind != Kind::Gateway && !owner.is_guarded() {
+            let guarded = (owner.kind, owner.target());
+            if !self.routes.guard.contains(&guarded) {
+                self.routes.guard.push(guarded);
+            }
         } else if is_new {
             self.routes.put.push(name.clone());
         }
@@ -266,9 +279,14 @@ impl<'a> Http<'a> {
     pub fn unwant(&mut self, owner: Owner<'_>) {
         self.saw(owner);
         let name = owner.exposure();
+        let source = owner.source();
+        let is_of_it = |(of, item): (&String, &HttpOffer)| {
+            let from = item.spec.as_ref().and_then(|spec| spec.source.as_ref());
+            *of == name || from == Some(&source)
+        };
         if let Some(offered) = &self.snapshot.offered
             && owner.is_guarded()
-            && !offered.http.contains_key(&name)
+            && !offered.http.iter().any(is_of_it)
         {
             self.routes.release.push((owner.kind, owner.target()));
         }
@@ -300,8 +318,7 @@ impl<'a> Http<'a> {
 
     fn saw(&mut self, owner: Owner<'_>) {
         let target = owner.target();
-        let of = (owner.kind.names().1, target.key);
-        self.sources.insert(of, target.uid);
+        self.sources.insert((owner.kind.names().1, target.key));
     }
 
     /// What of the manager's does not belong there.
@@ -314,17 +331,19 @@ impl<'a> Http<'a> {
                 continue;
             }
             let from = item.spec.as_ref().and_then(|spec| spec.source.as_ref());
-            // Another object of that name is there, so that the one of this exposure is gone.
-            let is_replaced = from.is_some_and(|from| {
+            // Its object is there and does not want it, or another one of that name is, so that its own is gone.
+            let is_seen = from.is_some_and(|from| {
                 let key = Key::new(&from.namespace, &from.name);
                 let kinds = ROUTED.into_iter().map(Kind::from);
                 let kinds = kinds.chain([Kind::Ingress]);
                 let mut kinds = kinds.map(|kind| kind.names().1);
                 let kind = kinds.find(|kind| *kind == from.kind);
-                let other = kind.and_then(|kind| self.sources.get(&(kind, key)));
-                other.is_some_and(|other| *other != from.uid)
+                kind.is_some_and(|kind| self.sources.contains(&(kind, key)))
             });
-            if self.unwanted.contains(name) || is_replaced {
+            // What holds an address for a Gateway serves nothing, and routes there hold it as well: it needs nobody
+            // to have seen that the Gateway went.
+            let is_held = from.is_some_and(|from| from.kind == GATEWAY);
+            if self.unwanted.contains(name) || is_seen || is_held {
                 self.routes.withdraw.push(name.clone());
             } else {
                 self.routes.orphans.push(name.clone());

@@ -7,7 +7,12 @@ use k8s_openapi::{
 use kedge_crd::traffic::Source;
 
 use super::Target;
-use crate::{apply::Kind, gateway_api::Route, names, snapshot::Key};
+use crate::{
+    apply::Kind,
+    gateway_api::{Gateway, Route},
+    names,
+    snapshot::Key,
+};
 
 /// An object that may become a load balancer.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +41,15 @@ impl<'a> From<&'a Ingress> for Owner<'a> {
     }
 }
 
+impl<'a> From<&'a Gateway> for Owner<'a> {
+    fn from(gateway: &'a Gateway) -> Self {
+        Self {
+            kind: Kind::Gateway,
+            meta: &gateway.metadata,
+        }
+    }
+}
+
 impl<'a> From<&'a Route> for Owner<'a> {
     fn from(route: &'a Route) -> Self {
         Self {
@@ -49,7 +63,14 @@ impl Owner<'_> {
     /// The name of its exposure.
     #[must_use]
     pub fn exposure(self) -> String {
-        names::exposed(self.meta.name.as_deref().unwrap_or_default(), self.meta)
+        self.exposure_at("")
+    }
+
+    /// The name of its exposure at the address that a Gateway has of its own, by the start of the Gateway's uid.
+    #[must_use]
+    pub fn exposure_at(self, gateway: &str) -> String {
+        let name = self.meta.name.as_deref().unwrap_or_default();
+        names::exposed_at(name, self.meta, gateway)
     }
 
     /// It, and no other of that name.

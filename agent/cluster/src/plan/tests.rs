@@ -7,6 +7,7 @@ mod flow;
 mod ingresses;
 mod kinds;
 mod law;
+mod own_addresses;
 mod routes;
 mod shown;
 mod world;

@@ -301,6 +301,10 @@ pub const CASES: &[Case] = &[
         r#"{"spec": {"rules": [{"timeout": "soon"}]}}"#,
         "must be a number with a unit",
     ),
+    fine(
+        HTTP,
+        r#"{"spec": {"address": {"pool": "public", "sharedBy": "shop/edge"}}}"#,
+    ),
     fine(HTTP, r#"{"spec": {"tls": [{"passthrough": true}]}}"#),
     bad(
         HTTP,

@@ -84,15 +84,15 @@ pub fn tls(
     let rest = !exact.is_empty() && !served.contains(&"*");
     let mut all = Vec::new();
     if rest {
-        all.push(passthrough(&[]));
+        all.push(passthrough(at, &[]));
     }
     if !own.is_empty() {
         all.push(FilterChain {
             name: "passed".to_owned(),
-            ..passthrough(&own)
+            ..passthrough(at, &own)
         });
     }
-    all.extend(wild.iter().map(|name| below(name)));
+    all.extend(wild.iter().map(|name| below(at, name)));
     all.extend(chains.iter().flat_map(|chain| chain.render(&name)));
     let listener = Listener {
         listener_filters: vec![first(
@@ -102,15 +102,17 @@ pub fn tls(
         filter_chains: all,
         ..listener(name, at)
     };
+    // Its clusters are called after where it is, which they once were not: it is another one since.
+    let to = names::passthrough(at, "");
     if chains.is_empty() && wild.is_empty() {
-        return outer::listener(listener, &at, outer);
+        return outer::listener(listener, &to, outer);
     }
-    outer::listener(listener, &(at, rest, own, wild, chains), outer)
+    outer::listener(listener, &(to, rest, own, wild, chains), outer)
 }
 
 /// The chain of these names, or of all of which no other chain knows.
-fn passthrough(names: &[&str]) -> FilterChain {
-    let format = names::passthrough("%REQUESTED_SERVER_NAME%");
+fn passthrough(at: SocketAddr, names: &[&str]) -> FilterChain {
+    let format = names::passthrough(at, "%REQUESTED_SERVER_NAME%");
     let state = SetFilterState {
         on_new_connection: vec![FilterStateValue {
             key: Some(Key::ObjectKey("envoy.tcp_proxy.cluster".to_owned())),
@@ -128,7 +130,7 @@ fn passthrough(names: &[&str]) -> FilterChain {
     let proxy = TcpProxy {
         // For those of the clusters that keep a client with a member.
         hash_policy: vec![by_client()],
-        ..proxy(names::passthrough(NOBODY), Limits::default())
+        ..proxy(names::passthrough(at, NOBODY), Limits::default())
     };
     FilterChain {
         // Bytes that are not TLS reach nobody.
@@ -146,15 +148,15 @@ fn passthrough(names: &[&str]) -> FilterChain {
 }
 
 /// The chain of all names below one, that no closer chain has: they lead to one cluster.
-fn below(wildcard: &str) -> FilterChain {
+fn below(at: SocketAddr, wildcard: &str) -> FilterChain {
     let proxy = TcpProxy {
         hash_policy: vec![by_client()],
-        ..proxy(names::passthrough(wildcard), Limits::default())
+        ..proxy(names::passthrough(at, wildcard), Limits::default())
     };
     FilterChain {
         name: format!("passed/{wildcard}"),
         filters: vec![network("envoy.filters.network.tcp_proxy", any(&proxy))],
-        ..passthrough(&[wildcard])
+        ..passthrough(at, &[wildcard])
     }
 }
 

@@ -36,7 +36,8 @@ pub fn cluster(tenant: &str, pool: &str, client_ip: ClientIp) -> String {
     format!("t/{tenant}/{pool}{told}")
 }
 
-/// The cluster that TLS for a name is passed through to; `name` may be what Envoy puts in its place.
-pub(super) fn passthrough(name: &str) -> String {
-    format!("sni/{name}")
+/// The cluster that TLS for a name is passed through to there; `name` may be what Envoy puts in its place. At another
+/// address the name may be somebody else's.
+pub(super) fn passthrough(at: SocketAddr, name: &str) -> String {
+    format!("sni/{at}/{name}")
 }

@@ -18,8 +18,7 @@ use super::check::Reason;
 pub struct Taken<'a> {
     places: BTreeMap<SocketAddr, (Use, &'a str)>,
     /// Names that are passed through.
-    passed: BTreeMap<&'a str, (&'a str, &'a Frontend)>,
-    passed_at: BTreeMap<(SocketAddr, &'a str), &'a str>,
+    passed: BTreeMap<(SocketAddr, &'a str), &'a str>,
     /// Names that are served.
     sites: BTreeMap<(SocketAddr, &'a str), &'a Site>,
 }
@@ -50,10 +49,7 @@ impl<'a> Taken<'a> {
             }
             Protocol::TlsPassthrough { server_names } => {
                 self.is_free(at, Use::Tls)?;
-                self.names(frontend, server_names)?;
-                for name in server_names {
-                    self.passed_at.insert((at, name), &frontend.name);
-                }
+                self.names(at, &frontend.name, server_names)?;
                 self.places.entry(at).or_insert((Use::Tls, &frontend.name));
             }
         }
@@ -81,7 +77,7 @@ impl<'a> Taken<'a> {
             names.extend(secured.iter().map(|name| (at, *name)));
         }
         for place in &names {
-            let passed = self.passed_at.get(place).copied();
+            let passed = self.passed.get(place).copied();
             let other = self.sites.get(place);
             let other = other.filter(|other| other.tenant != site.tenant);
             if let Some(by) = passed.or_else(|| other.map(|other| &*other.name)) {
@@ -111,8 +107,8 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// A name leads to one pool, on whichever address it is asked for: clusters are called after it.
-    fn names(&mut self, frontend: &'a Frontend, names: &'a [String]) -> Result<(), Reason> {
+    /// A name leads to one pool where it is asked for: clusters are called after both.
+    fn names(&mut self, at: SocketAddr, by: &'a str, names: &'a [String]) -> Result<(), Reason> {
         if names.is_empty() {
             return Err(Reason::Invalid("no name is passed through"));
         }
@@ -123,11 +119,7 @@ impl<'a> Taken<'a> {
                     "a server name is no lower-case DNS name of its own, with `*` as its first label or without",
                 ));
             }
-            let other = self
-                .passed
-                .get(&**name)
-                .filter(|(_, other)| !alike(other, frontend));
-            if let Some((by, _)) = other {
+            if let Some(by) = self.passed.get(&(at, &**name)) {
                 return Err(Reason::NameInUse {
                     name: name.clone(),
                     by: (*by).to_owned(),
@@ -135,20 +127,8 @@ impl<'a> Taken<'a> {
             }
         }
         for name in names {
-            self.passed
-                .entry(name)
-                .or_insert((&frontend.name, frontend));
+            self.passed.insert((at, name), by);
         }
         Ok(())
     }
-}
-
-/// Whether two frontends lead to the same cluster.
-fn alike(one: &Frontend, other: &Frontend) -> bool {
-    let of = |frontend: &Frontend| {
-        let pool = (frontend.tenant.clone(), frontend.pool.clone());
-        (pool, frontend.client_ip)
-    };
-    let at = |frontend: &Frontend| (frontend.address, frontend.port);
-    of(one) == of(other) && at(one) != at(other)
 }

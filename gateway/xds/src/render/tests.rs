@@ -108,6 +108,37 @@ fn a_wildcard_that_is_passed_through_has_a_chain_and_closer_names_their_own() {
 }
 
 #[test]
+fn a_name_is_passed_through_to_another_pool_at_another_address() {
+    let elsewhere = Frontend {
+        address: ip("10.0.0.10"),
+        ..tls("b", &["a.example", "*.wild.example"])
+    };
+    let frontends = vec![tls("a", &["a.example"]), elsewhere];
+    let offered = offer(frontends, vec![pool("a", &["a"]), pool("b", &["b"])]);
+    let rendered = render(&offered, &Here::default());
+    assert_eq!(rendered.refused, []);
+    let clusters = rendered.resources.iter();
+    let clusters: Vec<Resource> = clusters
+        .filter(|one| one.kind == Kind::Cluster)
+        .cloned()
+        .collect();
+    let expected = [
+        "cluster sni/10.0.0.10:443/*.wild.example",
+        "cluster sni/10.0.0.10:443/a.example",
+        "cluster sni/10.0.0.9:443/a.example",
+    ];
+    assert_eq!(names(&clusters), expected);
+    // Whoever asks at an address gets what has the name there alone.
+    for (at, own) in [("10.0.0.9", false), ("10.0.0.10", true)] {
+        let all = rendered.resources.iter();
+        let mut all = all.filter(|one| *one.name == *format!("tls/{at}:443"));
+        let told = String::from_utf8_lossy(&all.next().unwrap().body.value).into_owned();
+        assert!(told.contains(&format!("sni/{at}:443/")), "{told}");
+        assert_eq!(told.contains("sni/10.0.0.10:443/"), own, "{told}");
+    }
+}
+
+#[test]
 fn members_say_what_the_tunnel_says_of_their_hosts() {
     let offer = offer(
         vec![tcp("web", "10.0.0.1", 80)],

@@ -102,8 +102,9 @@ pub fn write(snapshot: &Snapshot, services: &[Service], http: &[Http], wanted: &
             .is_some_and(|first| first.metadata.name == *name);
         let mut records = Records::default();
         records.wildcard(snapshot, tenant);
+        let mut first = BTreeSet::new();
         for http in http.iter().filter(|http| http.tenant() == name) {
-            records.custom(snapshot, tenant, http);
+            records.custom(snapshot, tenant, http, &mut first);
         }
         let own = services.iter().filter(|_| is_first);
         for service in own.filter(|service| service.balancer.name.namespace == space) {
@@ -153,16 +154,27 @@ impl Records {
         }
     }
 
-    /// The names that the wildcard does not stand for.
-    fn custom(&mut self, snapshot: &Snapshot, tenant: &Tenant, http: &Http) {
+    /// The names that the wildcard does not stand for: other ones, and those at another address. Of several load
+    /// balancers with one name the first says where it leads; `first` are the names of those before.
+    fn custom<'a>(
+        &mut self,
+        snapshot: &Snapshot,
+        tenant: &Tenant,
+        http: &'a Http,
+        first: &mut BTreeSet<&'a str>,
+    ) {
         let gateway = http.gateway().and_then(|name| snapshot.gateway(name));
         let Some(gateway) = gateway else { return };
         let below = zone(tenant).map(|zone| format!(".{zone}"));
         let is_covered = |name: &&String| below.as_ref().is_some_and(|below| name.ends_with(below));
         // Every name is none of its own.
         let own = http.names().iter().filter(|name| name.as_str() != ALL);
-        for name in own.filter(|name| !is_covered(name)) {
-            self.put(name, public_addresses(gateway), TTL);
+        for name in own.filter(|name| first.insert(name)) {
+            match http.own() {
+                Some(own) => self.put(name, [own.to_string()], TTL),
+                None if is_covered(&name) => {}
+                None => self.put(name, public_addresses(gateway), TTL),
+            }
         }
     }
 

@@ -14,6 +14,7 @@ mod check;
 mod decide;
 mod names;
 mod offer;
+mod own;
 mod read;
 mod refusal;
 mod routes;
@@ -28,7 +29,7 @@ use std::{
 };
 
 use kedge_control::local::FleetLoadBalancer;
-use kedge_crd::{HttpLoadBalancerSpec, HttpLoadBalancerStatus};
+use kedge_crd::{HttpLoadBalancerSpec, HttpLoadBalancerStatus, http::HttpAddressStatus};
 
 use super::{
     desired::Desired, issued::Issued, offered::Offered, share::Share, status::put, wake::Wake,
@@ -40,6 +41,7 @@ use crate::{
 
 pub use decide::all;
 pub use names::{ALL, Held, may_ask, zone};
+pub use own::{Place, Sharing, enter, seats};
 pub use read::{Found, all as found};
 use refusal::Refusal;
 use tls::Endings;
@@ -57,6 +59,8 @@ pub struct Http {
     last: HttpLoadBalancerStatus,
     /// The gateway where it has its names.
     gateway: Option<Name>,
+    /// The address that it has in the place of the gateway's.
+    own: Option<HttpAddressStatus>,
     /// The name that is its own; empty where its tenant has no domain.
     generated: String,
     /// The names it has.
@@ -112,6 +116,23 @@ impl Http {
         &self.names
     }
 
+    /// The address that it has in the place of the gateway's.
+    pub fn own(&self) -> Option<IpAddr> {
+        self.own.as_ref().map(|own| own.ip)
+    }
+
+    /// Whether it counts among its tenant's load balancers.
+    pub const fn counts(&self) -> bool {
+        !self.names.is_empty() || self.own.is_some()
+    }
+
+    /// Where it has its names.
+    fn place(&self) -> Option<Place> {
+        let gateway = self.gateway.clone()?;
+        let own = self.own();
+        Some(Place { gateway, own })
+    }
+
     /// What is served of it, if anything is.
     fn served(&self) -> Option<&Served> {
         let served = self.served.as_ref()?;
@@ -122,14 +143,19 @@ impl Http {
 
 /// The names that a namespace has by what was written earlier.
 pub fn held(snapshot: &Snapshot, found: &Found) -> Vec<(Name, Held)> {
-    let (Some(tenant), Some((gateway, names))) = (found.tenant(snapshot), found.keeps(snapshot))
+    let (Some(tenant), Some((place, names))) = (found.tenant(snapshot), found.keeps(snapshot))
     else {
         return Vec::new();
     };
     let owner = &tenant.metadata.name;
     let each = names.into_iter();
-    each.map(|host| (gateway.clone(), (host.to_owned(), owner.clone())))
-        .collect()
+    let Place { gateway, own } = place;
+    let held = |host: &str| Held {
+        own,
+        host: host.to_owned(),
+        tenant: owner.clone(),
+    };
+    each.map(|host| (gateway.clone(), held(host))).collect()
 }
 
 /// Adds what gateways serve of them to what the namespace has.
@@ -138,7 +164,11 @@ pub fn share(snapshot: &Snapshot, found: &[Found], all: &[Http], share: &mut Sha
         let owner = found.tenant(snapshot).map(|tenant| &tenant.metadata.name);
         if let (Some(gateway), Some(owner)) = (&http.gateway, owner) {
             share.uses.insert(gateway.clone());
-            let names = http.names.iter().map(|host| (host.clone(), owner.clone()));
+            let names = http.names.iter().map(|host| Held {
+                own: http.own(),
+                host: host.clone(),
+                tenant: owner.clone(),
+            });
             let own = share.names.entry(gateway.clone()).or_default();
             own.extend(names);
             if http.refused.iter().any(Refusal::waits) {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::IpAddr,
 };
 
@@ -18,6 +17,8 @@ use super::{
     because::Because,
     claims::is_foreign,
     given::{Claim, Facts},
+    holder::Holder,
+    http,
     ports::{Owner, Ports, Seat},
     tcp,
     vip::allowed,
@@ -25,32 +26,8 @@ use super::{
 use crate::{
     ipam::{Pool, choose_vrid},
     snapshot::Snapshot,
-    store::{CLAIM_KIND, Name},
+    store::Name,
 };
-
-/// Who has an address.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Holder {
-    /// A LoadBalancer, by a claim or without one.
-    Balancer(Name),
-    /// A TCPLoadBalancer.
-    Tcp(Name),
-    /// A claim of somebody else.
-    Claim(Name),
-    /// A host, whose own it is.
-    Host(Name),
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Balancer(name) => write!(f, "LoadBalancer {name}"),
-            Self::Tcp(name) => write!(f, "TCPLoadBalancer {name}"),
-            Self::Claim(name) => write!(f, "{CLAIM_KIND} {name}"),
-            Self::Host(name) => write!(f, "EdgeHost {name}"),
-        }
-    }
-}
 
 /// An address that is given.
 #[derive(Clone, Debug)]
@@ -77,7 +54,11 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger of everything that was given earlier.
     #[must_use]
-    pub fn new(snapshot: &Snapshot, cases: &[Case], found: &[tcp::Found]) -> Self {
+    pub fn new(
+        snapshot: &Snapshot,
+        cases: &[Case],
+        (found, http): (&[tcp::Found], &[http::Found]),
+    ) -> Self {
         let pools = snapshot.pools.iter().map(|(name, pool)| {
             let read = Pool::parse(&pool.spec).map_err(|error| error.to_string());
             (name.clone(), read)
@@ -98,6 +79,7 @@ impl Ledger {
         }
         ledger.enter_given(&snapshot.now);
         tcp::enter(snapshot, found, &mut ledger);
+        http::enter(snapshot, http, &mut ledger);
         ledger.enter_others(snapshot);
         ledger.enter_http(snapshot);
         for balancer in cases.iter().filter_map(|case| case.asked.as_ref().ok()) {
@@ -225,7 +207,7 @@ impl Ledger {
             let is_asked = match &holder {
                 Holder::Balancer(name) => asks(snapshot, cases, name, &claim.pool),
                 Holder::Claim(_) => true,
-                Holder::Host(_) | Holder::Tcp(_) => false,
+                Holder::Host(_) | Holder::Tcp(_) | Holder::Http(_) => false,
             };
             if is_going || !is_asked || self.address_of(&holder, &claim.pool).is_some() {
                 continue;
@@ -322,11 +304,14 @@ impl Ledger {
         }
     }
 
-    /// Enters an address that a TCPLoadBalancer was given earlier. Who was entered first keeps it.
-    pub fn enter_address(&mut self, name: &Name, address: IpAddr, pool: Option<String>) {
-        let key = (name.namespace.clone(), address);
-        let holder = Holder::Tcp(name.clone());
-        self.vips.entry(key).or_insert(Held { holder, pool });
+    /// Enters an address of a namespace that somebody was given earlier. Who was entered first keeps it.
+    pub fn enter_address(
+        &mut self,
+        address: (String, IpAddr),
+        holder: Holder,
+        pool: Option<String>,
+    ) {
+        self.vips.entry(address).or_insert(Held { holder, pool });
     }
 
     /// Gives the pool's lowest free address away.

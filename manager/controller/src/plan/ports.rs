@@ -52,6 +52,8 @@ pub enum OwnerKind {
     Rests,
     /// The HTTPLoadBalancers of a gateway share it.
     Http,
+    /// HTTPLoadBalancers with an address that is theirs alone share it.
+    Address,
 }
 
 /// A seat, and who has it.
@@ -74,6 +76,15 @@ impl Seat {
             at: None,
             protocol: Transport::Tcp,
             port,
+        }
+    }
+
+    /// The same at an address that is not the gateway's own.
+    #[must_use]
+    pub const fn at(self, address: IpAddr) -> Self {
+        Self {
+            at: Some(address),
+            ..self
         }
     }
 }
@@ -119,6 +130,16 @@ impl Owner {
         }
     }
 
+    /// HTTPLoadBalancers that share an address, by what they share it as.
+    #[must_use]
+    pub fn address(name: &Name) -> Self {
+        Self {
+            kind: OwnerKind::Address,
+            name: name.clone(),
+            port: String::new(),
+        }
+    }
+
     /// Who it is, for the people of that namespace: others' names are none of their business.
     #[must_use]
     pub fn told_to(&self, namespace: &str) -> String {
@@ -127,7 +148,7 @@ impl Owner {
         } else {
             match self.kind {
                 OwnerKind::Rests => "another tenant's load balancer had it a moment ago".to_owned(),
-                OwnerKind::Balancer | OwnerKind::Tcp | OwnerKind::Http => {
+                OwnerKind::Balancer | OwnerKind::Tcp | OwnerKind::Http | OwnerKind::Address => {
                     "another tenant has it".to_owned()
                 }
             }
@@ -144,6 +165,7 @@ impl fmt::Display for Owner {
             OwnerKind::Http => {
                 f.write_str("HTTPLoadBalancers share it (spec.http of the EdgeGateway)")
             }
+            OwnerKind::Address => write!(f, "HTTPLoadBalancers of {} share it", self.name),
         }
     }
 }
@@ -158,7 +180,9 @@ impl Ports {
     pub fn enter(&mut self, gateway: &Name, seat: Seat, owner: Owner) {
         let seats = match owner.kind {
             OwnerKind::Rests => &mut self.resting,
-            OwnerKind::Balancer | OwnerKind::Tcp | OwnerKind::Http => &mut self.given,
+            OwnerKind::Balancer | OwnerKind::Tcp | OwnerKind::Http | OwnerKind::Address => {
+                &mut self.given
+            }
         };
         let seats = seats.entry(gateway.clone()).or_default();
         seats.entry(seat).or_insert(owner);

@@ -25,7 +25,8 @@ use super::{
     Service,
     desired::Desired,
     given::{self, Claim, Given, address_key, claim_key},
-    ledger::{Holder, Ledger, holder},
+    holder::Holder,
+    ledger::{Ledger, holder},
     marks::{ADDRESS, ADDRESS_FINALIZER, POOL_FINALIZER},
     wake::Wake,
 };
@@ -175,17 +176,8 @@ impl Desk<'_> {
 
     /// A claim of a LoadBalancer that wants no address of this pool just now.
     fn is_unasked(&self, holder: &Holder, pool: &Pool) -> bool {
-        let used = |address| self.ledger.holder(self.place(holder), address).is_some();
+        let used = |address| self.ledger.holder(holder.namespace(), address).is_some();
         matches!(holder, Holder::Balancer(_)) && pool.lowest_free(used).is_some()
-    }
-
-    fn place<'a>(&self, holder: &'a Holder) -> &'a str {
-        match holder {
-            Holder::Balancer(name)
-            | Holder::Tcp(name)
-            | Holder::Claim(name)
-            | Holder::Host(name) => &name.namespace,
-        }
     }
 
     /// Wants a new address.

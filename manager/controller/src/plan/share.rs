@@ -248,6 +248,10 @@ impl Share {
             for (gateway, held) in http::held(snapshot, &found) {
                 share.names.entry(gateway).or_default().insert(held);
             }
+            for (gateway, seat, owner) in http::seats(snapshot, &found) {
+                let ports = share.ports.entry(gateway).or_default();
+                ports.insert((seat, owner));
+            }
         }
         share
     }

@@ -10,6 +10,7 @@ mod gates;
 mod http;
 mod http_law;
 mod http_listeners;
+mod http_own;
 mod http_tls;
 mod law;
 mod leaving;

@@ -8,12 +8,7 @@ use kedge_crd::{
     host::Family,
 };
 
-use super::{
-    balancer::Balancer,
-    because::Because,
-    claims, given,
-    ledger::{Holder, Ledger},
-};
+use super::{balancer::Balancer, because::Because, claims, given, holder::Holder, ledger::Ledger};
 use crate::{ipam::Pool, snapshot::Snapshot, store::Name};
 
 /// The VIP's address: what is asked for, what was decided earlier, else the pool's lowest free one.
@@ -219,6 +214,15 @@ fn from_pool(
 /// The tenant may not use it, it is not there, or it cannot be read.
 pub fn usable(snapshot: &Snapshot, ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
     allowed(snapshot, name, &name.name)?;
+    readable(ledger, name)
+}
+
+/// A pool of ours, whoever may use it.
+///
+/// # Errors
+///
+/// It is not there, or it cannot be read.
+pub fn readable(ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
     match ledger.pool(name) {
         None => Err(Because::PoolMissing { pool: name.clone() }),
         Some(Err(error)) => Err(Because::PoolInvalid {

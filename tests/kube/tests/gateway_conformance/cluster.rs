@@ -29,7 +29,10 @@ use kube::{
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::node::{NODE, Node};
+use crate::{
+    is_shared,
+    node::{NODE, Node},
+};
 
 /// A running cluster.
 pub struct Cluster {
@@ -106,8 +109,13 @@ impl Drop for Cluster {
 }
 
 fn class() -> serde_json::Value {
+    let annotations = match is_shared() {
+        true => json!({}),
+        false => json!({"kedge.dev/vip-pool": "gateways"}),
+    };
     json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
-        "metadata": {"name": "kedge"}, "spec": {"controllerName": "kedge.dev/agent"}})
+        "metadata": {"name": "kedge", "annotations": annotations},
+        "spec": {"controllerName": "kedge.dev/agent"}})
 }
 
 /// Every namespace lets the agent read its certificates.

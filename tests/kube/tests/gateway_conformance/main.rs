@@ -1,8 +1,12 @@
 //! The Gateway API's own conformance suite, against a tenant's cluster behind NAT whose Gateways and routes are
 //! served at a gateway: with the bytes.
 //!
+//! Each Gateway has an address of its own: the class asks for a pool, whose addresses the gateway's machine has. With
+//! `KEDGE_CONFORMANCE_SHARED=1` all have the gateway's, and what needs several is left out.
+//!
 //! ```text
-//!   edge-a 10.1.0.2 ───── 10.1.0.1  router ──┬─ 203.0.113.7  gateway (Envoy) :80 :443 ◄── suite 203.0.113.50
+//!   edge-a 10.1.0.2 ───── 10.1.0.1  router ──┬─ 203.0.113.7  gateway (Envoy)
+//!                                            │  203.0.113.128–191 :80 :443 ◄── suite 203.0.113.50
 //!    kube-apiserver, kube-proxy, agents      └─ 203.0.113.9  manager
 //!    pods 10.244.0.0/24
 //! ```
@@ -53,6 +57,9 @@ fn gateways_and_routes_conform() {
     edge.add_address(&format!("{}/24", node::GATEWAY));
     edge.forwards();
     let at_gateway = lan.host("gateway", "203.0.113.7/24");
+    for last in OWN {
+        at_gateway.add_address(&format!("203.0.113.{last}/24"));
+    }
     let at_manager = lan.host("manager", tenant::MANAGER);
     let client = lan.host("client", "203.0.113.50/24");
 
@@ -95,6 +102,14 @@ fn gateways_and_routes_conform() {
         .unwrap();
 }
 
+/// Whether all Gateways have the gateway's address, as they do where nobody asks for others.
+fn is_shared() -> bool {
+    std::env::var_os("KEDGE_CONFORMANCE_SHARED").is_some()
+}
+
+/// Where the addresses of the pool end.
+const OWN: std::ops::RangeInclusive<u8> = 128..=191;
+
 const SITE: &str = "\
 apiVersion: kedge.dev/v1alpha1
 kind: Tenant
@@ -113,6 +128,11 @@ spec:
     publicEndpoints: [{host: 203.0.113.7, port: 51820}]
   http: {}
   envoy: {drain: 1s}
+---
+apiVersion: kedge.dev/v1alpha1
+kind: VIPPool
+metadata: {name: gateways, namespace: shop}
+spec: {addresses: [203.0.113.128-203.0.113.191], prefix: 24}
 ---
 apiVersion: kedge.dev/v1alpha1
 kind: EdgeHost

@@ -3,19 +3,20 @@
 use std::collections::BTreeSet;
 
 use kedge_control::exposure::ExposedCertificate;
-use kedge_crd::Condition;
+use kedge_crd::{Condition, balancer::POOL_ANNOTATION};
 use serde_json::{Value, json};
 
 use super::{
     is_granted,
+    own::{self, Own},
     ports::Ports,
     said::{met, say},
 };
 use crate::{
     apply::Kind,
     certificates::Certificate,
-    gateway_api::{GROUP, Gateway, Listener, Reference, RouteKind, Routed},
-    plan::http::Http,
+    gateway_api::{Class, GROUP, Gateway, Listener, Reference, RouteKind, Routed},
+    plan::{http::Http, owner::Owner},
     snapshot::{GatewayApi, Key, Snapshot},
 };
 
@@ -25,6 +26,8 @@ pub struct Judged<'a> {
     pub gateway: &'a Gateway,
     /// Why it is not accepted.
     refused: Option<Reason>,
+    /// The address it asks for.
+    pub own: Option<Own>,
     /// Its listeners.
     pub listeners: Vec<Place<'a>>,
 }
@@ -64,13 +67,20 @@ pub type Reason = (&'static str, String);
 
 impl<'a> Judged<'a> {
     /// What is accepted of a Gateway.
-    pub fn of(snapshot: &Snapshot, api: &GatewayApi, gateway: &'a Gateway) -> Self {
+    pub fn of(
+        (snapshot, api): (&Snapshot, &GatewayApi),
+        class: &Class,
+        gateway: &'a Gateway,
+    ) -> Self {
         let spec = &gateway.spec;
         let parameters = spec.infrastructure.as_ref();
         let parameters = parameters.and_then(|it| it.get("parametersRef"));
         let refused = if !spec.addresses.is_empty() {
-            let text = "spec.addresses: it has the addresses of its tenant's gateway";
-            Some(("UnsupportedAddress", text.to_owned()))
+            let text = format!(
+                "spec.addresses: it has the addresses of its tenant's gateway, or with the annotation \
+                 {POOL_ANNOTATION} one of a pool"
+            );
+            Some(("UnsupportedAddress", text))
         } else if parameters.is_some_and(|it| !it.is_null()) {
             let text = "spec.infrastructure.parametersRef: there are no parameters";
             Some(("InvalidParameters", text.to_owned()))
@@ -81,6 +91,7 @@ impl<'a> Judged<'a> {
         let listeners = spec.listeners.iter();
         Self {
             gateway,
+            own: Own::of(class, gateway).filter(|_| refused.is_none()),
             refused,
             listeners: listeners
                 .map(|it| Place::of((snapshot, api), gateway, it, &ports))
@@ -93,11 +104,16 @@ impl<'a> Judged<'a> {
         self.refused.is_none()
     }
 
+    /// What tells what is served at its address from what is at others: nothing for the shared ones.
+    pub fn at(&self) -> String {
+        let own = self.own.as_ref();
+        own.map(|own| own.at.clone()).unwrap_or_default()
+    }
+
     /// Says how it is.
     pub fn say(&self, http: &mut Http<'_>) {
         let (gateway, now) = (self.gateway, http.snapshot.now.clone());
-        let offered = http.snapshot.offered.as_ref();
-        let addresses = offered.map(|it| it.addresses.clone()).unwrap_or_default();
+        let found = own::addresses(http, gateway, self.own.as_ref());
         let usable = self.listeners.iter().filter(|it| it.is_usable()).count();
         let invalid = usable < self.listeners.len();
         let accepted = match &self.refused {
@@ -115,20 +131,19 @@ impl<'a> Judged<'a> {
             None => Condition::new("Accepted", true, "Accepted", ""),
         };
         let is_fine = self.refused.is_none() && usable > 0;
-        let programmed = match (is_fine, addresses.is_empty()) {
+        let programmed = match (is_fine, &found.lacks) {
             (false, _) => Condition::new("Programmed", false, "Invalid", "it is not accepted"),
-            (true, true) => {
-                let text = "the manager names no address of the gateway";
-                Condition::new("Programmed", false, "AddressNotAssigned", text)
+            (true, Some((reason, text))) => {
+                Condition::new("Programmed", false, reason, text.clone())
             }
-            (true, false) => Condition::new("Programmed", true, "Programmed", ""),
+            (true, None) => Condition::new("Programmed", true, "Programmed", ""),
         };
         let listeners: Vec<Value> = self
             .listeners
             .iter()
             .map(|place| place.said(gateway, is_fine, &now))
             .collect();
-        let addresses = if is_fine { addresses } else { Vec::new() };
+        let addresses = if is_fine { found.addresses } else { Vec::new() };
         let addresses: Vec<Value> = addresses.iter().map(|it| address(it)).collect();
         let status = json!({"addresses": addresses, "listeners": listeners});
         say(
@@ -137,6 +152,9 @@ impl<'a> Judged<'a> {
             status,
             vec![accepted, programmed],
         );
+        if let Some(own) = &self.own {
+            http.want(Owner::from(gateway), own.asked(gateway));
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use super::{
     bound::bind,
     is_leaving,
     listener::{Judged, Reason},
-    rules::rules,
+    own::Own,
+    rules::{Made, rules},
     said::{has_parents, met, others, parent, put},
     tls,
 };
@@ -41,16 +42,21 @@ pub fn take(
         http.unwant(owner);
         return;
     }
-    let manager = match &verdict.made {
+    let answered = |made: &Result<Option<Asked>, Reason>| match made {
         Ok(Some(asked)) => told(&http.standing(owner, asked)),
         // It waits for its listeners, which say what they lack.
         Ok(None) => Some(Ok(())),
         Err(reason) => Some(Err(reason.clone())),
     };
+    let made = verdict.made.iter();
+    let answers: BTreeMap<&String, _> = made.map(|(at, made)| (at, answered(made))).collect();
     let mut parents = others(route);
     for (reference, found) in &verdict.parents {
         let named = json!(trimmed(reference));
         let standing = parent(route, &named);
+        let gateway = key(route, reference);
+        let at = gateways.get(&gateway).map(Judged::at).unwrap_or_default();
+        let manager = answers.get(&at).cloned().flatten();
         let accepted = match (found, &manager) {
             (Err((reason, text)), _) => Condition::new("Accepted", false, reason, text.clone()),
             (Ok(_), Some(Ok(()))) => Condition::new("Accepted", true, "Accepted", ""),
@@ -59,7 +65,7 @@ pub fn take(
             }
             (Ok(_), None) => waiting(&standing),
         };
-        if let (Ok(attached), Some(gateway)) = (found, gateways.get_mut(&key(route, reference)))
+        if let (Ok(attached), Some(gateway)) = (found, gateways.get_mut(&gateway))
             && accepted.status != Status::False
         {
             for it in attached {
@@ -79,9 +85,13 @@ pub fn take(
             "conditions": conditions}));
     }
     put(http, owner.kind, route, json!({"parents": parents}));
-    match verdict.made {
-        Ok(Some(asked)) => http.want(owner, asked),
-        Ok(None) | Err(_) => http.unwant(owner),
+    let asked = verdict.made.into_values().filter_map(Result::ok).flatten();
+    let asked: Vec<Asked> = asked.collect();
+    if asked.is_empty() {
+        http.unwant(owner);
+    }
+    for asked in asked {
+        http.want(owner, asked);
     }
 }
 
@@ -89,8 +99,9 @@ pub fn take(
 struct Verdict<'a> {
     /// Each reference to a Gateway of ours, with what it is attached to.
     parents: Vec<(&'a Reference, Result<Vec<Attached>, Reason>)>,
-    /// What is asked for; nothing where no listener it is attached to is usable.
-    made: Result<Option<Asked>, Reason>,
+    /// What is asked for at the shared addresses, and at each Gateway's own; nothing where no listener that it is
+    /// attached to there is usable.
+    made: BTreeMap<String, Result<Option<Asked>, Reason>>,
     /// What it refers to, and does not find.
     unresolved: Vec<Reason>,
 }
@@ -114,31 +125,46 @@ impl<'a> Verdict<'a> {
             Routed::Http | Routed::Grpc => rules(snapshot, api, route),
             Routed::Tls => tls::rules(snapshot, api, route),
         };
-        let made = match made {
-            Err(text) => Err(("UnsupportedValue", text)),
-            Ok(made) => {
-                unresolved = made.unresolved;
-                let mut asked = Asked {
-                    backends: made.backends,
-                    doors: made.doors,
-                    ..Asked::default()
-                };
-                asked.spec.rules = made.rules;
-                asked.spec.source = Some(Owner::from(route).source());
-                let at = parents.iter().flat_map(|(reference, found)| {
-                    let gateway = gateways.get(&key(route, reference));
-                    let places = gateway.map(|it| it.listeners.as_slice());
-                    let places = places.unwrap_or_default();
-                    let found = found.iter().flatten();
-                    found.filter_map(move |it| Some((it, places.get(it.at)?)))
-                });
-                let bound = bind(&mut asked, at);
-                bound.map(|is_served| is_served.then_some(asked))
-            }
+        let judged = |reference| gateways.get(&key(route, reference));
+        let attached = parents.iter().filter(|(_, found)| found.is_ok());
+        let places: BTreeMap<String, Option<&Own>> = attached
+            .filter_map(|(reference, _)| judged(reference))
+            .map(|gateway| (gateway.at(), gateway.own.as_ref()))
+            .collect();
+        let bound = |made: &Made, (at, own): (&str, Option<&Own>)| {
+            let mut asked = Asked {
+                at: at.to_owned(),
+                backends: made.backends.clone(),
+                doors: made.doors.clone(),
+                ..Asked::default()
+            };
+            asked.spec.rules.clone_from(&made.rules);
+            asked.spec.source = Some(Owner::from(route).source());
+            asked.spec.address = own.map(|own| own.address.clone());
+            let there = parents.iter().flat_map(|(reference, found)| {
+                let gateway = judged(reference).filter(|it| it.at() == at);
+                let listeners = gateway.map(|it| it.listeners.as_slice());
+                let listeners = listeners.unwrap_or_default();
+                let found = found.iter().flatten();
+                found.filter_map(move |it| Some((it, listeners.get(it.at)?)))
+            });
+            let bound = bind(&mut asked, there);
+            bound.map(|is_served| is_served.then_some(asked))
         };
+        let each = places.into_iter().map(|(at, own)| {
+            let bound = match &made {
+                Err(text) => Err(("UnsupportedValue", text.clone())),
+                Ok(made) => bound(made, (&at, own)),
+            };
+            (at, bound)
+        });
+        let each = each.collect();
+        if let Ok(made) = made {
+            unresolved = made.unresolved;
+        }
         Self {
+            made: each,
             parents,
-            made,
             unresolved,
         }
     }

@@ -88,6 +88,48 @@ fn a_name_stays_with_its_namespace_and_goes_to_who_waits_for_it() {
 }
 
 #[test]
+fn an_address_of_two_namespaces_pools_is_served_for_one_of_them() {
+    let mut world = named();
+    for space in ["a", "b"] {
+        world.write(&format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: VIPPool\nmetadata: {{name: public, namespace: {space}}}\nspec: \
+             {{addresses: [198.51.100.20-198.51.100.21], prefix: 24}}\n"
+        ));
+    }
+    let own = "address: {pool: public, sharedBy: shop/inner}";
+    world.ask("b", "web", own);
+    world.settle();
+    // Another name is its own, but no place at that address is.
+    world.write(&format!(
+        "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {{name: a}}\nspec: {{namespace: a, gatewayRef: \
+         {{name: gw, namespace: kedge-system}}, dns: {{allowedHostnames: ['{HOST}', other.example]}}}}\n"
+    ));
+    world.write(&format!(
+        "apiVersion: kedge.dev/v1alpha1\nkind: HTTPLoadBalancer\nmetadata: {{name: web, namespace: a}}\nspec: \
+         {{hostnames: [other.example], rules: [{{redirect: {{}}}}], {own}}}\n"
+    ));
+    world.settle();
+    let taken = Err("PortInUse".to_owned());
+    for _ in 0..2 {
+        assert_eq!(
+            (world.has("a", "web"), world.has("b", "web")),
+            (taken.clone(), Ok(()))
+        );
+        assert_eq!(world.sites(), ["b/web"]);
+        world.agrees_with_one_plan();
+        // Whoever is planned first after a start takes nothing.
+        world.restart();
+        world.settle();
+    }
+    let key = key::<HttpLoadBalancerSpec>(&Name::new("b", "web"));
+    world.objects.by_key.get_mut(&key).unwrap().user = None;
+    world.sync(&key);
+    world.settle();
+    assert_eq!(world.sites(), ["a/web"]);
+    world.agrees_with_one_plan();
+}
+
+#[test]
 fn a_start_takes_no_certificate_from_a_gateway() {
     let mut world = named();
     let tls = "tls: [{secretRef: cert}]";

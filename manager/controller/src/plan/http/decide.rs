@@ -7,8 +7,9 @@ use kedge_crd::{EdgeGateway, HttpLoadBalancerSpec, Tenant};
 use super::{
     Http, Served,
     check::check,
-    names::{ALL, Generated, Names, Taken, ask_for_all, may_ask},
+    names::{ALL, Generated, Names, Taken, ask_for_all, holds, may_ask},
     offer,
+    own::{self, Place, Sharing},
     read::Found,
     refusal::Refusal,
     tls::{self, Endings, Modes},
@@ -29,7 +30,7 @@ pub fn all(
     found: &[Found],
     tcp: &[Tcp],
     balancers: BTreeMap<String, u32>,
-    ledger: &Ledger,
+    ledger: &mut Ledger,
 ) -> Vec<Http> {
     let mut desk = Desk {
         snapshot,
@@ -45,8 +46,10 @@ pub fn all(
         desk.enter(found);
     }
     for gateway in snapshot.gateways.keys().chain(snapshot.faces.keys()) {
-        for (host, tenant) in snapshot.commons.names(gateway, &snapshot.space) {
-            desk.names.enter(gateway, host, tenant);
+        for held in snapshot.commons.names(gateway, &snapshot.space) {
+            let (gateway, own) = (gateway.clone(), held.own);
+            let place = Place { gateway, own };
+            desk.names.enter(&place, &held.host, &held.tenant);
         }
     }
     let decided = found.iter().map(|found| (found, desk.decide(found)));
@@ -70,7 +73,7 @@ pub fn all(
 /// What is decided from.
 struct Desk<'a> {
     snapshot: &'a Snapshot,
-    ledger: &'a Ledger,
+    ledger: &'a mut Ledger,
     tcp: BTreeMap<&'a Name, &'a Tcp>,
     /// How many load balancers namespaces have.
     balancers: BTreeMap<String, u32>,
@@ -94,15 +97,15 @@ impl<'a> Desk<'a> {
         if !found.last.generated_hostname.is_empty() {
             self.generated.enter(owner, &found.last.generated_hostname);
         }
-        let Some((gateway, mut names)) = found.keeps(self.snapshot) else {
+        let Some((place, mut names)) = found.keeps(self.snapshot) else {
             return;
         };
         // A name that an admin took from the list is free, and who has no other counts no more.
         names.retain(|host| may_ask(tenant, host));
         let used = self.balancers.entry(found.name.namespace.clone());
-        *used.or_default() += u32::from(!names.is_empty());
+        *used.or_default() += u32::from(!names.is_empty() || place.own.is_some());
         for host in names {
-            self.names.enter(&gateway, host, owner);
+            self.names.enter(&place, host, owner);
         }
     }
 
@@ -114,6 +117,7 @@ impl<'a> Desk<'a> {
             spec: HttpLoadBalancerSpec::default(),
             last: found.last.clone(),
             gateway: None,
+            own: None,
             generated: found.last.generated_hostname.clone(),
             names: Vec::new(),
             refused: Vec::new(),
@@ -133,11 +137,12 @@ impl<'a> Desk<'a> {
 
     fn serve(&mut self, found: &Found, http: &mut Http) -> Result<Option<Ports>, Refusal> {
         // It keeps what it has until it may be served again, and gets nothing.
-        if let Some((gateway, names)) = found.keeps(self.snapshot) {
+        if let Some((place, names)) = found.keeps(self.snapshot) {
             let tenant = found.tenant(self.snapshot);
             let may = |host: &&str| tenant.is_none_or(|tenant| may_ask(tenant, host));
             let names = names.into_iter().filter(may).map(str::to_owned);
-            (http.gateway, http.names) = (Some(gateway), names.collect());
+            http.own = found.last.address.clone().filter(|_| place.own.is_some());
+            (http.gateway, http.names) = (Some(place.gateway), names.collect());
         }
         let object = match found.asked.as_deref() {
             Some(Ok(object)) => object,
@@ -150,15 +155,16 @@ impl<'a> Desk<'a> {
         http.spec = object.spec.clone();
         let (tenant, gateway) = self.place(found)?;
         http.tenant.clone_from(&tenant.metadata.name);
-        ask_for_all(tenant, &mut http.spec);
-        let own = self
-            .generated
-            .of(tenant, &found.name, object, &http.generated);
-        http.generated = own.unwrap_or_default();
-        let object_gateway = self.snapshot.gateway(&gateway);
-        let ports =
-            object_gateway.and_then(|object| self.ports(&found.name.namespace, &gateway, object));
-        let Some(ports) = ports else {
+        let holds = holds(&http.spec);
+        if !holds {
+            ask_for_all(tenant, &mut http.spec);
+            let own = self
+                .generated
+                .of(tenant, &found.name, object, &http.generated);
+            http.generated = own.unwrap_or_default();
+        }
+        let serves = self.snapshot.gateway(&gateway);
+        let Some(serves) = serves.filter(|it| it.spec.http.is_some()) else {
             return Err(Refusal::NotServed { gateway });
         };
         check(&http.spec, &http.generated)?;
@@ -168,19 +174,28 @@ impl<'a> Desk<'a> {
                 tls::passed(&http.spec, at, host)?;
             }
         }
-        self.claim(http, tenant, &gateway)?;
-        Ok(Some(ports).filter(|_| !http.names.is_empty()))
+        let sharing = self.claim((found, &mut *http), tenant, &gateway, holds)?;
+        let place = Place {
+            gateway,
+            own: http.own(),
+        };
+        let ports = self.ports(&found.name.namespace, (&place, sharing.as_ref()), serves);
+        if let (true, Some(ports)) = (holds, &ports) {
+            let refusals = [&ports.http, &ports.https].map(|port| port.clone().err());
+            http.refused.extend(refusals.into_iter().flatten());
+        }
+        Ok(ports.filter(|_| !http.names.is_empty()))
     }
 
     /// What of it is served, at the ports that are free.
     fn finish(&self, found: &Found, http: &mut Http, ports: Ports) {
-        let Some(gateway) = http.gateway.clone() else {
+        let Some(place) = http.place() else {
             return;
         };
-        http.endings = tls::endings(self.snapshot, http, &gateway, &self.modes);
+        http.endings = tls::endings(self.snapshot, http, &place, &self.modes);
         let tenant = found.tenant(self.snapshot);
         let may_all = tenant.is_some_and(|tenant| {
-            may_ask(tenant, ALL) && self.names.is_free(&gateway, ALL, &tenant.metadata.name)
+            may_ask(tenant, ALL) && self.names.is_free(&place, ALL, &tenant.metadata.name)
         });
         http.endings.rest.take_if(|_| !may_all);
         let (plain, secure) = (ports.http, ports.https);
@@ -195,7 +210,7 @@ impl<'a> Desk<'a> {
             let name = Name::new(&found.name.namespace, name);
             self.tcp.get(&name).copied()
         };
-        http.served = Some(offer::served(http, served, &gateway, tcp));
+        http.served = Some(offer::served(http, served, &place.gateway, tcp));
         http.refused.extend(refusals.into_iter().flatten());
     }
 
@@ -208,55 +223,71 @@ impl<'a> Desk<'a> {
                 namespace: namespace(),
             })
         })?;
-        let gateway = tcp::gateway(self.snapshot, tenant, true).map_err(common)?;
+        let needs_address = found.object().is_none_or(|it| it.spec.address.is_none());
+        let gateway = tcp::gateway(self.snapshot, tenant, needs_address).map_err(common)?;
         Ok((tenant, gateway))
     }
 
-    /// Gives it the names that it asks for and that are free.
-    fn claim(&mut self, http: &mut Http, tenant: &Tenant, gateway: &Name) -> Result<(), Refusal> {
-        let is_new = http.names.is_empty();
+    /// Gives it the address that it asks for, and the names that are free there; says with whom it shares the
+    /// address. One that holds it for others has no names.
+    fn claim(
+        &mut self,
+        (found, http): (&Found, &mut Http),
+        tenant: &Tenant,
+        gateway: &Name,
+        holds: bool,
+    ) -> Result<Option<Sharing>, Refusal> {
+        let common = Refusal::Common;
+        let is_new = !http.counts();
         let limits = tenant.spec.limits.as_ref();
         let most = limits.and_then(|limits| limits.load_balancers);
-        let used = self.balancers.entry(http.name.namespace.clone());
-        let used = used.or_default();
-        if let Some(most) = most.filter(|most| is_new && *used >= *most) {
+        let space = &http.name.namespace;
+        let used = self.balancers.get(space).copied().unwrap_or_default();
+        if let Some(most) = most.filter(|most| is_new && used >= *most) {
             let what = "load balancers";
-            return Err(Refusal::Common(tcp::Refusal::Quota { what, most }));
+            return Err(common(tcp::Refusal::Quota { what, most }));
         }
-        let generated = Some(&http.generated).filter(|host| !host.is_empty());
+        let wished = wished(http, tenant, holds);
+        let chosen = match holds || !wished.is_empty() {
+            true => own::choose(self.snapshot, self.ledger, found, tenant),
+            false => Ok(None),
+        };
+        let chosen = chosen.map_err(|because| common(tcp::Refusal::Address(because)))?;
+        let (sharing, own) = chosen.unzip();
+        let place = Place {
+            gateway: gateway.clone(),
+            own: own.as_ref().map(|own| own.ip),
+        };
         let mut names: Vec<String> = Vec::new();
-        for host in generated.into_iter().chain(&http.spec.hostnames.clone()) {
-            if names.contains(host) {
-                continue;
-            }
-            if !may_ask(tenant, host) {
-                http.refused.push(Refusal::NotAllowed {
-                    hostname: host.clone(),
-                    tenant: tenant.metadata.name.clone(),
-                });
-                continue;
-            }
-            match self.names.claim(gateway, host, &tenant.metadata.name) {
-                Ok(()) => names.push(host.clone()),
-                Err(Taken) => http.refused.push(Refusal::Taken {
-                    hostname: host.clone(),
-                }),
+        for hostname in wished {
+            match self.names.claim(&place, &hostname, &tenant.metadata.name) {
+                Ok(()) => names.push(hostname),
+                Err(Taken) => http.refused.push(Refusal::Taken { hostname }),
             }
         }
-        *used += u32::from(is_new && !names.is_empty());
         http.gateway = Some(gateway.clone());
+        http.own = own.filter(|_| holds || !names.is_empty());
         http.names = names;
-        match http.names.is_empty() && http.refused.is_empty() {
+        let used = self.balancers.entry(http.name.namespace.clone());
+        *used.or_default() += u32::from(is_new && http.counts());
+        match !http.counts() && http.refused.is_empty() {
             true => Err(Refusal::NoNames {
                 tenant: tenant.metadata.name.clone(),
             }),
-            false => Ok(()),
+            false => Ok(sharing.filter(|_| http.own.is_some())),
         }
     }
 
-    /// The ports that HTTPLoadBalancers share at a gateway; `None` where it serves none.
-    fn ports(&self, space: &str, name: &Name, gateway: &EdgeGateway) -> Option<Ports> {
+    /// The ports that HTTPLoadBalancers share at a place of a gateway; `None` where it serves none.
+    fn ports(
+        &mut self,
+        space: &str,
+        (place, sharing): (&Place, Option<&Sharing>),
+        gateway: &EdgeGateway,
+    ) -> Option<Ports> {
         let shared = gateway.spec.http.as_ref()?;
+        let name = &place.gateway;
+        let owner = sharing.map_or_else(|| Owner::http(name), Sharing::owner);
         let (http, https) = (shared.http_port(), shared.https_port());
         let twice = |port, field, other| {
             let gateway = name.clone();
@@ -268,20 +299,28 @@ impl<'a> Desk<'a> {
             })
         };
         let tunnel = gateway.spec.tunnel.tls_port;
-        let free = |port: NonZeroU16, field| {
+        let mut free = |port: NonZeroU16, field| {
             if tunnel == Some(port) {
                 return twice(port, field, "spec.tunnel.tlsPort");
             }
-            let seat = Seat::own_tcp(port);
-            let other = self.ledger.ports.other(name, seat, &Owner::http(name));
-            match other {
-                None => Ok(port),
-                Some(by) => Err(Refusal::Common(tcp::Refusal::PortInUse {
+            let seat = Seat {
+                at: place.own,
+                ..Seat::own_tcp(port)
+            };
+            let taken = match sharing {
+                Some(_) => self.ledger.ports.take(name, seat, &owner),
+                None => {
+                    let other = self.ledger.ports.other(name, seat, &owner);
+                    other.map_or(Ok(()), |other| Err(other.clone()))
+                }
+            };
+            taken.map(|()| port).map_err(|by| {
+                Refusal::Common(tcp::Refusal::PortInUse {
                     protocol: seat.protocol,
                     port,
                     by: by.told_to(space),
-                })),
-            }
+                })
+            })
         };
         Some(Ports {
             http: free(http, "spec.http.port"),
@@ -291,4 +330,26 @@ impl<'a> Desk<'a> {
             },
         })
     }
+}
+
+/// The names that it asks for and may have; of others it is told.
+fn wished(http: &mut Http, tenant: &Tenant, holds: bool) -> Vec<String> {
+    if holds {
+        return Vec::new();
+    }
+    let generated = Some(&http.generated).filter(|host| !host.is_empty());
+    let mut wished: Vec<String> = Vec::new();
+    for host in generated.into_iter().chain(&http.spec.hostnames) {
+        if wished.contains(host) {
+            continue;
+        }
+        match may_ask(tenant, host) {
+            true => wished.push(host.clone()),
+            false => http.refused.push(Refusal::NotAllowed {
+                hostname: host.clone(),
+                tenant: tenant.metadata.name.clone(),
+            }),
+        }
+    }
+    wished
 }

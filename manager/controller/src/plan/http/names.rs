@@ -1,19 +1,31 @@
 //! Whose a name is at a gateway, and which names a tenant may ask for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use kedge_control::frontend::is_server_name;
 use kedge_crd::{HttpLoadBalancer, HttpLoadBalancerSpec, Tenant};
 
+use super::own::Place;
 use crate::store::Name;
 
 /// A name at a gateway, and the tenant that has it.
-pub type Held = (String, String);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Held {
+    /// The address it is asked for at; `None` where it is the gateway's own.
+    pub own: Option<IpAddr>,
+    /// The name.
+    pub host: String,
+    /// The tenant.
+    pub tenant: String,
+}
 
 /// The names of gateways, and the tenants that have them.
 #[derive(Debug, Default)]
 pub struct Names {
-    given: BTreeMap<Name, BTreeMap<String, String>>,
+    given: BTreeMap<Place, BTreeMap<String, String>>,
 }
 
 /// Another tenant has a name, or a wildcard above it. Which of the two may change with what is given in the
@@ -23,15 +35,15 @@ pub struct Taken;
 
 impl Names {
     /// Enters a name that a tenant has. Who was entered first keeps it.
-    pub fn enter(&mut self, gateway: &Name, host: &str, tenant: &str) {
-        let names = self.given.entry(gateway.clone()).or_default();
+    pub fn enter(&mut self, at: &Place, host: &str, tenant: &str) {
+        let names = self.given.entry(at.clone()).or_default();
         let entry = names.entry(host.to_owned());
         entry.or_insert_with(|| tenant.to_owned());
     }
 
     /// Whether no other tenant has a name.
-    pub fn is_free(&self, gateway: &Name, host: &str, tenant: &str) -> bool {
-        let owner = self.given.get(gateway).and_then(|names| names.get(host));
+    pub fn is_free(&self, at: &Place, host: &str, tenant: &str) -> bool {
+        let owner = self.given.get(at).and_then(|names| names.get(host));
         owner.is_none_or(|owner| owner == tenant)
     }
 
@@ -41,8 +53,8 @@ impl Names {
     /// # Errors
     ///
     /// Another tenant has it.
-    pub fn claim(&mut self, gateway: &Name, host: &str, tenant: &str) -> Result<(), Taken> {
-        let names = self.given.entry(gateway.clone()).or_default();
+    pub fn claim(&mut self, at: &Place, host: &str, tenant: &str) -> Result<(), Taken> {
+        let names = self.given.entry(at.clone()).or_default();
         match names.get(host) {
             Some(owner) if owner == tenant => return Ok(()),
             Some(_) => return Err(Taken),
@@ -78,6 +90,20 @@ pub fn may_ask(tenant: &Tenant, host: &str) -> bool {
             let below = allowed.strip_prefix('*');
             allowed == host || below.is_some_and(|below| plain.ends_with(below))
         })
+}
+
+/// Whether it holds an address for others, and serves nothing itself.
+pub fn holds(spec: &HttpLoadBalancerSpec) -> bool {
+    spec.address.is_some() && spec.hostnames.is_empty() && spec.rules.is_empty()
+}
+
+/// Whether a tenant's load balancer may have what it asks for, if only its generated name.
+pub fn may_any(tenant: &Tenant, spec: &HttpLoadBalancerSpec) -> bool {
+    let is_listed = match spec.hostnames.is_empty() {
+        true => may_ask(tenant, ALL),
+        false => spec.hostnames.iter().any(|host| may_ask(tenant, host)),
+    };
+    holds(spec) || is_listed || zone(tenant).is_some()
 }
 
 /// What a load balancer without names asks for: every name that nobody else has, where its tenant may have that.
@@ -205,7 +231,11 @@ mod tests {
 
     #[test]
     fn a_name_is_one_tenants_and_what_is_below_its_wildcard_too() {
-        let gateway = Name::new("ns", "gw");
+        let place = |gateway: &str, own: Option<&str>| Place {
+            gateway: Name::new("ns", gateway),
+            own: own.map(|text| text.parse().unwrap()),
+        };
+        let gateway = place("gw", None);
         let mut names = Names::default();
         let mut claim = |host: &str, tenant: &str| names.claim(&gateway, host, tenant);
         assert_eq!(claim("a.example.com", "one"), Ok(()));
@@ -218,7 +248,8 @@ mod tests {
         assert_eq!(claim("x.y.example.com", "one"), Err(Taken));
         assert_eq!(claim("b.example.com", "two"), Ok(()));
         assert_eq!(claim("example.com", "one"), Ok(()));
-        let elsewhere = Name::new("ns", "other");
-        assert_eq!(names.claim(&elsewhere, "a.example.com", "two"), Ok(()));
+        for elsewhere in [place("other", None), place("gw", Some("203.0.113.20"))] {
+            assert_eq!(names.claim(&elsewhere, "a.example.com", "two"), Ok(()));
+        }
     }
 }

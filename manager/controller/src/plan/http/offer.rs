@@ -42,7 +42,7 @@ pub fn served<'a>(
     let passed = &http.endings.passed;
     let own = http.names.iter().filter(|host| !passed.contains_key(*host));
     let own: BTreeSet<&str> = own.map(String::as_str).collect();
-    let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let address = http.own().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     for (host, backend) in passed {
         if !is_bound(&http.spec, HttpProtocol::Https, host) {
             continue;
@@ -67,7 +67,7 @@ pub fn served<'a>(
         served.offered.push(Offered::Frontend(Frontend {
             name: passed_name(&http.name, host),
             tenant: http.tenant.clone(),
-            address: nowhere,
+            address,
             port,
             protocol: Protocol::TlsPassthrough {
                 server_names: vec![host.clone()],
@@ -106,7 +106,7 @@ pub fn served<'a>(
             served.offered.push(Offered::Site(Site {
                 name: format!("{}{}", http.name, way.suffix()),
                 tenant: http.tenant.clone(),
-                address: nowhere,
+                address,
                 http: plain,
                 https,
                 hosts,
@@ -127,7 +127,7 @@ pub fn served<'a>(
         served.offered.push(Offered::Site(Site {
             name: passed_name(&http.name, ALL),
             tenant: http.tenant.clone(),
-            address: nowhere,
+            address,
             http: None,
             https: Some(port),
             hosts: vec![ALL.to_owned()],

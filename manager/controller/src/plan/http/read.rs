@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 use kedge_crd::{
-    HttpLoadBalancer, HttpLoadBalancerSpec, HttpLoadBalancerStatus, Resource as _, Tenant, meta,
+    HttpLoadBalancer, HttpLoadBalancerSpec, HttpLoadBalancerStatus, Resource as _, Tenant,
+    http::HttpAddress, meta,
 };
 use serde_json::Value;
 
-use super::names::ALL;
+use super::{
+    names::{ALL, may_any},
+    own::Place,
+};
 use crate::{
     managers,
     plan::{exposed::withdrawn, tcp},
@@ -49,7 +53,7 @@ impl Found {
     }
 
     /// The names it has and that nobody took from it: its tenant is still at that gateway, and it asks for them.
-    pub fn keeps(&self, snapshot: &Snapshot) -> Option<(Name, Vec<&str>)> {
+    pub fn keeps(&self, snapshot: &Snapshot) -> Option<(Place, Vec<&str>)> {
         let (gateway, mut names) = self.kept()?;
         let now = self.tenant(snapshot).and_then(tcp::gateway_of);
         if now.is_some_and(|now| now != gateway) {
@@ -57,6 +61,15 @@ impl Found {
         }
         // While nobody can tell what is asked for, nothing is given back.
         if let Some(object) = self.object() {
+            if !self.is_at(object.spec.address.as_ref()) {
+                return None;
+            }
+            // Who may have no name has no address either, and that before anybody waits for one.
+            let tenant = self.tenant(snapshot);
+            let may = tenant.is_none_or(|tenant| may_any(tenant, &object.spec));
+            if self.last.address.is_some() && !may {
+                return None;
+            }
             let (generated, asked) = (&self.last.generated_hostname, &object.spec.hostnames);
             names.retain(|name| {
                 let is_asked = match asked.is_empty() {
@@ -66,7 +79,24 @@ impl Found {
                 name == generated || is_asked
             });
         }
-        Some((gateway, names))
+        let own = self.last.address.as_ref().map(|it| it.ip);
+        Some((Place { gateway, own }, names))
+    }
+
+    /// Whether what it has is where that is to be had.
+    fn is_at(&self, asked: Option<&HttpAddress>) -> bool {
+        match (asked, &self.last.address) {
+            (None, None) => true,
+            (Some(asked), Some(last)) => {
+                asked.pool == last.pool && asked.shared_by == last.shared_by
+            }
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    /// Whether it has anything.
+    pub const fn has(&self) -> bool {
+        !self.last.hostnames.is_empty() || self.last.address.is_some()
     }
 }
 
@@ -80,7 +110,7 @@ pub fn all(snapshot: &Snapshot) -> Vec<Found> {
         .filter_map(|(key, layers)| found(snapshot, key, layers, withdrawn.contains(key)))
         .collect();
     all.sort_by_cached_key(|found| {
-        let is_new = found.last.hostnames.is_empty();
+        let is_new = !found.has();
         (is_new, found.created.clone(), found.name.clone())
     });
     all

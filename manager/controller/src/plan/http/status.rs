@@ -51,10 +51,11 @@ pub fn status(snapshot: &Snapshot, http: &Http) -> HttpLoadBalancerStatus {
     });
     HttpLoadBalancerStatus {
         generated_hostname: http.generated.clone(),
-        served_by: match (&http.gateway, http.names.is_empty()) {
-            (Some(gateway), false) => gateway.to_string(),
+        served_by: match (&http.gateway, http.counts()) {
+            (Some(gateway), true) => gateway.to_string(),
             _ => String::new(),
         },
+        address: http.own.clone(),
         ingress: ingress(snapshot, http),
         hostnames: hostnames.collect(),
         conditions: merge(&http.last.conditions, conditions, &snapshot.now),
@@ -153,8 +154,11 @@ fn ingress(snapshot: &Snapshot, http: &Http) -> Vec<Ingress> {
             protocol: Transport::Tcp,
         })
         .collect();
-    let addresses = public_addresses(gateway).into_iter();
-    let ingress = addresses.map(|address| {
+    let addresses = match http.own() {
+        Some(own) => vec![own.to_string()],
+        None => public_addresses(gateway),
+    };
+    let ingress = addresses.into_iter().map(|address| {
         let ip = address.parse().ok();
         Ingress {
             hostname: ip.is_none().then_some(address),

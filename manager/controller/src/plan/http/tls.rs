@@ -9,7 +9,7 @@ use kedge_crd::{
     http::{HttpBackend, HttpLoadBalancerSpec, HttpRule, PathKind, Tls},
 };
 
-use super::{Http, certificate::read, names::ALL, refusal::Refusal};
+use super::{Http, certificate::read, names::ALL, own::Place, refusal::Refusal};
 use crate::{
     certificates::Found,
     clock,
@@ -46,7 +46,7 @@ pub struct Endings {
 }
 
 /// Who ends TLS for the names of a tenant: at the gateway, or where it is passed through to. Not both.
-pub type Modes = BTreeMap<(Name, String), bool>;
+pub type Modes = BTreeMap<(Place, String), bool>;
 
 impl Endings {
     /// The condition, where TLS is asked for.
@@ -144,18 +144,18 @@ pub fn passed<'a>(
 
 /// Says how TLS ends for the names it has, where nobody said that before.
 pub fn claim(http: &Http, modes: &mut Modes) {
-    let Some(gateway) = &http.gateway else { return };
+    let Some(at) = http.place() else { return };
     for tls in &http.spec.tls {
         let asked = hosts(&http.spec, tls, &http.generated).into_iter();
         for host in asked.filter(|host| http.names.iter().any(|name| name == host)) {
-            let place = (gateway.clone(), host.to_owned());
+            let place = (at.clone(), host.to_owned());
             modes.entry(place).or_insert(tls.passthrough);
         }
     }
 }
 
-/// How TLS ends for the names it has at a gateway.
-pub fn endings(snapshot: &Snapshot, http: &Http, gateway: &Name, modes: &Modes) -> Endings {
+/// How TLS ends for the names it has there.
+pub fn endings(snapshot: &Snapshot, http: &Http, place: &Place, modes: &Modes) -> Endings {
     let (name, spec, generated) = (&http.name, &http.spec, &http.generated);
     let names: BTreeSet<&str> = http.names.iter().map(String::as_str).collect();
     let names = &names;
@@ -167,7 +167,7 @@ pub fn endings(snapshot: &Snapshot, http: &Http, gateway: &Name, modes: &Modes) 
             .asked
             .extend(asked.iter().map(|&host| host.to_owned()));
         asked.retain(|host| {
-            let place = (gateway.clone(), (*host).to_owned());
+            let place = (place.clone(), (*host).to_owned());
             let mode = modes.get(&place).copied().unwrap_or(tls.passthrough);
             if mode != tls.passthrough {
                 let text = format!(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     plan::{
         given::{Claim, claim_key},
-        ledger::Holder,
+        holder::Holder,
     },
     snapshot::{Contract, Snapshot},
     store::Layers,

@@ -79,13 +79,14 @@ fn usage(
         .filter(|tcp| tcp.name.namespace == *space)
         .collect();
     let own = tcp.iter().filter_map(|tcp| tcp.own());
-    let addresses: BTreeSet<_> = vips.chain(own).collect();
     let tcp = tcp.iter().filter(|tcp| tcp.counts()).count();
     let http = decisions
         .http
         .iter()
         .filter(|http| http.name().namespace == *space);
-    let http: Vec<_> = http.filter(|http| !http.names().is_empty()).collect();
+    let http: Vec<_> = http.filter(|http| http.counts()).collect();
+    let shared = http.iter().filter_map(|http| http.own());
+    let addresses: BTreeSet<_> = vips.chain(own).chain(shared).collect();
     let names: BTreeSet<_> = http.iter().flat_map(|http| http.names()).collect();
     let is_own = |owner: &Owner| {
         owner.name.namespace == *space && matches!(owner.kind, OwnerKind::Balancer | OwnerKind::Tcp)

@@ -26,7 +26,8 @@ use crate::{
     plan::{
         Case,
         drain::{Leaving, can_drain},
-        ledger::{Holder, Ledger},
+        holder::Holder,
+        ledger::Ledger,
         overlay,
         ports::{Owner, Seat},
         selected::selects,

@@ -27,6 +27,7 @@ use crate::{
     plan::{
         config::listen_address,
         exposed::withdrawn,
+        holder::Holder,
         ledger::Ledger,
         marks::{ADDRESS, TENANT_LABEL},
         ports::{Owner, Seat},
@@ -204,7 +205,9 @@ pub fn enter(snapshot: &Snapshot, all: &[Found], ledger: &mut Ledger) {
         if let Some(own) = found.kept.own
             && (keeps || resting::rests(snapshot, found).waits)
         {
-            ledger.enter_address(&found.name, own, found.kept.pool.clone());
+            let at = (found.name.namespace.clone(), own);
+            let holder = Holder::Tcp(found.name.clone());
+            ledger.enter_address(at, holder, found.kept.pool.clone());
         }
         for (gateway, seat, owner) in held(snapshot, found) {
             ledger.ports.enter(&gateway, seat, owner);

@@ -1,7 +1,10 @@
 //! Whatever happens to HTTPLoadBalancers: the plan is empty once it was carried out, no name is two
 //! tenants', names stay while others come and go, and everything leads to its own tenant's pools.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use kedge_control::{
     frontend::{Offer, Protocol},
@@ -18,7 +21,8 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Event {
-    Ask(u8, BTreeSet<u8>, u8),
+    Ask(u8, BTreeSet<u8>, u8, u8),
+    Pool(u8),
     Remove(u8),
     Tcp(u8),
     Allow(bool, u8),
@@ -41,8 +45,9 @@ const TENANTS: [&str; 2] = [NS, "other"];
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let hosts = prop::collection::btree_set(0_u8..5, 0..4);
     let event = prop_oneof![
-        5 => (0_u8..4, hosts, 0_u8..5)
-            .prop_map(|(name, hosts, kind)| Event::Ask(name, hosts, kind)),
+        5 => (0_u8..4, hosts, 0_u8..5, 0_u8..4)
+            .prop_map(|(name, hosts, kind, own)| Event::Ask(name, hosts, kind, own)),
+        1 => (0_u8..3).prop_map(Event::Pool),
         2 => (0_u8..4).prop_map(Event::Remove),
         1 => (0_u8..3).prop_map(Event::Tcp),
         1 => (any::<bool>(), 0_u8..3).prop_map(|(other, dns)| Event::Allow(other, dns)),
@@ -58,7 +63,7 @@ const ALL: &str = "domain: lb.example.net, allowedHostnames: [shop.example.com, 
 
 fn happen(world: &mut World, event: &Event, pairs: &[crate::certificates::Pair]) {
     match event {
-        Event::Ask(name, hosts, kind) => {
+        Event::Ask(name, hosts, kind, own) => {
             let hosts: Vec<String> = hosts
                 .iter()
                 .map(|at| format!("'{}'", HOSTS[usize::from(*at)]))
@@ -70,10 +75,30 @@ fn happen(world: &mut World, event: &Event, pairs: &[crate::certificates::Pair])
                 3 => "rules: [{method: 'a b'}]",
                 _ => "httpsRedirect: true, rules: [{redirect: {scheme: https}}]",
             };
-            let spec = format!("hostnames: [{}], {rest}", hosts.join(", "));
+            let own = [
+                "",
+                "address: {pool: edge-lan, sharedBy: shop/one}, ",
+                "address: {pool: edge-lan, sharedBy: shop/two}, ",
+                "address: {pool: edge-lan}, ",
+            ][usize::from(*own)];
+            let spec = format!("hostnames: [{}], {own}{rest}", hosts.join(", "));
             // Nobody gives a load balancer to another tenant.
             let tenant = TENANTS[usize::from(*name) % 2];
             world.ask_as(tenant, NAMES[usize::from(*name)], &spec);
+        }
+        // Who holds an address of the pool as well, so that it has none for everybody.
+        Event::Pool(kind) => {
+            let annotations = ["", "kedge.dev/vip-pool: edge-lan"][usize::from(*kind) % 2];
+            let ports: Vec<String> = (0..5)
+                .map(|at| format!("{{name: p{at}, port: {}}}", 7000 + at))
+                .collect();
+            for number in 0..*kind * 3 {
+                let spec = format!(
+                    "ports: [{}], endpoints: [{{hostSelector: {{}}}}]",
+                    ports.join(", ")
+                );
+                world.offer(&format!("vip-{number}"), annotations, &spec);
+            }
         }
         Event::Remove(name) => {
             let name = Name::new(NS, NAMES[usize::from(*name)]);
@@ -109,7 +134,8 @@ fn happen(world: &mut World, event: &Event, pairs: &[crate::certificates::Pair])
     }
 }
 
-/// Whose each name is at the gateway, and by which load balancers; none is two tenants', and none leads to another's pools.
+/// Whose each name is at each address of the gateway, and by which load balancers; none is two tenants', and none
+/// leads to another's pools. No address but the gateway's is two tenants'.
 fn owners(offer: &Offer) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let pools: BTreeSet<_> = offer
         .pools
@@ -118,9 +144,14 @@ fn owners(offer: &Offer) -> BTreeMap<String, (String, BTreeSet<String>)> {
         .collect();
     assert_eq!(pools.len(), offer.pools.len(), "a pool is there twice");
     let mut owners: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
-    let mut own = |host: &String, tenant: &String, name: &str| {
+    let mut tenants: BTreeMap<IpAddr, String> = BTreeMap::new();
+    let mut own = |at: IpAddr, host: &String, tenant: &String, name: &str| {
+        if at.to_string() != SHARED {
+            let of = tenants.entry(at).or_insert_with(|| tenant.clone());
+            assert_eq!(of, tenant, "{at} is two tenants'");
+        }
         let (owner, by) = owners
-            .entry(host.clone())
+            .entry(format!("{at} {host}"))
             .or_insert_with(|| (tenant.clone(), BTreeSet::new()));
         assert_eq!(owner, tenant, "{host} is two tenants'");
         by.insert(name.split('/').nth(1).unwrap().to_owned());
@@ -133,19 +164,20 @@ fn owners(offer: &Offer) -> BTreeMap<String, (String, BTreeSet<String>)> {
         );
         if let Protocol::TlsPassthrough { server_names } = &frontend.protocol {
             for host in server_names {
-                own(host, &frontend.tenant, &frontend.name);
-                passed.insert(host.clone());
+                own(frontend.address, host, &frontend.tenant, &frontend.name);
+                passed.insert((frontend.address, host.clone()));
             }
         }
     }
     for site in &offer.sites {
         site.hosts
             .iter()
-            .for_each(|host| own(host, &site.tenant, &site.name));
+            .for_each(|host| own(site.address, host, &site.tenant, &site.name));
         let shown = site.certificates.iter().flat_map(|it| &it.hosts);
         for host in shown {
             assert!(site.hosts.contains(host), "{host}");
-            assert!(!passed.contains(host), "{host} is passed through as well");
+            let place = (site.address, host.clone());
+            assert!(!passed.contains(&place), "{host} is passed through as well");
         }
         for route in &site.routes {
             assert!(
@@ -169,6 +201,20 @@ fn owners(offer: &Offer) -> BTreeMap<String, (String, BTreeSet<String>)> {
     owners
 }
 
+/// The address that each load balancer has of its own.
+fn addresses(world: &World) -> BTreeMap<&'static str, IpAddr> {
+    let of = |name: &&'static str| {
+        let key = ObjectKey::new("kedge.dev", "HTTPLoadBalancer", Name::new(NS, *name));
+        let layers = world.objects.by_key.get(&key)?;
+        let ip = layers.status.as_ref()?.pointer("/status/address/ip")?;
+        Some((*name, ip.as_str()?.parse().unwrap()))
+    };
+    NAMES.iter().filter_map(of).collect()
+}
+
+/// What the gateway has itself.
+const SHARED: &str = "203.0.113.7";
+
 proptest! {
     #![proptest_config(cases::usually(48))]
 
@@ -183,12 +229,18 @@ proptest! {
         let mut before = owners(&served(&world.settle()));
         for event in &events {
             world.later(1);
+            let had = addresses(&world);
             happen(&mut world, event, &pairs);
             // `settle` asserts the law.
             let now = owners(&served(&world.settle()));
+            for (name, address) in addresses(&world) {
+                let is_its = matches!(event, Event::Ask(at, ..) if NAMES[usize::from(*at)] == name);
+                let stays = had.get(name).is_none_or(|had| *had == address);
+                prop_assert!(is_its || stays, "{} moved to {} by {:?}", name, address, event);
+            }
             let its = match event {
                 Event::Ask(name, ..) | Event::Remove(name) => Some(NAMES[usize::from(*name)]),
-                Event::Certify(_) | Event::Limit(_) | Event::Tcp(_) => None,
+                Event::Certify(_) | Event::Limit(_) | Event::Tcp(_) | Event::Pool(_) => None,
                 // A gateway and a list of names are an admin's to change.
                 _ => {
                     before = now;

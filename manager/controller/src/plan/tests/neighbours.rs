@@ -170,6 +170,35 @@ fn a_tenants_wildcard_leads_to_its_gateway_and_its_other_names_too() {
 }
 
 #[test]
+fn names_at_another_address_have_records_of_their_own_and_who_came_first_says_where() {
+    let mut world = asked();
+    let at = |name: &str, rest: &str| {
+        format!(
+            "apiVersion: kedge.dev/v1alpha1\nkind: HTTPLoadBalancer\nmetadata: {{name: {name}, namespace: {NS}}}\nspec: \
+             {{{rest}, rules: [{{backends: [{{name: web, port: 80}}]}}]}}\n"
+        )
+    };
+    let inner = "address: {pool: edge-lan, sharedBy: shop/inner}, hostnames";
+    world.write(&at("front", &format!("hostnames: [a.{NS}.lb.example.net]")));
+    world.settle();
+    world.write(&at(
+        "inner",
+        &format!("{inner}: [shop.example.com, a.{NS}.lb.example.net]"),
+    ));
+    world.settle();
+    world.write(&at("late", "hostnames: [shop.example.com]"));
+    world.settle();
+    let all = records(&world);
+    let own = format!("inner.{NS}.lb.example.net A 10.20.14.14 300");
+    assert!(all.contains(&own), "{all:?}");
+    let shop: Vec<_> = all.iter().filter(|it| it.starts_with("shop.")).collect();
+    assert_eq!(shop, ["shop.example.com A 10.20.14.14 300"]);
+    // The first one's is below the wildcard.
+    let below = format!("a.{NS}.");
+    assert!(!all.iter().any(|it| it.starts_with(&below)), "{all:?}");
+}
+
+#[test]
 fn a_control_planes_name_has_its_record_before_there_is_a_control_plane() {
     let mut world = asked();
     let asks = |name: &str| {
