@@ -11,7 +11,7 @@ use std::{
 };
 
 use kedge_net::splice;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{io::Interest, net::TcpStream, time::timeout};
 
 /// When one direction of a connection is read.
 #[derive(Debug)]
@@ -51,6 +51,26 @@ impl Gather {
             splice::gather(from, 1)?;
         }
         from.readable().await
+    }
+
+    /// Reads once. A gathered stream that brought less than is worth it is waited for again: what has come since
+    /// is a packet or two.
+    pub fn read(
+        &self,
+        from: &TcpStream,
+        read: impl FnOnce() -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let mut brought = None;
+        let outcome = from.try_io(Interest::READABLE, || {
+            let bytes = read()?;
+            if self.on && (1..MUCH).contains(&bytes) {
+                // So that it counts as empty from before it was read; whatever was told meanwhile stays told.
+                brought = Some(bytes);
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(bytes)
+        });
+        brought.map_or(outcome, Ok)
     }
 
     /// So much was read.

@@ -41,7 +41,7 @@ async fn pump(from: &TcpStream, to: &TcpStream, pipes: &Pipes) -> io::Result<boo
         gather.readable(from).await?;
         let mut lent = pipes.take()?;
         let pipe = &mut lent.pipe;
-        match from.try_io(Interest::READABLE, || pipe.fill(from)) {
+        match gather.read(from, || pipe.fill(from)) {
             Ok(0) => {
                 pipes.give(lent);
                 return Ok(splice::finish(to).is_err());
