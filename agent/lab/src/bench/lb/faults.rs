@@ -20,7 +20,7 @@ use super::{
     ends::{Standing, asked},
     envoy::{Envoy, Variant},
     gateway::GATEWAY,
-    prober::Prober,
+    prober::{Prober, Seen},
     services::{End, add, member},
     site::{ANSWERS, CLIENT, EDGES, MANAGER, OTHER, Site, directly, served, until_both_answer},
 };
@@ -47,6 +47,8 @@ pub(super) struct Faults {
     pub(super) object: Samples,
     /// From when packets of a host vanish until the last connection is begun that fails.
     pub(super) hole: Samples,
+    /// The same until the last one that is answered late, since its first back end did not.
+    pub(super) hole_late: Samples,
     /// The same by checks alone: each 5 s, three failures of 5 s each; each second, two of 0.5 s.
     pub(super) slow_checks: Samples,
     pub(super) quick_checks: Samples,
@@ -247,10 +249,20 @@ fn hole(lab: &Lab, slow: bool, measured: &mut Faults, stage: &Stage) -> Result<(
     ];
     let mut told = Vec::new();
     let names = ["by the tunnel", "by checks of 1 s", "by checks of 5 s"];
-    for ((samples, (last, failed)), name) in samples.into_iter().zip(ends).zip(names) {
+    if let Some(by_tunnel) = ends.first() {
+        measured.hole_late.push(by_tunnel.late);
+    }
+    for ((samples, seen), name) in samples.into_iter().zip(ends).zip(names) {
+        let Seen {
+            failing,
+            late,
+            failed,
+        } = seen;
         if let Some(samples) = samples {
-            samples.push(last);
-            told.push(format!("{name} {last:.2} s, {failed} failed"));
+            samples.push(failing);
+            told.push(format!(
+                "{name} {failing:.2} s, {failed} failed, the last late one {late:.2} s"
+            ));
         }
     }
     stage.tell(&format!(

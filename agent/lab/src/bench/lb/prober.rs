@@ -28,11 +28,22 @@ pub(super) struct Prober {
     thread: JoinHandle<io::Result<Vec<Probe>>>,
 }
 
-/// A connection: when it was begun, and whether it was answered in time.
+/// A connection: when it was begun, and after how long it was answered, if it was in time.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     begun: Instant,
-    answered: bool,
+    answered: Option<Duration>,
+}
+
+/// What became of its connections since something happened, in seconds after that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// When the last one was begun that failed.
+    pub(super) failing: f64,
+    /// When the last one was begun that failed, or was answered late: by its second back end.
+    pub(super) late: f64,
+    /// How many failed.
+    pub(super) failed: usize,
 }
 
 impl Prober {
@@ -48,19 +59,24 @@ impl Prober {
         Ok(Self { over, thread })
     }
 
-    /// Ends, and says how long after `since` the last connection was begun that failed, in seconds, and how many
-    /// did.
-    pub(super) fn end(self, since: Instant) -> Result<(f64, usize), LabError> {
+    /// Ends, and says what became of the connections that were begun after `since`.
+    pub(super) fn end(self, since: Instant) -> Result<Seen, LabError> {
         self.over.store(true, Relaxed);
         let ended = self.thread.join();
         let ended = ended.unwrap_or_else(|_| Err(io::Error::other("the prober's thread ended")));
         let probes = ended.map_err(LabError::file("a prober's sockets"))?;
-        let failed = probes
-            .iter()
-            .filter(|probe| !probe.answered && probe.begun >= since);
-        let after = failed.map(|probe| probe.begun.duration_since(since).as_secs_f64());
-        let after: Vec<f64> = after.collect();
-        Ok((after.iter().copied().fold(0.0, f64::max), after.len()))
+        let after: Vec<&Probe> = probes.iter().filter(|it| it.begun >= since).collect();
+        let last = |is: &dyn Fn(&Probe) -> bool| {
+            let begun = after.iter().filter(|it| is(it)).map(|it| it.begun);
+            let last = begun.max();
+            last.map_or(0.0, |last| last.duration_since(since).as_secs_f64())
+        };
+        let fails = |it: &Probe| it.answered.is_none();
+        Ok(Seen {
+            failing: last(&fails),
+            late: last(&|it| it.answered.is_none_or(|took| took > LATE)),
+            failed: after.iter().filter(|it| fails(it)).count(),
+        })
     }
 }
 
@@ -72,7 +88,8 @@ async fn probe(to: SocketAddr, over: &AtomicBool) -> Vec<Probe> {
         ticks.tick().await;
         asking.spawn(async move {
             let begun = Instant::now();
-            let answered = matches!(timeout(LIMIT, ask(to)).await, Ok(Ok(_)));
+            let answer = timeout(LIMIT, ask(to)).await;
+            let answered = matches!(answer, Ok(Ok(_))).then(|| begun.elapsed());
             Probe { begun, answered }
         });
         while let Some(probe) = asking.try_join_next() {
@@ -91,4 +108,6 @@ async fn ask(to: SocketAddr) -> io::Result<u8> {
 
 const EVERY: Duration = Duration::from_millis(20);
 /// A connection that is not answered by then has failed.
+/// Whom Envoy does not reach within half a second it leaves for another one.
+const LATE: Duration = Duration::from_millis(400);
 const LIMIT: Duration = Duration::from_secs(1);

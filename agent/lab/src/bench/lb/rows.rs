@@ -131,6 +131,7 @@ fn faults(measured: &Faults) -> Vec<Row> {
             1.0,
             0.5,
         ),
+        informative(alone("blackhole.late", "s", &measured.hole_late)),
         at_most(
             alone("blackhole.checks", "s", &measured.quick_checks),
             measured.quick_checks.max(),
