@@ -1,7 +1,7 @@
 //! The tests: those that need no privilege, and those that need network namespaces, booted systems, an API
 //! server.
 
-use std::{process::Command, thread};
+use std::process::Command;
 
 use anyhow::bail;
 
@@ -30,21 +30,15 @@ pub fn run(left_out: &LeftOut, lint: Option<&mut Command>) -> anyhow::Result<()>
     } else {
         netns(programs)
     });
-    // Both wait more than they work, for systems that boot and for controllers.
-    let (booted, asked) = thread::scope(|scope| {
-        let booted = scope.spawn(|| match left_out.no_boot {
-            true => leave_out("no-boot"),
-            false => boot(programs),
-        });
-        let asked = match api_server {
-            Some(api_server) => api_server.and_then(|beside| kube(programs, beside)),
-            None => leave_out("no-kube"),
-        };
-        let panicked = |_| bail!("the tests on booted systems were not judged");
-        (booted.join().unwrap_or_else(panicked), asked)
+    judge(if left_out.no_boot {
+        leave_out("no-boot")
+    } else {
+        boot(programs)
     });
-    judge(booted);
-    judge(asked);
+    judge(match api_server {
+        Some(api_server) => api_server.and_then(|beside| kube(programs, beside)),
+        None => leave_out("no-kube"),
+    });
     judge(lint.map_or(Ok(()), |lint| lint.and_then(Beside::end)));
     if !failed.is_empty() {
         bail!("{}", failed.join("\n"));
