@@ -141,10 +141,8 @@ fn bytes_flow(proxy: &str) {
         let of_each = agents
             .iter()
             .map(|it| it.kedge("bfd sessions -o json").json());
-        of_each
-            .map(|it| it["items"].as_array().unwrap().clone())
-            .flatten()
-            .collect::<Vec<_>>()
+        let listed = of_each.flat_map(|it| it["items"].as_array().unwrap().clone());
+        listed.collect::<Vec<_>>()
     };
     assert_eq!(
         sessions(),
