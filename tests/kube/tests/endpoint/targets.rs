@@ -131,13 +131,15 @@ async fn a_machine_is_deleted_once_nothing_is_open_to_its_host_at_the_gateway() 
     .await;
     assert!(hub.backends().contains(&(host("cp-a"), false)));
     fleet.shows("cp-b", "removing", true).await;
-    stays("it waits", Duration::from_secs(2), async || {
+    // "removing" is ours alone: Cluster API says in its own time that it came to the hook.
+    let waits = async || {
         let machine = site.get(foreign::MACHINE, "cp-b").await.unwrap();
         condition(&machine, "Deleting")["reason"] == "WaitingForPreDrainHook"
             && annotation(&machine, PRE_DRAIN) == "kedge-manager"
             && !annotation(&machine, "kedge.dev/draining-until").is_empty()
-    })
-    .await;
+    };
+    site.until("core waits for us", waits).await;
+    stays("it waits", Duration::from_secs(2), waits).await;
     hub.open(0);
     site.gone(foreign::MACHINE, "cp-b").await;
     site.until("it is no backend any more", async || {
