@@ -38,13 +38,15 @@ impl Doors {
     ) {
         self.0
             .retain(|door| wanted.clone().any(|spec| door.is_of(spec)));
-        for spec in wanted {
+        for spec in wanted.clone() {
             if !self.0.iter().any(|door| door.is_of(spec)) {
                 self.0.push(Door::of(spec));
             }
-            let mut closed = self.0.iter_mut().filter(|door| door.socket.is_none());
-            if let Some(door) = closed.find(|door| door.is_of(spec)) {
-                door.open(&spec.name, waiter, key);
+        }
+        // Once each, however many sessions wait for it.
+        for door in self.0.iter_mut().filter(|door| door.socket.is_none()) {
+            if let Some(first) = wanted.clone().find(|spec| door.is_of(spec)) {
+                door.open(&first.name, waiter, key);
             }
         }
     }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     BfdEvent, BfdSpec, Leave, Levels, Shared,
-    demux::{Doors, Place},
+    demux::{Door, Doors, Place},
     due::Due,
     instance::{Instance, Outcome, Snapshots},
     pace::Pace,
@@ -97,13 +97,15 @@ impl Shell {
 
     fn take_packets(&mut self, now: Instant) {
         for index in 0..self.doors.0.len() {
+            let Some(place) = self.doors.0.get(index).map(Door::place) else {
+                break;
+            };
             // So that a flood cannot stop our own packets.
             for _ in 0..AT_ONCE {
                 let mut buffer = [0; BUFFER];
                 let Some(door) = self.doors.0.get(index) else {
                     break;
                 };
-                let place = door.place();
                 let Some(socket) = &door.socket else { break };
                 let Ok(Some(arrival)) = socket.receive(&mut buffer) else {
                     break;
