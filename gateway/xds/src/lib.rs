@@ -16,11 +16,13 @@ mod render;
 mod resource;
 mod server;
 mod session;
+mod socket;
 mod wanted;
 
 pub use bootstrap::Bootstrap;
 pub use kind::Kind;
 pub use render::{Here, Life, Lives, Members, Reason, Refused, Rendered, Told, names, render};
 pub use resource::Resource;
-pub use server::{Ads, Error};
+pub use server::Ads;
+pub use socket::Error;
 pub use wanted::{Key, Wanted};

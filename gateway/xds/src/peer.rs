@@ -4,28 +4,24 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-    aggregated_discovery_service_server::{
-        AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
-    },
+    aggregated_discovery_service_server::AggregatedDiscoveryService,
 };
-use tokio::{
-    net::UnixListener,
-    sync::{mpsc, watch},
-};
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 use tracing::warn;
 
 use crate::{
     Kind,
     resource::Resource,
-    server::{Answers, Error, listen},
+    server::Answers,
+    socket::{Error, Socket},
 };
 
 /// Everything an Envoy is to hold. Clones are the same.
@@ -45,8 +41,7 @@ struct Snapshot {
 /// The service, bound to its socket.
 #[derive(Debug)]
 pub struct Whole {
-    listener: UnixListener,
-    path: PathBuf,
+    socket: Socket,
     everything: Everything,
 }
 
@@ -119,8 +114,7 @@ impl Whole {
     /// [`Error::Socket`].
     pub fn bind(path: &Path, everything: Everything) -> Result<Self, Error> {
         Ok(Self {
-            listener: listen(path)?,
-            path: path.to_owned(),
+            socket: Socket::bind(path)?,
             everything,
         })
     }
@@ -131,15 +125,8 @@ impl Whole {
     ///
     /// [`Error::Ended`].
     pub async fn serve(self) -> Result<(), Error> {
-        let service = AggregatedDiscoveryServiceServer::new(Service(self.everything))
-            .max_decoding_message_size(LARGEST_REQUEST);
-        let server = Server::builder().add_service(service);
-        let incoming = UnixListenerStream::new(self.listener);
-        let ended = server.serve_with_incoming(incoming).await;
-        ended.map_err(|source| Error::Ended {
-            path: self.path,
-            source,
-        })
+        let service = Service(self.everything);
+        self.socket.serve(Server::builder(), service).await
     }
 }
 
@@ -241,9 +228,6 @@ impl Snapshot {
         }
     }
 }
-
-/// How much Envoy may say at once, bytes: the names of everything it holds.
-const LARGEST_REQUEST: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -1,57 +1,27 @@
-//! The service on its unix socket.
+//! The service.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    pin::Pin,
-    time::Duration,
-};
+use std::{path::Path, pin::Pin, time::Duration};
 
 use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-    aggregated_discovery_service_server::{
-        AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
-    },
+    aggregated_discovery_service_server::AggregatedDiscoveryService,
 };
-use tokio::{net::UnixListener, sync::mpsc};
-use tokio_stream::{
-    Stream,
-    wrappers::{ReceiverStream, UnixListenerStream},
-};
+use tokio::sync::mpsc;
+use tokio_stream::{Stream, wrappers::ReceiverStream};
 use tonic::{Request, Response, Status, Streaming, transport::Server};
 use tracing::debug;
 
-use crate::{session::Session, wanted::Wanted};
+use crate::{
+    session::Session,
+    socket::{Error, Socket},
+    wanted::Wanted,
+};
 
 /// The service, bound to its socket.
 #[derive(Debug)]
 pub struct Ads {
-    listener: UnixListener,
-    path: PathBuf,
+    socket: Socket,
     wanted: Wanted,
-}
-
-/// Why the service cannot be had.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Its socket cannot be made.
-    #[error("the socket {} cannot be made", path.display())]
-    Socket {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// It ended.
-    #[error("the service on {} ended", path.display())]
-    Ended {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: tonic::transport::Error,
-    },
 }
 
 impl Ads {
@@ -62,8 +32,7 @@ impl Ads {
     /// [`Error::Socket`].
     pub fn bind(path: &Path, wanted: Wanted) -> Result<Self, Error> {
         Ok(Self {
-            listener: listen(path)?,
-            path: path.to_owned(),
+            socket: Socket::bind(path)?,
             wanted,
         })
     }
@@ -74,31 +43,9 @@ impl Ads {
     ///
     /// [`Error::Ended`].
     pub async fn serve(self) -> Result<(), Error> {
-        let service = AggregatedDiscoveryServiceServer::new(Service(self.wanted))
-            .max_decoding_message_size(LARGEST_REQUEST);
-        let server = Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .add_service(service);
-        let incoming = UnixListenerStream::new(self.listener);
-        let ended = server.serve_with_incoming(incoming).await;
-        ended.map_err(|source| Error::Ended {
-            path: self.path,
-            source,
-        })
+        let server = Server::builder().http2_keepalive_interval(Some(KEEPALIVE));
+        self.socket.serve(server, Service(self.wanted)).await
     }
-}
-
-/// Makes a socket. What lies there of an earlier process is removed.
-pub(crate) fn listen(path: &Path) -> Result<UnixListener, Error> {
-    let failed = |source| Error::Socket {
-        path: path.to_owned(),
-        source,
-    };
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        Ok(()) | Err(_) => {}
-    }
-    UnixListener::bind(path).map_err(failed)
 }
 
 struct Service(Wanted);
@@ -137,9 +84,6 @@ impl AggregatedDiscoveryService for Service {
 
 /// As many responses as may wait for an answer, and a few more.
 const UNDER_WAY: usize = 32;
-
-/// How much Envoy may say at once, bytes: after a reconnect, the versions of everything it holds.
-const LARGEST_REQUEST: usize = 64 << 20;
 
 /// How long a silent stream is trusted.
 const KEEPALIVE: Duration = Duration::from_secs(10);
