@@ -19,6 +19,7 @@ use std::{
     os::fd::AsFd as _,
 };
 
+use ipnet::IpNet;
 use kedge_core::{Code, Coded, Problem};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::{
@@ -28,6 +29,7 @@ use netlink_packet_route::{
 };
 use rtnetlink::LinkUnspec;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpSocket;
 
 use crate::{
     PROTOCOL, privilege,
@@ -191,12 +193,6 @@ impl Detours {
         done
     }
 
-    /// Where new connections are led here.
-    pub fn standing(&self) -> impl Iterator<Item = SocketAddr> {
-        let taking = self.standing.iter().filter(|(_, takes_new)| **takes_new);
-        taking.map(|(to, _)| *to)
-    }
-
     fn add(&mut self, to: SocketAddr) -> Result<(), DetourError> {
         let index = self.ensure_link()?;
         // A rule without its route would lead on to the tables behind it.
@@ -269,12 +265,18 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A socket that passes every detour, to connect to a place of that family. It does not block.
+/// Connects without a detour: the place may be an endpoint's that this host answers for because the tunnel is
+/// down.
 ///
 /// # Errors
 ///
 /// The kernel's answer.
-pub fn passing(to: SocketAddr) -> io::Result<TcpStream> {
+pub async fn connect(to: SocketAddr) -> io::Result<tokio::net::TcpStream> {
+    TcpSocket::from_std_stream(passing(to)?).connect(to).await
+}
+
+/// A socket that passes every detour, to connect to a place of that family. It does not block.
+fn passing(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = open(to)?;
     socket.set_mark(PASSES)?;
     Ok(socket.into())
@@ -295,7 +297,7 @@ fn open(at: SocketAddr) -> io::Result<Socket> {
 fn rule(to: SocketAddr, kind: For) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family(to.ip());
-    message.header.dst_len = length(to.ip());
+    message.header.dst_len = IpNet::from(to.ip()).prefix_len();
     message.header.action = RuleAction::ToTable;
     let port = to.port();
     message.attributes = vec![
@@ -316,7 +318,7 @@ fn rule(to: SocketAddr, kind: For) -> RuleMessage {
             RuleAttribute::FwMask(PASSES),
         ],
         For::Running => {
-            message.header.src_len = length(SOURCE);
+            message.header.src_len = IpNet::from(SOURCE).prefix_len();
             vec![
                 RuleAttribute::Priority(PRIORITY + 1),
                 RuleAttribute::Source(SOURCE),
@@ -336,7 +338,7 @@ fn route(to: IpAddr, index: u32) -> RouteMessage {
     let mut message = RouteMessage::default();
     let header = &mut message.header;
     header.address_family = family(to);
-    header.destination_prefix_length = length(to);
+    header.destination_prefix_length = IpNet::from(to).prefix_len();
     header.protocol = RouteProtocol::from(PROTOCOL);
     header.scope = RouteScope::Host;
     header.kind = RouteType::Local;
@@ -350,13 +352,6 @@ fn route(to: IpAddr, index: u32) -> RouteMessage {
         message.attributes.push(source);
     }
     message
-}
-
-const fn length(address: IpAddr) -> u8 {
-    match address {
-        IpAddr::V4(_) => 32,
-        IpAddr::V6(_) => 128,
-    }
 }
 
 fn refused(what: &str, source: io::Error) -> DetourError {

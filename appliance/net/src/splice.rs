@@ -115,24 +115,15 @@ pub fn gather(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
 }
 
 /// Makes a TCP socket one of a proxy: nothing waits in it to become more, and it ends when its peer was silent
-/// for about `limit`. What a listener accepts is as the listener is.
+/// for about `limit`: unacknowledged data by `TCP_USER_TIMEOUT`, an idle connection by keepalives. What a listener
+/// accepts is as the listener is.
 ///
 /// # Errors
 ///
 /// The kernel refused an option.
 pub fn prepare(socket: &impl AsFd, limit: Duration) -> io::Result<()> {
-    SockRef::from(socket).set_tcp_nodelay(true)?;
-    end_when_silent(socket, limit)
-}
-
-/// Ends a TCP connection whose peer was silent for about `limit`: unacknowledged data by
-/// `TCP_USER_TIMEOUT`, an idle connection by keepalives.
-///
-/// # Errors
-///
-/// The kernel refused an option.
-pub fn end_when_silent(socket: &impl AsFd, limit: Duration) -> io::Result<()> {
     let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
     let step = (limit / 4).max(Duration::from_secs(1));
     let keepalive = TcpKeepalive::new()
         .with_time(limit / 2)

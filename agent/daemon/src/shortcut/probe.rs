@@ -11,7 +11,7 @@ use kedge_control::agent::ShortcutConfig;
 use kedge_net::detour;
 use tokio::{
     io::AsyncReadExt as _,
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
     sync::mpsc,
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
@@ -84,11 +84,8 @@ async fn of_site(wish: &ShortcutConfig) -> Vec<IpAddr> {
 
 /// Whether a connection comes to be and stays: a gateway that reaches nobody takes it and resets it.
 async fn stays(place: SocketAddr) -> bool {
-    let connect = async {
-        let socket = TcpSocket::from_std_stream(detour::passing(place)?);
-        socket.connect(place).await
-    };
-    let Ok(Ok(mut stream)) = timeout(CONNECT, connect).await else {
+    let connect = timeout(CONNECT, detour::connect(place));
+    let Ok(Ok(mut stream)) = connect.await else {
         return false;
     };
     let said: Result<io::Result<usize>, _> = timeout(STAYS, stream.read(&mut [0])).await;

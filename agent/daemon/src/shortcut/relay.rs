@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use kedge_net::{detour, splice::end_when_silent};
+use kedge_net::{detour, splice};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
@@ -175,9 +175,7 @@ async fn carry(
     };
     for socket in [&client, &server] {
         // Without them it ends as TCP sees fit.
-        let _ = socket
-            .set_nodelay(true)
-            .and_then(|()| end_when_silent(socket, SILENCE));
+        let _ = splice::prepare(socket, SILENCE);
     }
     let carried = tokio::select! {
         carried = copy_bidirectional(&mut client, &mut server) => carried.map(drop),

@@ -8,7 +8,7 @@ use kedge_net::{detour, stream::carry_datagrams};
 use kedge_tunnel_device::Handle;
 use tokio::{
     io::AsyncReadExt as _,
-    net::{TcpSocket, TcpStream, lookup_host},
+    net::{TcpStream, lookup_host},
     sync::{Notify, watch},
     task::JoinHandle,
     time::timeout,
@@ -105,16 +105,11 @@ async fn call(
     Ok(passage)
 }
 
-/// Connects without a detour: the place may be an endpoint's that this host answers for because the tunnel is
-/// down.
+/// Connects without a detour to the first of its places that answers.
 async fn straight(at: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for place in lookup_host(at).await? {
-        let connect = async {
-            let socket = TcpSocket::from_std_stream(detour::passing(place)?);
-            socket.connect(place).await
-        };
-        match connect.await {
+        match detour::connect(place).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
