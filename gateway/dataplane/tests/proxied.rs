@@ -1,9 +1,11 @@
 //! Load balancers before the proxy, on loopback: who a client is they say, and nobody else.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+mod waiting;
+
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kedge_control::{
@@ -18,8 +20,9 @@ use tokio::{
     time::timeout,
 };
 
+use waiting::{PATIENCE, eventually};
+
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PATIENCE: Duration = Duration::from_secs(10);
 const LINE: &[u8] = b"PROXY TCP4 192.0.2.7 203.0.113.9 56324 443\r\n";
 
 /// A plane with one listener, and the server behind it.
@@ -50,15 +53,12 @@ impl Site {
             }],
         };
         plane.serve([(carries, listener)]);
-        let start = Instant::now();
-        let at = loop {
+        let at = eventually("the listener is bound", || {
             let status = plane.status().remove(0);
-            if status.bound {
-                break SocketAddr::new(status.address, status.port);
-            }
-            assert!(start.elapsed() < PATIENCE);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        };
+            let at = SocketAddr::new(status.address, status.port);
+            status.bound.then_some(at)
+        })
+        .await;
         Self { plane, at, server }
     }
 

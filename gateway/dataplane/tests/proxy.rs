@@ -8,6 +8,8 @@
     reason = "test code"
 )]
 
+mod waiting;
+
 use std::{
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -23,8 +25,9 @@ use tokio::{
     task::JoinSet,
 };
 
+use waiting::{PATIENCE, eventually};
+
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 fn limits() -> Limits {
     Limits {
@@ -50,18 +53,6 @@ fn listener(port: u16, members: &[Member]) -> Listener {
         address: LOOPBACK,
         port,
         members: members.to_vec(),
-    }
-}
-
-/// Waits for a level, at most [`PATIENCE`].
-async fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(value) = probe() {
-            return value;
-        }
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

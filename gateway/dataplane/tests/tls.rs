@@ -6,6 +6,8 @@
     reason = "test code"
 )]
 
+mod waiting;
+
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -30,8 +32,9 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
+use waiting::{PATIENCE, eventually};
+
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const PATIENCE: Duration = Duration::from_secs(10);
 
 fn limits() -> Limits {
     Limits {
@@ -40,18 +43,6 @@ fn limits() -> Limits {
         drain: Duration::from_millis(500),
         hello: Duration::from_secs(5),
         ..Limits::default()
-    }
-}
-
-/// Waits for a level, at most [`PATIENCE`].
-async fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(value) = probe() {
-            return value;
-        }
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
