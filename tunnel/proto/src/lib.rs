@@ -15,6 +15,8 @@ pub mod bench;
 pub mod counters;
 pub mod direct;
 pub mod directory;
+#[cfg(test)]
+mod driven;
 pub mod drops;
 pub mod echo;
 pub mod failover;

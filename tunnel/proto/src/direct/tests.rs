@@ -3,6 +3,7 @@ mod nat;
 use proptest::prelude::*;
 
 use super::*;
+use crate::driven::outputs;
 
 const PEER: u8 = 7;
 
@@ -65,10 +66,6 @@ fn mention(told: Told) -> Input {
 
 fn give(machine: &mut Direct, millis: u64, input: Input) {
     machine.handle_input(at(millis), input).unwrap();
-}
-
-fn outputs(machine: &mut Direct) -> Vec<Output> {
-    std::iter::from_fn(|| machine.poll_output()).collect()
 }
 
 fn why(machine: &Direct) -> Because {

@@ -1,12 +1,8 @@
 use super::*;
+use crate::driven::{at, give, outputs, pass};
 
 const fn secs(count: u64) -> Duration {
     Duration::from_secs(count)
-}
-
-/// Not the clock's epoch: who never heard anything heard it at some time.
-fn at(millis: u64) -> Instant {
-    Instant::ZERO + secs(1_000) + Duration::from_millis(millis)
 }
 
 fn new() -> Fallback {
@@ -18,27 +14,6 @@ fn new() -> Fallback {
 
 fn with(ways: Ways) -> Fallback {
     Fallback::new(at(0), Config::default(), ways)
-}
-
-fn outputs(machine: &mut Fallback) -> Vec<Output> {
-    std::iter::from_fn(|| machine.poll_output()).collect()
-}
-
-fn give(machine: &mut Fallback, millis: u64, input: Input) -> Vec<Output> {
-    machine.handle_input(at(millis), input).unwrap();
-    outputs(machine)
-}
-
-/// Lets time pass, and says what is done when.
-fn pass(machine: &mut Fallback, until: u64) -> Vec<(u64, Output)> {
-    let mut done = Vec::new();
-    while let Some(due) = machine.poll_timeout().filter(|due| *due <= at(until)) {
-        machine.handle_timeout(due);
-        let millis = u64::try_from(due.since(at(0)).as_millis()).unwrap();
-        done.extend(outputs(machine).into_iter().map(|output| (millis, output)));
-        assert!(machine.poll_timeout().is_none_or(|next| next > due));
-    }
-    done
 }
 
 const fn tls(silence: u64) -> Output {

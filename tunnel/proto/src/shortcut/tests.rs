@@ -1,31 +1,6 @@
 use super::*;
+use crate::driven::{at, give, outputs, pass};
 use Input::{Endpoint, Taken, Targets, Tunnel};
-
-/// Not the clock's epoch.
-fn at(millis: u64) -> Instant {
-    Instant::ZERO + Duration::from_secs(1_000) + Duration::from_millis(millis)
-}
-
-fn outputs(machine: &mut Shortcut) -> Vec<Output> {
-    std::iter::from_fn(|| machine.poll_output()).collect()
-}
-
-fn give(machine: &mut Shortcut, millis: u64, input: Input) -> Vec<Output> {
-    machine.handle_input(at(millis), input).unwrap();
-    outputs(machine)
-}
-
-/// Lets time pass, and says what is done when.
-fn pass(machine: &mut Shortcut, until: u64) -> Vec<(u64, Output)> {
-    let mut done = Vec::new();
-    while let Some(due) = machine.poll_timeout().filter(|due| *due <= at(until)) {
-        machine.handle_timeout(due);
-        let millis = u64::try_from(due.since(at(0)).as_millis()).unwrap();
-        done.extend(outputs(machine).into_iter().map(|output| (millis, output)));
-        assert!(machine.poll_timeout().is_none_or(|next| next > due));
-    }
-    done
-}
 
 /// Each state as it is reached at 20 s, with a tunnel that is down and nothing that answers, but for what the
 /// state needs.
