@@ -98,6 +98,17 @@ impl Program {
         Ok(modules.collect())
     }
 
+    /// Modules of this program as one again, so that its threads have the tests of all: a long test of one
+    /// module does not keep the others waiting.
+    pub fn of_modules(&self, name: &str, modules: &[Self]) -> Self {
+        let tests = modules.iter().flat_map(|module| module.tests.clone());
+        Self {
+            name: name.to_owned(),
+            tests: tests.collect(),
+            ..self.clone()
+        }
+    }
+
     /// Runs it as cargo does.
     fn run(&self, arguments: &[&str]) -> anyhow::Result<Heard> {
         let mut command = self.command(arguments);

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Every test that was not left out; `lint` goes on beside those that wait more than they work. A tier that
-/// fails does not hide what the others say: together they take half an hour.
+/// fails does not hide what the others say: whoever mends the one would learn of the next an hour later.
 pub fn run(left_out: &LeftOut, lint: Option<&mut Command>) -> anyhow::Result<()> {
     let built = programs::build()?;
     let programs = &built.tests;
@@ -66,40 +66,67 @@ fn unprivileged(programs: &[Program]) -> anyhow::Result<()> {
     quick.and(pages).and(clock)
 }
 
-/// Modules of tests/netns that wait for timers of seconds most of the time: several of their tests run
-/// at once. All others measure milliseconds, and have the machine to themselves.
-const PATIENT: [&str; 10] = [
+/// Modules of tests/netns that wait for timers of seconds, for daemons that start or for benches of which
+/// nothing but the rows is looked at: several of their tests run at once. All others measure milliseconds, and
+/// have the machine to themselves.
+const PATIENT: [&str; 34] = [
+    "bgp_agent",
+    "bgp_bird",
+    "bgp_frr",
+    "bgp_guide",
+    "bgp_peers",
+    "bgp_unnumbered",
     "checked",
+    "demo",
+    "envoy",
     "gateway_envoy",
+    "lab_bench",
     "load_balancing",
+    "mesh",
     "proxied",
     "shortcut",
+    "sites",
+    "tunnel_back_ends",
+    "tunnel_failures",
     "tunnel_fallback",
+    "tunnel_keys",
+    "tunnel_mtu",
+    "tunnel_mtu_roles",
+    "tunnel_mtu_routes",
+    "tunnel_other_port",
+    "vip_commands",
     "vip_conflicts",
+    "vip_frr",
+    "vip_groups",
+    "vip_links",
     "vip_migrate",
     "vip_proof",
+    "vip_restart",
+    "vip_tracks",
     "vip_versions",
 ];
 
 fn netns(programs: &[Program]) -> anyhow::Result<()> {
-    let mut own = Vec::new();
-    for program in programs.iter().filter(|it| it.package == NETNS) {
-        match program.name.as_str() {
-            "netns" => own.extend(program.modules()?),
-            _ => own.push(program.clone()),
-        }
-    }
+    let own = programs.iter().filter(|program| program.package == NETNS);
+    let (whole, mut alone): (Vec<Program>, Vec<Program>) =
+        own.cloned().partition(|program| program.name == "netns");
+    let Some(whole) = whole.first() else {
+        bail!("{NETNS} has no program of its name");
+    };
+    let modules = whole.modules()?;
     if let Some(unknown) = PATIENT
         .iter()
-        .find(|it| own.iter().all(|own| own.name != **it))
+        .find(|it| modules.iter().all(|module| module.name != **it))
     {
         bail!("{unknown} is no module of {NETNS}");
     }
-    let (patient, alone): (Vec<Program>, Vec<Program>) = own
+    let (patient, others): (Vec<Program>, Vec<Program>) = modules
         .into_iter()
-        .partition(|program| PATIENT.contains(&program.name.as_str()));
+        .partition(|module| PATIENT.contains(&module.name.as_str()));
+    alone.extend(others);
     let tier = "tests in network namespaces";
     let alone = run_all(tier, &alone, &["--test-threads=1", "--nocapture"]);
+    let patient = [whole.of_modules("patient modules", &patient)];
     let tier = "patient tests in network namespaces";
     let patient = run_all(tier, &patient, &["--test-threads=4", "--nocapture"]);
     alone.and(patient)
