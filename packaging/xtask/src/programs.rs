@@ -102,11 +102,25 @@ impl Program {
     /// module does not keep the others waiting.
     pub fn of_modules(&self, name: &str, modules: &[Self]) -> Self {
         let tests = modules.iter().flat_map(|module| module.tests.clone());
+        self.of_tests(name, tests)
+    }
+
+    fn of_tests(&self, name: &str, tests: impl IntoIterator<Item = String>) -> Self {
         Self {
             name: name.to_owned(),
-            tests: tests.collect(),
+            tests: tests.into_iter().collect(),
             ..self.clone()
         }
+    }
+
+    /// Those of its tests that it said at its end have failed.
+    fn failed(&self, heard: &Heard) -> Vec<String> {
+        let all = heard.last.iter();
+        let listed = all.rev().take_while(|line| *line != "failures:");
+        let listed: Vec<&str> = listed.map(|line| line.trim()).collect();
+        let tests = self.tests.iter();
+        let failed = tests.filter(|test| listed.contains(&test.as_str()));
+        failed.cloned().collect()
     }
 
     /// Runs it as cargo does.
@@ -205,6 +219,30 @@ pub fn run_all<'a>(
     bail!("{tier}: {}", failed.collect::<Vec<_>>().join("\n"))
 }
 
+/// Runs tests of a program several at once. What fails so is run again with the machine to itself, and that
+/// decides: either the others were in its way, or it fails.
+pub fn run_together(tier: &str, program: &Program, threads: u32) -> anyhow::Result<()> {
+    println!("── {tier}");
+    let start = Instant::now();
+    let heard = program.run(&[&format!("--test-threads={threads}"), "--nocapture"])?;
+    let took = start.elapsed().as_secs_f64();
+    println!("── {tier}: {took:.1} s");
+    let failed = program.failed(&heard);
+    if heard.status.success() {
+        return Ok(());
+    }
+    if failed.is_empty() {
+        let (status, last) = (heard.status, heard.last.join("\n  "));
+        bail!("{tier}: they ended with {status}, and said last:\n  {last}");
+    }
+    println!(
+        "── failed beside others, and decides alone: {}",
+        failed.join(", ")
+    );
+    let alone = program.of_tests("what failed beside others", failed);
+    run_all(tier, [&alone], &["--test-threads=1", "--nocapture"])
+}
+
 /// Builds something, and returns what cargo made.
 fn artifacts(what: &str, command: &mut Command) -> anyhow::Result<Vec<Artifact>> {
     command
@@ -220,4 +258,31 @@ fn artifacts(what: &str, command: &mut Command) -> anyhow::Result<Vec<Artifact>>
         }
         Ok(artifacts)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_tests_that_failed_are_those_of_the_list_at_the_end() {
+        let tests = ["a::one", "a::one_more", "b::two", "b::three"];
+        let program = Program {
+            package: "p".to_owned(),
+            name: "patient".to_owned(),
+            select: "--test p".to_owned(),
+            executable: PathBuf::new(),
+            tests: tests.map(str::to_owned).to_vec(),
+            folder: PathBuf::new(),
+        };
+        let said = "a::one_more\n\nfailures:\n\n---- b::three stdout ----\nb::three\n\n\
+                    failures:\n    a::one\n    b::two\n\ntest result: FAILED. 2 passed; 2 failed";
+        let heard = Heard {
+            status: std::process::ExitStatus::from_raw(101 << 8),
+            last: said.lines().map(str::to_owned).collect(),
+        };
+        assert_eq!(program.failed(&heard), ["a::one", "b::two"]);
+    }
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 
 use crate::{
     ci::LeftOut,
-    programs::{self, Built, Program, run_all},
+    programs::{self, Built, Program, run_all, run_together},
     run::{self, Beside},
 };
 
@@ -126,10 +126,9 @@ fn netns(programs: &[Program]) -> anyhow::Result<()> {
     alone.extend(others);
     let tier = "tests in network namespaces";
     let alone = run_all(tier, &alone, &["--test-threads=1", "--nocapture"]);
-    let patient = [whole.of_modules("patient modules", &patient)];
+    let patient = whole.of_modules("patient modules", &patient);
     let tier = "patient tests in network namespaces";
-    let patient = run_all(tier, &patient, &["--test-threads=4", "--nocapture"]);
-    alone.and(patient)
+    alone.and(run_together(tier, &patient, 4))
 }
 
 fn boot(programs: &[Program]) -> anyhow::Result<()> {
