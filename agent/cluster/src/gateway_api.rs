@@ -158,9 +158,20 @@ pub struct GatewaySpec {
     /// Its listeners.
     pub listeners: Vec<Listener>,
     /// Addresses that are asked for.
-    pub addresses: Vec<Value>,
+    pub addresses: Vec<AskedAddress>,
     /// Of what is made for it.
     pub infrastructure: Option<Value>,
+}
+
+/// An address that a Gateway asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AskedAddress {
+    /// `IPAddress` where it is left out, `Hostname`, or one of an implementation.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The address; any when left out.
+    pub value: Option<String>,
 }
 
 /// One listener.

@@ -48,10 +48,7 @@ pub struct HttpLoadBalancerSpec {
     /// By which protocols its names are asked for; when left out by HTTP, and by HTTPS as far as there is a
     /// certificate. A name that is asked for otherwise is answered as if this load balancer were not there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        length(max = 2),
-        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["protocol"])
-    )]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub listeners: Vec<HttpListener>,
     /// An address that it is served at in the place of its gateway's. One that has neither names nor rules of its own
     /// serves nothing: it holds the address for others.
@@ -71,6 +68,10 @@ pub struct HttpAddress {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub shared_by: String,
+    /// Which of the pool's addresses it is to be; the lowest free one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 45))]
+    pub ip: Option<IpAddr>,
 }
 
 /// A protocol that names are asked for by.
@@ -83,6 +84,9 @@ pub struct HttpListener {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub hosts: Vec<String>,
+    /// The port, at an address of its own (`spec.address`); the gateway's for the protocol when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZeroU16>,
 }
 
 /// What names are asked for by.

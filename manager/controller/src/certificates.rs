@@ -4,10 +4,12 @@
 //! of an API server they are asked for one by one, now and then, so that one that was renewed is
 //! handed out without a restart.
 
+mod read;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -17,6 +19,7 @@ use kedge_control::exposure::LARGEST_CERTIFICATE;
 use serde_json::Value;
 use tracing::{info, warn};
 
+pub use self::read::{Read, Unfit};
 use crate::store::{Name, Store};
 
 /// What is known of a Secret that is to hold a certificate.
@@ -33,13 +36,44 @@ pub enum Found {
 }
 
 /// A certificate with its key.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Pair {
     /// PEM, the site's own first.
     pub chain: String,
     /// PEM.
     pub key: String,
+    /// What was read of them: every plan asks, and a key takes longer to check than the rest of a small plan.
+    read: Arc<OnceLock<Result<Read, Unfit>>>,
 }
+
+impl Pair {
+    /// Of a chain and a key in PEM.
+    #[must_use]
+    pub fn new(chain: String, key: String) -> Self {
+        Self {
+            chain,
+            key,
+            read: Arc::default(),
+        }
+    }
+
+    /// What the certificate says of itself.
+    ///
+    /// # Errors
+    ///
+    /// A reason and why it cannot be served.
+    pub fn read(&self) -> &Result<Read, Unfit> {
+        self.read.get_or_init(|| read::read(self))
+    }
+}
+
+impl PartialEq for Pair {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.chain, &self.key) == (&other.chain, &other.key)
+    }
+}
+
+impl Eq for Pair {}
 
 impl fmt::Debug for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,7 +99,7 @@ impl Found {
         };
         match (text("tls.crt"), text("tls.key")) {
             (Some(chain), Some(key)) if chain.len() + key.len() <= LARGEST_CERTIFICATE => {
-                Self::Pair(Pair { chain, key })
+                Self::Pair(Pair::new(chain, key))
             }
             (Some(_), Some(_)) => Self::Unusable("it holds more than 64 KiB"),
             _ => Self::Unusable("it has no text in tls.crt and tls.key"),
@@ -125,11 +159,13 @@ impl Certificates {
 
     fn keep(&self, name: &Name, found: Found) -> bool {
         let mut known = self.lock();
-        let last = known.get(name).map(|(found, _)| found);
-        if last == Some(&found) {
-            known.insert(name.clone(), (found, Instant::now()));
+        if let Some((last, at)) = known.get_mut(name)
+            && *last == found
+        {
+            *at = Instant::now();
             return false;
         }
+        let last = known.get(name).map(|(found, _)| found);
         // A right that was lost takes no site its certificate; one that expires is told of.
         if let (Some(Found::Pair(_)), Found::Forbidden(rule)) = (last, &found) {
             warn!(secret = %name, rule, "the certificate of a site may be read no more");
@@ -170,10 +206,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_a_certificate_by_its_type_and_its_data_and_never_shown() {
-        let pair = Found::Pair(Pair {
-            chain: "chain".to_owned(),
-            key: "secret".to_owned(),
-        });
+        let pair = Found::Pair(Pair::new("chain".to_owned(), "secret".to_owned()));
         let plain = json!({"type": TYPE, "stringData": {"tls.crt": "chain", "tls.key": "secret"}});
         assert_eq!(Found::of(&plain), pair);
         let data = json!({"type": TYPE, "data": {"tls.crt": STANDARD.encode("chain"),

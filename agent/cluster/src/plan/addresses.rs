@@ -44,16 +44,21 @@ pub fn check(snapshot: &Snapshot, service: &Service) -> Result<(), Refusal> {
     let Some(offered) = &snapshot.offered else {
         return Ok(());
     };
-    for wish in asked(service) {
-        let mut all = offered.addresses.iter();
-        if !all.any(|address| is_same(&wish, address)) {
-            return Err(Refusal::Address {
-                wanted: wish,
-                has: offered.addresses.clone(),
-            });
-        }
+    let asked = asked(service);
+    match lacking(&asked, &offered.addresses) {
+        None => Ok(()),
+        Some(wish) => Err(Refusal::Address {
+            wanted: wish.to_owned(),
+            has: offered.addresses.clone(),
+        }),
     }
-    Ok(())
+}
+
+/// The first address that is asked for and is not there.
+#[must_use]
+pub fn lacking<'a>(asked: &'a [String], has: &[String]) -> Option<&'a str> {
+    let mut asked = asked.iter().map(String::as_str);
+    asked.find(|wish| !has.iter().any(|address| is_same(wish, address)))
 }
 
 fn is_same(one: &str, other: &str) -> bool {

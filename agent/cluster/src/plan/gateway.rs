@@ -55,7 +55,7 @@ pub fn take(http: &mut Http<'_>, api: &GatewayApi) {
                 Condition::new("Accepted", false, "InvalidParameters", text)
             }
         };
-        let status = json!({"supportedFeatures": features()});
+        let status = json!({"supportedFeatures": features(class)});
         say(http, (Kind::GatewayClass, class), status, vec![accepted]);
     }
     let mut judged: BTreeMap<Key, Judged<'_>> = BTreeMap::new();

@@ -305,6 +305,16 @@ pub const CASES: &[Case] = &[
         HTTP,
         r#"{"spec": {"address": {"pool": "public", "sharedBy": "shop/edge"}}}"#,
     ),
+    fine(
+        HTTP,
+        r#"{"spec": {"address": {"pool": "public", "ip": "2001:db8::7"}, "listeners": [
+            {"protocol": "HTTP", "port": 80}, {"protocol": "HTTP", "port": 8080}]}}"#,
+    ),
+    bad(
+        HTTP,
+        r#"{"spec": {"address": {"pool": "public", "ip": "203.0.113"}}}"#,
+        "must be an IP address",
+    ),
     fine(HTTP, r#"{"spec": {"tls": [{"passthrough": true}]}}"#),
     bad(
         HTTP,

@@ -8,10 +8,10 @@ use x509_parser::{
     prelude::{FromDer as _, X509Certificate},
 };
 
-use crate::certificates::Pair;
+use super::Pair;
 
 /// What a certificate says of itself.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     names: Vec<String>,
     /// From when on it is good.
@@ -36,12 +36,15 @@ impl Read {
     }
 }
 
+/// A reason, and why a certificate cannot be served.
+pub type Unfit = (&'static str, &'static str);
+
 /// Reads a certificate with its key: each of the chain, and that the key is the first one's.
 ///
 /// # Errors
 ///
 /// A reason and why it cannot be served.
-pub fn read(pair: &Pair) -> Result<Read, (&'static str, &'static str)> {
+pub(super) fn read(pair: &Pair) -> Result<Read, Unfit> {
     let invalid = |why| ("Invalid", why);
     let chain: Result<Vec<CertificateDer<'static>>, _> =
         CertificateDer::pem_slice_iter(pair.chain.as_bytes()).collect();

@@ -110,6 +110,10 @@ pub enum Because {
         address: IpAddr,
         by: String,
     },
+    AddressOutside {
+        address: IpAddr,
+        pool: String,
+    },
     AddressFamily {
         address: IpAddr,
     },
@@ -204,6 +208,7 @@ impl Because {
             | Self::PoolForbidden { .. }
             | Self::PoolFamily { .. }
             | Self::SecondFamily { .. }
+            | Self::AddressOutside { .. }
             | Self::AddressFamily { .. } => "Forbidden",
             Self::ClusterMissing { .. }
             | Self::NoInfrastructureRef
@@ -277,6 +282,7 @@ impl Because {
             | Self::PoolLeaves { .. }
             | Self::PoolFamily { .. }
             | Self::SecondFamily { .. }
+            | Self::AddressOutside { .. }
             | Self::AddressFamily { .. } => Some(Code::IpamPoolInvalid),
             Self::PoolExhausted { .. } | Self::VridsExhausted { .. } => {
                 Some(Code::IpamPoolExhausted)
@@ -408,6 +414,9 @@ impl fmt::Display for Because {
             Self::ExplicitVip { address } => write!(f, "{address} is asked for as the VIP"),
             Self::AddressTaken { address, by } => {
                 write!(f, "{address} is already given to {by}")
+            }
+            Self::AddressOutside { address, pool } => {
+                write!(f, "{address} is none of the addresses of VIPPool {pool}")
             }
             Self::AddressFamily { address } => {
                 write!(f, "{address} is an IPv6 address, and hosts speak VRRP for IPv4 alone")

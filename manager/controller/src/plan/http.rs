@@ -9,15 +9,16 @@
 //! A name at a gateway is one tenant's: whoever has it keeps it, as its status tells, and a later
 //! wish of another tenant is refused. Within a tenant several HTTPLoadBalancers share names.
 
-mod certificate;
 mod check;
 mod decide;
+mod doors;
 mod names;
 mod offer;
 mod own;
 mod read;
 mod refusal;
 mod routes;
+mod shares;
 mod shown;
 mod status;
 mod tls;
@@ -78,10 +79,10 @@ pub struct Http {
 /// What gateways serve of an HTTPLoadBalancer.
 #[derive(Clone, Debug, Default)]
 struct Served {
-    /// The port of plain HTTP, if it is free.
-    http: Option<NonZeroU16>,
-    /// The port of TLS, if it is free and asked for.
-    https: Option<NonZeroU16>,
+    /// The ports of plain HTTP that are free.
+    http: Vec<NonZeroU16>,
+    /// The ports of TLS that are free and asked for.
+    https: Vec<NonZeroU16>,
     /// What is served.
     offered: Vec<Offered>,
     /// The backends that lead nowhere, as sentences.

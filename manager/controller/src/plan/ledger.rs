@@ -290,13 +290,28 @@ impl Ledger {
         pool: Option<&PoolRef>,
     ) -> Result<(), Because> {
         let key = (name.namespace.clone(), address);
-        let holder = Holder::Balancer(name.clone());
         let pool = pool.filter(|pool| !is_foreign(pool));
+        let pool = pool.map(|pool| pool.name.clone());
+        self.claim(key, &Holder::Balancer(name.clone()), pool)
+    }
+
+    /// Takes an address of a namespace, which may be from a pool, for somebody.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else has it.
+    pub fn claim(
+        &mut self,
+        key: (String, IpAddr),
+        holder: &Holder,
+        pool: Option<String>,
+    ) -> Result<(), Because> {
+        let address = key.1;
         let held = self.vips.entry(key).or_insert_with(|| Held {
             holder: holder.clone(),
-            pool: pool.map(|pool| pool.name.clone()),
+            pool,
         });
-        if held.holder == holder {
+        if held.holder == *holder {
             Ok(())
         } else {
             let by = held.holder.to_string();

@@ -23,7 +23,10 @@ mod usage;
 
 use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
-use kedge_control::{frontend::ClientIp, local::FleetLoadBalancer};
+use kedge_control::{
+    frontend::{ClientIp, Pool},
+    local::FleetLoadBalancer,
+};
 use kedge_crd::{
     TcpLoadBalancerSpec, TcpLoadBalancerStatus,
     tcp::{Exposure, TcpPort},
@@ -122,7 +125,12 @@ impl Tcp {
     /// # Errors
     ///
     /// Why it leads nowhere, as what follows its name in a sentence.
-    pub fn lead(&self, tenant: &str, gateway: &Name, port: NonZeroU16) -> Result<Lead, String> {
+    pub fn lead(
+        &self,
+        tenant: &str,
+        gateway: &Name,
+        port: NonZeroU16,
+    ) -> Result<(Lead, Pool), String> {
         if self.tenant != tenant {
             return Err(format!("is not of Tenant {tenant}"));
         }
@@ -138,10 +146,11 @@ impl Tcp {
                 None => format!("has no TCP port {port}"),
             });
         };
-        Ok(Lead {
+        let lead = Lead {
             pool: offer::frontend_name(&self.name, &found.name),
             client_ip: offer::client_ip(&self.spec),
-        })
+        };
+        Ok((lead, offer::pool(self, found).unwrap_or_default()))
     }
 
     /// The address that is its own.

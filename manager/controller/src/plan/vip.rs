@@ -247,17 +247,7 @@ pub fn next_of(
     if let Some(address) = ledger.address_of(holder, name) {
         return Ok(address);
     }
-    let object = snapshot.pools.get(name);
-    if object.is_some_and(|object| object.metadata.deletion_timestamp.is_some()) {
-        return Err(Because::PoolLeaves {
-            pool: name.name.clone(),
-        });
-    }
-    if object.is_some_and(given::is_at_rest) {
-        return Err(Because::PoolPaused {
-            pool: name.name.clone(),
-        });
-    }
+    gives(snapshot, name)?;
     ledger
         .next_address(holder, name, pool)
         .ok_or_else(|| Because::PoolExhausted {
@@ -265,4 +255,42 @@ pub fn next_of(
             pool: name.name.clone(),
             total: pool.total(),
         })
+}
+
+/// One address of a [usable] pool, and no other.
+///
+/// # Errors
+///
+/// It is not the pool's, somebody else has it, or the pool gives none away.
+pub fn this_of(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    holder: &Holder,
+    (name, pool, address): (&Name, &Pool, IpAddr),
+) -> Result<IpAddr, Because> {
+    if !pool.contains(address) {
+        return Err(Because::AddressOutside {
+            address,
+            pool: name.name.clone(),
+        });
+    }
+    if ledger.holder(&name.namespace, address).is_none() {
+        gives(snapshot, name)?;
+    }
+    let key = (name.namespace.clone(), address);
+    ledger.claim(key, holder, Some(name.name.clone()))?;
+    Ok(address)
+}
+
+/// Whether a pool gives addresses away.
+fn gives(snapshot: &Snapshot, name: &Name) -> Result<(), Because> {
+    let object = snapshot.pools.get(name);
+    let pool = || name.name.clone();
+    if object.is_some_and(|object| object.metadata.deletion_timestamp.is_some()) {
+        return Err(Because::PoolLeaves { pool: pool() });
+    }
+    if object.is_some_and(given::is_at_rest) {
+        return Err(Because::PoolPaused { pool: pool() });
+    }
+    Ok(())
 }

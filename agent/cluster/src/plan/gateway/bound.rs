@@ -1,7 +1,10 @@
 //! What a route has at the listeners it is attached to: names, certificates, and the protocols they are asked
 //! for by.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+};
 
 use kedge_control::exposure::ExposedCertificate;
 use kedge_crd::http::{HttpListener, HttpProtocol, Tls};
@@ -12,31 +15,48 @@ use super::{
 };
 use crate::plan::http::Asked;
 
-/// The names of a route at listeners of one protocol.
+/// The names of a route at listeners of one protocol, and of one port where those are its own.
 #[derive(Debug, Default)]
 struct Names {
-    is_there: bool,
     is_all: bool,
     hosts: BTreeSet<String>,
 }
 
 impl Names {
     fn add(&mut self, hosts: &[String]) {
-        self.is_there = true;
         self.is_all |= hosts.is_empty();
         self.hosts.extend(hosts.iter().cloned());
     }
 
     /// As a listener of the load balancer, which has these names.
-    fn listener(self, protocol: HttpProtocol, all: &BTreeSet<String>) -> Option<HttpListener> {
+    fn listener(self, (is_secure, port): Door, all: &BTreeSet<String>) -> HttpListener {
         let is_all = self.is_all || self.hosts == *all;
-        self.is_there.then(|| HttpListener {
-            protocol,
+        HttpListener {
+            protocol: protocol(is_secure),
             hosts: match is_all {
                 true => Vec::new(),
                 false => self.hosts.into_iter().collect(),
             },
-        })
+            port,
+        }
+    }
+}
+
+/// Whether it is asked for by TLS, and at which port of an own address.
+type Door = (bool, Option<NonZeroU16>);
+
+/// Where a listener is asked, as a load balancer has it.
+pub fn door(place: &Place<'_>, is_own: bool) -> Door {
+    let port = u16::try_from(place.listener.port).ok();
+    let port = port.and_then(NonZeroU16::new).filter(|_| is_own);
+    (!matches!(place.ends(), Ends::Plain), port)
+}
+
+/// What a load balancer is asked by.
+pub const fn protocol(is_secure: bool) -> HttpProtocol {
+    match is_secure {
+        true => HttpProtocol::Https,
+        false => HttpProtocol::Http,
     }
 }
 
@@ -46,12 +66,14 @@ pub fn bind<'a>(
     asked: &mut Asked,
     at: impl Iterator<Item = (&'a Attached, &'a Place<'a>)>,
 ) -> Result<bool, Reason> {
-    let (mut plain, mut secure) = (Names::default(), Names::default());
+    let is_own = asked.spec.address.is_some();
+    let mut doors: BTreeMap<Door, Names> = BTreeMap::new();
     let mut ended = BTreeSet::new();
     for (it, place) in at {
+        let door = door(place, is_own);
         let certificate: Option<&ExposedCertificate> = match place.ends() {
             Ends::Plain => {
-                plain.add(&it.hostnames);
+                doors.entry(door).or_default().add(&it.hostnames);
                 continue;
             }
             Ends::Here(None) => continue,
@@ -73,7 +95,7 @@ pub fn bind<'a>(
                 rule.hosts.extend(fresh);
             }
         }
-        secure.add(&it.hostnames);
+        doors.entry(door).or_default().add(&it.hostnames);
         // The first listener that has a name says how its TLS ends.
         let names = it.hostnames.iter();
         let fresh = names.filter(|name| ended.insert((*name).clone()));
@@ -94,17 +116,17 @@ pub fn bind<'a>(
         });
         asked.certificates.extend(certificate.cloned());
     }
-    if !plain.is_there && !secure.is_there {
+    if doors.is_empty() {
         return Ok(false);
     }
-    let all: BTreeSet<String> = plain.hosts.union(&secure.hosts).cloned().collect();
-    let protocols = [
-        plain.listener(HttpProtocol::Http, &all),
-        secure.listener(HttpProtocol::Https, &all),
-    ];
+    let all = doors.values().flat_map(|names| names.hosts.iter().cloned());
+    let all: BTreeSet<String> = all.collect();
+    let listeners = doors.into_iter();
+    let listeners = listeners.map(|(door, names)| names.listener(door, &all));
+    asked.spec.listeners = listeners.collect();
     asked.spec.hostnames = all.into_iter().collect();
-    asked.spec.listeners = protocols.into_iter().flatten().collect();
     let counts = [
+        ("ports", asked.spec.listeners.len(), 16),
         ("names", asked.spec.hostnames.len(), 32),
         ("matches", asked.spec.rules.len(), 64),
         ("certificates", asked.spec.tls.len(), 16),

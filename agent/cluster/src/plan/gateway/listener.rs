@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kedge_control::exposure::ExposedCertificate;
-use kedge_crd::{Condition, balancer::POOL_ANNOTATION};
+use kedge_crd::Condition;
 use serde_json::{Value, json};
 
 use super::{
@@ -75,11 +75,8 @@ impl<'a> Judged<'a> {
         let spec = &gateway.spec;
         let parameters = spec.infrastructure.as_ref();
         let parameters = parameters.and_then(|it| it.get("parametersRef"));
-        let refused = if !spec.addresses.is_empty() {
-            let text = format!(
-                "spec.addresses: it has the addresses of its tenant's gateway, or with the annotation \
-                 {POOL_ANNOTATION} one of a pool"
-            );
+        let refused = if let Some(other) = own::unsupported(gateway) {
+            let text = format!("spec.addresses: {other} is no IP address");
             Some(("UnsupportedAddress", text))
         } else if parameters.is_some_and(|it| !it.is_null()) {
             let text = "spec.infrastructure.parametersRef: there are no parameters";
@@ -87,11 +84,14 @@ impl<'a> Judged<'a> {
         } else {
             None
         };
-        let ports = Ports::of(snapshot);
+        let own = Own::of(class, gateway).filter(|_| refused.is_none());
+        // At an address of its own any port may be had.
+        let ports = own.is_none().then(|| Ports::of(snapshot));
+        let ports = ports.unwrap_or_default();
         let listeners = spec.listeners.iter();
         Self {
             gateway,
-            own: Own::of(class, gateway).filter(|_| refused.is_none()),
+            own,
             refused,
             listeners: listeners
                 .map(|it| Place::of((snapshot, api), gateway, it, &ports))
@@ -113,7 +113,11 @@ impl<'a> Judged<'a> {
     /// Says how it is.
     pub fn say(&self, http: &mut Http<'_>) {
         let (gateway, now) = (self.gateway, http.snapshot.now.clone());
-        let found = own::addresses(http, gateway, self.own.as_ref());
+        let held = self
+            .own
+            .as_ref()
+            .map(|own| own.asked(gateway, &self.listeners));
+        let found = own::addresses(http, gateway, self.own.as_ref().zip(held.as_ref()));
         let usable = self.listeners.iter().filter(|it| it.is_usable()).count();
         let invalid = usable < self.listeners.len();
         let accepted = match &self.refused {
@@ -152,8 +156,8 @@ impl<'a> Judged<'a> {
             status,
             vec![accepted, programmed],
         );
-        if let Some(own) = &self.own {
-            http.want(Owner::from(gateway), own.asked(gateway));
+        if let Some(held) = held {
+            http.want(Owner::from(gateway), held);
         }
     }
 }

@@ -41,6 +41,10 @@ impl Ports {
         let (Some(spec), Some(said)) = (&offer.spec, &offer.status) else {
             return;
         };
+        // At an address of its own it is served at whichever it asks for.
+        if spec.address.is_some() {
+            return;
+        }
         let Some(ingress) = said.ingress.first() else {
             return;
         };

@@ -363,13 +363,13 @@ pub fn resolve(
     })
 }
 
-fn weight(reference: &Reference) -> u32 {
+pub fn weight(reference: &Reference) -> u32 {
     let weight = reference.weight.unwrap_or(1);
     u32::try_from(weight).unwrap_or_default()
 }
 
 /// A share of up to 1000, and none that was there is lost.
-fn scaled(weight: u32, heaviest: u32) -> u16 {
+pub fn scaled(weight: u32, heaviest: u32) -> u16 {
     let most = u32::from(MAX_WEIGHT);
     let scaled = match heaviest > most {
         true => (u64::from(weight) * u64::from(most) / u64::from(heaviest))

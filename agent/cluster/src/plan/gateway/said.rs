@@ -3,9 +3,10 @@
 use kedge_crd::{Condition, condition::merge};
 use serde_json::{Map, Value, json};
 
+use super::own;
 use crate::{
     apply::Kind,
-    gateway_api::{self, Object, Route},
+    gateway_api::{self, Class, Object, Route},
     names::CONTROLLER,
     plan::{
         Target,
@@ -114,11 +115,24 @@ fn is_of_ours(parent: &Value) -> bool {
 }
 
 /// What of the Gateway API is served, by the names of its conformance tests.
-pub fn features() -> Vec<Value> {
-    FEATURES.iter().map(|name| json!({"name": name})).collect()
+pub fn features(class: &Class) -> Vec<Value> {
+    let is_own = own::pool([&class.metadata]).is_some();
+    let more = OWN_FEATURES.iter().filter(|_| is_own);
+    let mut all: Vec<&str> = FEATURES.iter().chain(more).copied().collect();
+    // As the specification wants it.
+    all.sort_unstable();
+    all.into_iter().map(|name| json!({"name": name})).collect()
 }
 
-/// In alphabetical order, as the specification wants it.
+/// Where all Gateways of a class have addresses of their own, at which they listen at whichever port. Tests of the
+/// others of these do that as well.
+const OWN_FEATURES: [&str; 4] = [
+    "GatewayAddressEmpty",
+    "GatewayPort8080",
+    "GatewayStaticAddresses",
+    "HTTPRouteParentRefPort",
+];
+
 const FEATURES: [&str; 26] = [
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",

@@ -1,11 +1,11 @@
-//! The rule of a TLSRoute, as an HTTPLoadBalancer has it: one backend for each name, for what is passed through
-//! is told apart by names alone.
+//! The rule of a TLSRoute, as an HTTPLoadBalancer has it: one for each name, for what is passed through is told
+//! apart by names alone. Its backends share the connections.
 
 use std::num::NonZeroU16;
 
 use kedge_crd::http::{HttpBackend, HttpRule};
 
-use super::rules::{Made, resolve};
+use super::rules::{Made, resolve, scaled, weight};
 use crate::{
     gateway_api::Route,
     names::NOBODY,
@@ -22,26 +22,36 @@ pub fn rules(snapshot: &Snapshot, api: &GatewayApi, route: &Route) -> Result<Mad
     let [rule] = &route.spec.rules[..] else {
         return Err("rules: one rule is served".to_owned());
     };
-    let led = rule.backend_refs.iter();
-    let led: Vec<_> = led.filter(|it| it.weight.unwrap_or(1) > 0).collect();
-    let [reference] = &led[..] else {
-        return Err(
-            "rules.backendRefs: a name that is passed through leads to one backend".to_owned(),
-        );
+    let heaviest = rule.backend_refs.iter().map(weight).max();
+    let Some(heaviest) = heaviest.filter(|weight| *weight > 0) else {
+        return Err("rules.backendRefs: a name that is passed through leads somewhere".to_owned());
     };
-    // Connections to nobody are refused.
-    let found = resolve((snapshot, api), route, reference);
-    let nobody = || (NOBODY.to_owned(), NonZeroU16::MIN);
-    let (name, port) = made.lead(found).unwrap_or_else(nobody);
-    made.rules.push(HttpRule {
-        backends: vec![HttpBackend {
-            name,
-            port,
-            weight: None,
-            request_headers: None,
-            response_headers: None,
-        }],
-        ..HttpRule::default()
-    });
+    let mut led = HttpRule::default();
+    let weighted = rule.backend_refs.iter().filter(|it| weight(it) > 0);
+    for reference in weighted {
+        let found = resolve((snapshot, api), route, reference);
+        if let Some((name, port)) = made.lead(found) {
+            let share = reference
+                .weight
+                .map(|_| scaled(weight(reference), heaviest));
+            led.backends.push(backend(name, port, share));
+        }
+    }
+    if led.backends.is_empty() {
+        // Connections to nobody are refused.
+        let nobody = backend(NOBODY.to_owned(), NonZeroU16::MIN, None);
+        led.backends.push(nobody);
+    }
+    made.rules.push(led);
     Ok(made)
+}
+
+const fn backend(name: String, port: NonZeroU16, weight: Option<u16>) -> HttpBackend {
+    HttpBackend {
+        name,
+        port,
+        weight,
+        request_headers: None,
+        response_headers: None,
+    }
 }

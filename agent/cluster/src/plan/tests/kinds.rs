@@ -243,13 +243,31 @@ fn a_tls_route_has_its_names_passed_through() {
 }
 
 #[test]
+fn backends_share_the_connections_of_a_tls_route_by_their_weights() {
+    let passed =
+        json!([{"name": "tls", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"}}]);
+    let references = json!([{"name": "web", "port": 80, "weight": 9}, {"name": "gone", "port": 80},
+        {"name": "web", "port": 80, "weight": 0}, {"name": "web", "port": 80}]);
+    let rules = json!({"spec": {"rules": [{"backendRefs": references}]}});
+    let mut world = with(listeners(passed), vec![], vec![], vec![tls("raw", rules)]);
+    world.settle();
+    let backends = world.route("raw")["rules"][0]["backends"].clone();
+    let name = "web-80.shop.web00001";
+    assert_eq!(
+        backends,
+        json!([{"name": name, "port": 80, "weight": 9}, {"name": name, "port": 80}])
+    );
+    assert_eq!(told(&world, "raw", "ResolvedRefs"), "False BackendNotFound");
+}
+
+#[test]
 fn what_of_tls_cannot_be_passed_through_is_told() {
     let of =
         |mode: &str| json!({"name": mode, "port": 443, "protocol": "TLS", "tls": {"mode": mode}});
     let passed = || listeners(json!([of("Passthrough")]));
     let plain = json!([{"name": "http", "port": 80, "protocol": "HTTP"}]);
     let rule = |rule: Value| json!({"spec": {"rules": [rule]}});
-    let two = json!({"backendRefs": [{"name": "web", "port": 80}, {"name": "api", "port": 80}]});
+    let none = json!({"backendRefs": [{"name": "web", "port": 80, "weight": 0}]});
     let cases = [
         (
             listeners(json!([of("Terminate")])),
@@ -257,7 +275,7 @@ fn what_of_tls_cannot_be_passed_through_is_told() {
             "False NotAllowedByListeners",
         ),
         (listeners(plain), json!({}), "False NotAllowedByListeners"),
-        (passed(), rule(two), "False UnsupportedValue"),
+        (passed(), rule(none), "False UnsupportedValue"),
         (
             passed(),
             json!({"spec": {"hostnames": []}}),

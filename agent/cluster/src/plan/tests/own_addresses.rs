@@ -1,6 +1,6 @@
 //! Gateways with addresses of their own, and the routes that are attached to them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use kedge_crd::{HttpLoadBalancerSpec, Status};
 use proptest::prelude::*;
@@ -22,18 +22,28 @@ fn named(name: &str, pool: Option<&str>) -> Gateway {
     )
 }
 
-/// A manager that gives each Gateway an address, and none of the pool `empty`.
+/// One that names addresses.
+fn naming(name: &str, pool: Option<&str>, addresses: Value) -> Gateway {
+    let mut gateway = named(name, pool);
+    gateway.spec.addresses = read(addresses);
+    gateway
+}
+
+/// A manager that gives each Gateway an address, the one it names if that is from 192.0.2.0/24, and none of
+/// the pool `empty`.
 fn gives(spec: &HttpLoadBalancerSpec) -> Option<Value> {
     let Some(asked) = &spec.address else {
         return super::ingresses::served(spec);
     };
-    let given = asked.pool != "empty";
+    let is_from = |ip: IpAddr| ip.to_string().starts_with("192.0.2.");
+    let given = asked.pool != "empty" && asked.ip.is_none_or(is_from);
     let status = if given { Status::True } else { Status::False };
     let reason = if given { "Accepted" } else { "PoolExhausted" };
     let accepted = json!({"type": "Accepted", "status": status, "reason": reason,
         "message": if given { "" } else { "0 of 1 are free" }, "lastTransitionTime": NOW});
     let last = asked.shared_by.len();
-    let ip = format!("203.0.113.{last}");
+    let named = asked.ip.map(|ip| ip.to_string());
+    let ip = named.unwrap_or_else(|| format!("203.0.113.{last}"));
     let address = json!({"ip": ip, "pool": asked.pool, "sharedBy": asked.shared_by});
     let ingress = json!([{"ip": ip, "ports": [{"port": 80}]}]);
     Some(match (given, spec.rules.is_empty()) {
@@ -89,7 +99,8 @@ fn a_gateway_has_an_address_before_any_route_does() {
     assert_eq!(
         spec,
         json!({"source": {"kind": "Gateway", "namespace": "shop", "name": "edge", "uid": "edge000000-1"},
-            "address": {"pool": "public", "sharedBy": "shop/edge"}})
+            "address": {"pool": "public", "sharedBy": "shop/edge"},
+            "listeners": [{"protocol": "HTTP", "port": 80}]})
     );
     let told = status(&world, "edge");
     let address = json!([{"type": "IPAddress", "value": "203.0.113.9"}]);
@@ -98,6 +109,128 @@ fn a_gateway_has_an_address_before_any_route_does() {
     // One that does not ask for it has the shared one.
     let shared = json!([{"type": "IPAddress", "value": "203.0.113.7"}]);
     assert_eq!(status(&world, "gw")["addresses"], shared);
+}
+
+#[test]
+fn a_gateway_may_name_one_of_the_pools_addresses() {
+    let one = naming("edge", Some("public"), json!([{"value": "192.0.2.9"}]));
+    let mut world = ready([one], &[("shop", &["edge"])]);
+    let address = json!({"pool": "public", "sharedBy": "shop/edge", "ip": "192.0.2.9"});
+    assert_eq!(world.route("edge")["address"], address);
+    assert_eq!(world.route("shop")["address"], address);
+    let told = status(&world, "edge");
+    let shown = json!([{"type": "IPAddress", "value": "192.0.2.9"}]);
+    assert_eq!(told["addresses"], shown);
+    assert_eq!(said(&told, "Programmed"), "True Programmed");
+    // It moves to another one, and lacks what it cannot have.
+    for (named, programmed, shown) in [
+        (
+            json!([{"value": "192.0.2.10"}]),
+            "True Programmed",
+            vec!["192.0.2.10"],
+        ),
+        (
+            json!([{"value": "198.51.100.1"}]),
+            "False AddressNotUsable",
+            vec![],
+        ),
+        (
+            json!([{"value": "192.0.2.9"}, {"value": "192.0.2.10"}]),
+            "False AddressNotUsable",
+            vec!["192.0.2.9"],
+        ),
+        (
+            json!([{"type": "IPAddress"}]),
+            "True Programmed",
+            vec!["203.0.113.9"],
+        ),
+    ] {
+        let key = Key::new("shop", "edge");
+        world.api().gateways.get_mut(&key).unwrap().spec.addresses = read(named.clone());
+        world.settle();
+        let told = status(&world, "edge");
+        assert_eq!(said(&told, "Programmed"), programmed, "{named}");
+        let all = told["addresses"].as_array().unwrap().iter();
+        let all: Vec<&str> = all.map(|it| it["value"].as_str().unwrap()).collect();
+        assert_eq!(all, shown, "{named}");
+    }
+}
+
+#[test]
+fn at_its_own_address_it_listens_at_whichever_port() {
+    let listeners = json!([{"name": "a", "port": 80, "protocol": "HTTP"},
+        {"name": "b", "port": 8080, "protocol": "HTTP", "hostname": "shop.example.net"}]);
+    let mut gateways = [named("edge", Some("public")), named("shared", None)];
+    for gateway in &mut gateways {
+        gateway.spec.listeners = read(listeners.clone());
+    }
+    let world = ready(gateways, &[("shop", &["edge", "shared"])]);
+    let asked = json!([{"protocol": "HTTP", "port": 80}, {"protocol": "HTTP", "port": 8080}]);
+    assert_eq!(world.route("edge")["listeners"], asked);
+    let offered = world.snapshot.offered.clone().unwrap();
+    let of =
+        |name: &str| serde_json::to_value(&offered.http[name].spec).unwrap()["listeners"].clone();
+    assert_eq!(of("shop.shop.shop7777.edge0000"), asked);
+    assert_eq!(of("shop.shop.shop7777"), json!([{"protocol": "HTTP"}]));
+    for (name, accepted) in [
+        ("edge", "True Accepted"),
+        ("shared", "False PortUnavailable"),
+    ] {
+        let told = status(&world, name);
+        assert_eq!(said(&told["listeners"][1], "Accepted"), accepted, "{name}");
+    }
+}
+
+#[test]
+fn without_a_pool_it_may_name_what_all_have() {
+    for (named, accepted, programmed, shown) in [
+        (
+            json!([{"value": "203.0.113.7"}]),
+            "True Accepted",
+            "True Programmed",
+            1,
+        ),
+        (
+            json!([{"value": ""}]),
+            "True Accepted",
+            "True Programmed",
+            1,
+        ),
+        (
+            json!([{"value": "192.0.2.9"}]),
+            "True Accepted",
+            "False AddressNotUsable",
+            0,
+        ),
+        (
+            json!([{"value": "203.0.113.7"}, {"value": "192.0.2.9"}]),
+            "True Accepted",
+            "False AddressNotUsable",
+            1,
+        ),
+        (
+            json!([{"type": "Hostname", "value": "a.example"}]),
+            "False UnsupportedAddress",
+            "False Invalid",
+            0,
+        ),
+        (
+            json!([{"value": "a.example"}]),
+            "False UnsupportedAddress",
+            "False Invalid",
+            0,
+        ),
+    ] {
+        let world = ready([naming("edge", None, named.clone())], &[]);
+        let told = status(&world, "edge");
+        assert_eq!(said(&told, "Accepted"), accepted, "{named}");
+        assert_eq!(said(&told, "Programmed"), programmed, "{named}");
+        assert_eq!(
+            told["addresses"].as_array().unwrap().len(),
+            shown,
+            "{named}"
+        );
+    }
 }
 
 #[test]

@@ -93,10 +93,7 @@ pub async fn put(
 }
 
 fn pair(certificate: &ExposedCertificate) -> Pair {
-    Pair {
-        chain: certificate.chain.clone(),
-        key: certificate.key.clone(),
-    }
+    Pair::new(certificate.chain.clone(), certificate.key.clone())
 }
 
 /// Removes the tenant's others.

@@ -7,7 +7,7 @@ use kedge_control::{
     site::{is_host, is_token},
 };
 use kedge_crd::http::{
-    HttpHeaders, HttpLoadBalancerSpec, HttpPath, HttpRule, PathChange, PathKind,
+    HttpHeaders, HttpListener, HttpLoadBalancerSpec, HttpPath, HttpRule, PathChange, PathKind,
 };
 
 use super::{names::ALL, refusal::Refusal};
@@ -36,8 +36,18 @@ pub fn check(spec: &HttpLoadBalancerSpec, generated: &str) -> Result<(), Refusal
         let field = format!("spec.listeners[{at}]");
         hosts(&field, &it.hosts, false)?;
         let mut others = spec.listeners.iter().take(at);
-        if others.any(|other| other.protocol == it.protocol) {
-            return invalid(field, "its protocol is there twice");
+        let is_it = |other: &HttpListener| match (it.port, other.port) {
+            (None, None) => it.protocol == other.protocol,
+            (one, other) => one == other,
+        };
+        match (it.port, others.any(is_it)) {
+            (None, true) => return invalid(field, "its protocol is there twice"),
+            (Some(_), true) => return invalid(format!("{field}.port"), "it is there twice"),
+            (Some(_), false) if spec.address.is_none() => {
+                let why = "at its gateway's addresses it is served at the gateway's ports; set spec.address";
+                return invalid(format!("{field}.port"), why);
+            }
+            (_, false) => {}
         }
     }
     for (at, it) in spec.rules.iter().enumerate() {

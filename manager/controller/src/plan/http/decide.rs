@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, num::NonZeroU16};
 use kedge_crd::{EdgeGateway, HttpLoadBalancerSpec, Tenant};
 
 use super::{
-    Http, Served,
+    Http,
     check::check,
+    doors::{Asked, Door, PORT, TLS_PORT, doors},
     names::{ALL, Generated, Names, Taken, ask_for_all, holds, may_ask},
     offer,
     own::{self, Place, Sharing},
@@ -82,11 +83,8 @@ struct Desk<'a> {
     modes: Modes,
 }
 
-/// The ports of a gateway that HTTPLoadBalancers share, as far as they are free.
-struct Ports {
-    http: Result<NonZeroU16, Refusal>,
-    https: Result<NonZeroU16, Refusal>,
-}
+/// The ports that one asks for, as far as they are free.
+type Ports = Vec<Door<Result<NonZeroU16, Refusal>>>;
 
 impl<'a> Desk<'a> {
     fn enter(&mut self, found: &Found) {
@@ -179,10 +177,11 @@ impl<'a> Desk<'a> {
             gateway,
             own: http.own(),
         };
-        let ports = self.ports(&found.name.namespace, (&place, sharing.as_ref()), serves);
+        let ports = self.ports(http, (&place, sharing.as_ref()), serves);
         if let (true, Some(ports)) = (holds, &ports) {
-            let refusals = [&ports.http, &ports.https].map(|port| port.clone().err());
-            http.refused.extend(refusals.into_iter().flatten());
+            let refusals = ports.iter().flat_map(|door| [&door.http, &door.https]);
+            let refusals = refusals.flatten().filter_map(|port| port.clone().err());
+            http.refused.extend(refusals);
         }
         Ok(ports.filter(|_| !http.names.is_empty()))
     }
@@ -198,20 +197,25 @@ impl<'a> Desk<'a> {
             may_ask(tenant, ALL) && self.names.is_free(&place, ALL, &tenant.metadata.name)
         });
         http.endings.rest.take_if(|_| !may_all);
-        let (plain, secure) = (ports.http, ports.https);
         let wants_tls = !http.spec.tls.is_empty();
-        let served = Served {
-            http: plain.as_ref().ok().copied(),
-            https: secure.as_ref().ok().copied().filter(|_| wants_tls),
-            ..Served::default()
-        };
-        let refusals = [plain.err(), secure.err().filter(|_| wants_tls)];
+        let mut refusals = Vec::new();
+        let mut free =
+            |port: Result<NonZeroU16, Refusal>| port.map_err(|refusal| refusals.push(refusal)).ok();
+        let doors: Vec<Door<NonZeroU16>> = ports
+            .into_iter()
+            .map(|door| Door {
+                http: door.http.and_then(&mut free),
+                https: door.https.filter(|_| wants_tls).and_then(&mut free),
+                listeners: door.listeners,
+                called: door.called,
+            })
+            .collect();
         let tcp = |name: &str| {
             let name = Name::new(&found.name.namespace, name);
             self.tcp.get(&name).copied()
         };
-        http.served = Some(offer::served(http, served, &place.gateway, tcp));
-        http.refused.extend(refusals.into_iter().flatten());
+        http.served = Some(offer::served(http, &doors, &place.gateway, tcp));
+        http.refused.extend(refusals);
     }
 
     /// Where it is to be served, and whose it is.
@@ -278,17 +282,16 @@ impl<'a> Desk<'a> {
         }
     }
 
-    /// The ports that HTTPLoadBalancers share at a place of a gateway; `None` where it serves none.
+    /// The ports that it asks for at a place of a gateway; `None` where that serves none.
     fn ports(
         &mut self,
-        space: &str,
+        http: &Http,
         (place, sharing): (&Place, Option<&Sharing>),
         gateway: &EdgeGateway,
     ) -> Option<Ports> {
         let shared = gateway.spec.http.as_ref()?;
         let name = &place.gateway;
         let owner = sharing.map_or_else(|| Owner::http(name), Sharing::owner);
-        let (http, https) = (shared.http_port(), shared.https_port());
         let twice = |port, field, other| {
             let gateway = name.clone();
             Err(Refusal::PortTwice {
@@ -299,9 +302,13 @@ impl<'a> Desk<'a> {
             })
         };
         let tunnel = gateway.spec.tunnel.tls_port;
-        let mut free = |port: NonZeroU16, field| {
+        let both = shared.http_port() == shared.https_port();
+        let mut free = |(port, field): Asked| {
             if tunnel == Some(port) {
                 return twice(port, field, "spec.tunnel.tlsPort");
+            }
+            if both && field == TLS_PORT {
+                return twice(port, field, PORT);
             }
             let seat = Seat {
                 at: place.own,
@@ -318,17 +325,12 @@ impl<'a> Desk<'a> {
                 Refusal::Common(tcp::Refusal::PortInUse {
                     protocol: seat.protocol,
                     port,
-                    by: by.told_to(space),
+                    by: by.told_to(&http.name.namespace),
                 })
             })
         };
-        Some(Ports {
-            http: free(http, "spec.http.port"),
-            https: match http == https {
-                true => twice(https, "spec.http.tlsPort", "spec.http.port"),
-                false => free(https, "spec.http.tlsPort"),
-            },
-        })
+        let asked = doors(&http.spec, shared).into_iter();
+        Some(asked.map(|door| door.map(&mut free)).collect())
     }
 }
 

@@ -10,12 +10,14 @@ use kedge_control::{
     frontend::{ClientIp, Frontend, Pool, Protocol},
     site::{Certificate, Site},
 };
-use kedge_crd::http::{HttpBackend, HttpListener, HttpLoadBalancerSpec, HttpProtocol};
+use kedge_crd::http::{HttpBackend, HttpListener, HttpProtocol};
 
 use super::{
     Http, Served,
+    doors::Door,
     names::ALL,
     routes::{Pools, routes, to_https},
+    shares::share,
 };
 use crate::{
     plan::{
@@ -28,7 +30,7 @@ use crate::{
 /// What is served of it at the ports that are free.
 pub fn served<'a>(
     http: &Http,
-    mut served: Served,
+    doors: &[Door<NonZeroU16>],
     gateway: &Name,
     tcp: impl Fn(&str) -> Option<&'a Tcp>,
 ) -> Served {
@@ -39,102 +41,19 @@ pub fn served<'a>(
         unresolved: BTreeSet::new(),
         hosts: BTreeMap::new(),
     };
-    let passed = &http.endings.passed;
-    let own = http.names.iter().filter(|host| !passed.contains_key(*host));
-    let own: BTreeSet<&str> = own.map(String::as_str).collect();
-    let address = http.own().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    for (host, backend) in passed {
-        if !is_bound(&http.spec, HttpProtocol::Https, host) {
-            continue;
-        }
-        let lead = found.lead(&backend.name, backend.port);
-        let Some(port) = served.https else {
-            continue;
-        };
-        let lead = lead.unwrap_or_else(|| {
-            // The name is taken, and whoever asks for it is sent away: a wildcard beside it is not for it.
-            let pool = format!("{}/{host}", found.nobody(backend));
-            served.offered.push(Offered::Pool(Pool {
-                name: pool.clone(),
-                tenant: http.tenant.clone(),
-                ..Pool::default()
-            }));
-            Lead {
-                pool,
-                client_ip: ClientIp::Hidden,
-            }
-        });
-        served.offered.push(Offered::Frontend(Frontend {
-            name: passed_name(&http.name, host),
-            tenant: http.tenant.clone(),
-            address,
-            port,
-            protocol: Protocol::TlsPassthrough {
-                server_names: vec![host.clone()],
-            },
-            pool: lead.pool,
-            client_ip: lead.client_ip,
-        }));
-    }
-    let is_both = |host: &&String| {
-        let mut all = [HttpProtocol::Http, HttpProtocol::Https].into_iter();
-        all.all(|protocol| is_bound(&http.spec, protocol, host))
-    };
-    let sent: Vec<String> = passed.keys().filter(is_both).cloned().collect();
-    for (way, names) in ways(http, &own) {
-        let mut all = routes(&http.spec.rules, &names, &mut found);
-        let mut hosts: Vec<String> = names.iter().map(|&host| host.to_owned()).collect();
-        let redirected = served.https.filter(|_| http.spec.https_redirect);
-        let redirected = redirected.filter(|_| way == Way::Both && !sent.is_empty());
-        if let Some(port) = redirected {
-            // What is passed through is no plain request's, whatever else a rule is for.
-            all.retain(|route| !route.hosts.is_empty() || !names.is_empty());
-            for route in all.iter_mut().filter(|route| route.hosts.is_empty()) {
-                route.hosts.clone_from(&hosts);
-            }
-            hosts.extend(sent.iter().cloned());
-            all.push(to_https(sent.clone(), port));
-        }
-        let port = served.https.filter(|_| way != Way::Plain);
-        let certificates = match port {
-            Some(_) => shown(&http.endings.certificates, &hosts),
-            None => Vec::new(),
-        };
-        let https = port.filter(|_| !certificates.is_empty());
-        let plain = served.http.filter(|_| way != Way::Tls);
-        if !hosts.is_empty() && (plain.is_some() || https.is_some()) {
-            served.offered.push(Offered::Site(Site {
-                name: format!("{}{}", http.name, way.suffix()),
-                tenant: http.tenant.clone(),
-                address,
-                http: plain,
-                https,
-                hosts,
-                redirect: way == Way::Both && http.spec.https_redirect && https.is_some(),
-                certificates,
-                routes: all,
-            }));
-        }
-    }
-    // Where nothing is asked for no client is sent.
-    let is_asked = |protocol| binds(&http.spec, protocol).next().is_some();
-    if !http.spec.listeners.is_empty() {
-        served.http = served.http.filter(|_| is_asked(HttpProtocol::Http));
-        served.https = served.https.filter(|_| is_asked(HttpProtocol::Https));
-    }
-    if let (Some(rest), Some(port)) = (&http.endings.rest, served.https) {
-        // Names that nobody has are answered with 404, under that certificate.
-        served.offered.push(Offered::Site(Site {
-            name: passed_name(&http.name, ALL),
-            tenant: http.tenant.clone(),
-            address,
-            http: None,
-            https: Some(port),
-            hosts: vec![ALL.to_owned()],
-            redirect: false,
-            certificates: vec![rest.clone()],
-            routes: Vec::new(),
-        }));
+    let mut served = Served::default();
+    for door in doors {
+        found.pass(door, &mut served);
+        found.serve(door, &mut served);
+        // Where nothing is asked for no client is sent.
+        let is_asked = |protocol| is_asked(&door.listeners, protocol);
+        let (plain, secure) = (door.http, door.https);
+        served
+            .http
+            .extend(plain.filter(|_| is_asked(HttpProtocol::Http)));
+        served
+            .https
+            .extend(secure.filter(|_| is_asked(HttpProtocol::Https)));
     }
     served.unresolved = found.unresolved.into_iter().collect();
     served.hosts = found.hosts;
@@ -142,8 +61,8 @@ pub fn served<'a>(
 }
 
 /// What a name that is passed through is called at gateways.
-pub fn passed_name(name: &Name, host: &str) -> String {
-    format!("{name}/{host}")
+fn passed_name(name: &Name, door: &Door<NonZeroU16>, host: &str) -> String {
+    format!("{name}{}/{host}", door.called)
 }
 
 /// By what names are asked for.
@@ -167,11 +86,14 @@ impl Way {
 
 /// The names that are asked for by each way. Those of both are told even without one: names that are passed
 /// through join them.
-fn ways<'a>(http: &Http, own: &BTreeSet<&'a str>) -> BTreeMap<Way, BTreeSet<&'a str>> {
+fn ways<'a>(
+    listeners: &[HttpListener],
+    own: &BTreeSet<&'a str>,
+) -> BTreeMap<Way, BTreeSet<&'a str>> {
     let mut ways: BTreeMap<Way, BTreeSet<&str>> = [(Way::Both, BTreeSet::new())].into();
     for &host in own {
-        let plain = is_bound(&http.spec, HttpProtocol::Http, host);
-        let way = match (plain, is_bound(&http.spec, HttpProtocol::Https, host)) {
+        let plain = is_bound(listeners, HttpProtocol::Http, host);
+        let way = match (plain, is_bound(listeners, HttpProtocol::Https, host)) {
             (true, true) => Way::Both,
             (true, false) => Way::Plain,
             (false, true) => Way::Tls,
@@ -183,16 +105,21 @@ fn ways<'a>(http: &Http, own: &BTreeSet<&'a str>) -> BTreeMap<Way, BTreeSet<&'a 
 }
 
 /// Whether a name is asked for by a protocol.
-fn is_bound(spec: &HttpLoadBalancerSpec, protocol: HttpProtocol, host: &str) -> bool {
+fn is_bound(listeners: &[HttpListener], protocol: HttpProtocol, host: &str) -> bool {
     let is_it = |it: &HttpListener| it.hosts.is_empty() || it.hosts.iter().any(|one| one == host);
-    spec.listeners.is_empty() || binds(spec, protocol).any(is_it)
+    listeners.is_empty() || binds(listeners, protocol).any(is_it)
+}
+
+/// Whether anything is asked for by a protocol.
+fn is_asked(listeners: &[HttpListener], protocol: HttpProtocol) -> bool {
+    listeners.is_empty() || binds(listeners, protocol).next().is_some()
 }
 
 fn binds(
-    spec: &HttpLoadBalancerSpec,
+    listeners: &[HttpListener],
     protocol: HttpProtocol,
 ) -> impl Iterator<Item = &HttpListener> {
-    let all = spec.listeners.iter();
+    let all = listeners.iter();
     all.filter(move |it| it.protocol == protocol)
 }
 
@@ -221,7 +148,150 @@ struct Led<'a, F> {
 }
 
 impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Led<'_, F> {
-    fn lead(&mut self, name: &str, port: NonZeroU16) -> Option<Lead> {
+    fn address(&self) -> IpAddr {
+        let own = self.http.own();
+        own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+    }
+
+    /// Passes TLS through, for each name that asks for it.
+    fn pass(&mut self, door: &Door<NonZeroU16>, served: &mut Served) {
+        let http = self.http;
+        for (host, backends) in &http.endings.passed {
+            if !is_bound(&door.listeners, HttpProtocol::Https, host) {
+                continue;
+            }
+            let leads = self.leads(host, backends);
+            let Some(port) = door.https else {
+                continue;
+            };
+            let own = || passed_name(&http.name, door, host);
+            let lead = match &leads[..] {
+                [(only, ..)] => only.clone(),
+                // The name is taken, and whoever asks for it is sent away: a wildcard beside it is not for it.
+                [] => {
+                    let tenant = http.tenant.clone();
+                    let nobody = Pool {
+                        name: own(),
+                        tenant,
+                        ..Pool::default()
+                    };
+                    served.offered.push(Offered::Pool(nobody));
+                    Lead {
+                        pool: own(),
+                        client_ip: ClientIp::Hidden,
+                    }
+                }
+                [(first, ..), ..] => {
+                    let client_ip = first.client_ip;
+                    let parts = leads.into_iter().map(|(_, pool, weight)| (pool, weight));
+                    let shared = share(own(), parts.collect());
+                    served.offered.extend(shared.map(Offered::Pool));
+                    Lead {
+                        pool: own(),
+                        client_ip,
+                    }
+                }
+            };
+            served.offered.push(Offered::Frontend(Frontend {
+                name: passed_name(&http.name, door, host),
+                tenant: http.tenant.clone(),
+                address: self.address(),
+                port,
+                protocol: Protocol::TlsPassthrough {
+                    server_names: vec![host.clone()],
+                },
+                pool: lead.pool,
+                client_ip: lead.client_ip,
+            }));
+        }
+    }
+
+    /// The backends that share the connections for a name.
+    fn leads(&mut self, host: &str, backends: &[HttpBackend]) -> Vec<(Lead, Pool, u16)> {
+        let mut leads: Vec<(Lead, Pool, u16)> = Vec::new();
+        for backend in backends {
+            let weight = backend.weight.unwrap_or(1);
+            let Some((lead, pool)) = self.lead(&backend.name, backend.port) else {
+                continue;
+            };
+            let is_told_alike = |(other, ..): &(Lead, Pool, u16)| other.client_ip == lead.client_ip;
+            if !leads.iter().all(is_told_alike) {
+                let text = format!(
+                    "TCPLoadBalancer {} has another spec.proxyProtocol than the others of {host}",
+                    backend.name
+                );
+                self.unresolved.insert(text);
+            } else if weight > 0 {
+                leads.push((lead, pool, weight));
+            }
+        }
+        leads
+    }
+
+    /// Serves the names that are not passed through, by the ways they are asked for.
+    fn serve(&mut self, door: &Door<NonZeroU16>, served: &mut Served) {
+        let http = self.http;
+        let passed = &http.endings.passed;
+        let own = http.names.iter().filter(|host| !passed.contains_key(*host));
+        let own: BTreeSet<&str> = own.map(String::as_str).collect();
+        let is_both = |host: &&String| {
+            let mut all = [HttpProtocol::Http, HttpProtocol::Https].into_iter();
+            all.all(|protocol| is_bound(&door.listeners, protocol, host))
+        };
+        let sent: Vec<String> = passed.keys().filter(is_both).cloned().collect();
+        for (way, names) in ways(&door.listeners, &own) {
+            let mut all = routes(&http.spec.rules, &names, self);
+            let mut hosts: Vec<String> = names.iter().map(|&host| host.to_owned()).collect();
+            let redirected = door.https.filter(|_| http.spec.https_redirect);
+            let redirected = redirected.filter(|_| way == Way::Both && !sent.is_empty());
+            if let Some(port) = redirected {
+                // What is passed through is no plain request's, whatever else a rule is for.
+                all.retain(|route| !route.hosts.is_empty() || !names.is_empty());
+                for route in all.iter_mut().filter(|route| route.hosts.is_empty()) {
+                    route.hosts.clone_from(&hosts);
+                }
+                hosts.extend(sent.iter().cloned());
+                all.push(to_https(sent.clone(), port));
+            }
+            let port = door.https.filter(|_| way != Way::Plain);
+            let certificates = match port {
+                Some(_) => shown(&http.endings.certificates, &hosts),
+                None => Vec::new(),
+            };
+            let https = port.filter(|_| !certificates.is_empty());
+            let plain = door.http.filter(|_| way != Way::Tls);
+            if !hosts.is_empty() && (plain.is_some() || https.is_some()) {
+                served.offered.push(Offered::Site(Site {
+                    name: format!("{}{}{}", http.name, door.called, way.suffix()),
+                    tenant: http.tenant.clone(),
+                    address: self.address(),
+                    http: plain,
+                    https,
+                    hosts,
+                    redirect: way == Way::Both && http.spec.https_redirect && https.is_some(),
+                    certificates,
+                    routes: all,
+                }));
+            }
+        }
+        let is_tls = is_asked(&door.listeners, HttpProtocol::Https);
+        if let (Some(rest), Some(port)) = (&http.endings.rest, door.https.filter(|_| is_tls)) {
+            // Names that nobody has are answered with 404, under that certificate.
+            served.offered.push(Offered::Site(Site {
+                name: passed_name(&http.name, door, ALL),
+                tenant: http.tenant.clone(),
+                address: self.address(),
+                http: None,
+                https: Some(port),
+                hosts: vec![ALL.to_owned()],
+                redirect: false,
+                certificates: vec![rest.clone()],
+                routes: Vec::new(),
+            }));
+        }
+    }
+
+    fn lead(&mut self, name: &str, port: NonZeroU16) -> Option<(Lead, Pool)> {
         let Some(tcp) = (self.tcp)(name) else {
             let text = format!("there is no TCPLoadBalancer {name}");
             self.unresolved.insert(text);
@@ -243,7 +313,7 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Led<'_, F> {
 
 impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Pools for Led<'_, F> {
     fn pool(&mut self, name: &str, port: NonZeroU16) -> Option<String> {
-        let lead = self.lead(name, port)?;
+        let (lead, _) = self.lead(name, port)?;
         if lead.client_ip == ClientIp::Hidden {
             return Some(lead.pool);
         }

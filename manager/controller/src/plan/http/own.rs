@@ -14,7 +14,7 @@ use crate::{
         holder::Holder,
         ledger::Ledger,
         ports::{Owner, Seat},
-        vip::{next_of, readable},
+        vip::{next_of, readable, this_of},
     },
     snapshot::Snapshot,
     store::Name,
@@ -106,7 +106,8 @@ pub fn seats(snapshot: &Snapshot, found: &Found) -> Vec<(Name, Seat, Owner)> {
         .collect()
 }
 
-/// The address that it is to have, if it asks for one: that of those it shares it with, or else the pool's next one.
+/// The address that it is to have, if it asks for one: the one it names, that of those it shares it with, or else the
+/// pool's next one.
 ///
 /// # Errors
 ///
@@ -130,7 +131,10 @@ pub fn choose(
     let pool = readable(ledger, &name)?;
     let sharing = Sharing::of(&found.name, &tenant.metadata.name, &asked.shared_by);
     let holder = Holder::Http(sharing.clone());
-    let ip = next_of(snapshot, ledger, &holder, (&name, &pool))?;
+    let ip = match asked.ip {
+        Some(ip) => this_of(snapshot, ledger, &holder, (&name, &pool, ip))?,
+        None => next_of(snapshot, ledger, &holder, (&name, &pool))?,
+    };
     let chosen = HttpAddressStatus {
         ip,
         pool: asked.pool.clone(),

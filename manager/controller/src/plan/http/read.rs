@@ -88,7 +88,9 @@ impl Found {
         match (asked, &self.last.address) {
             (None, None) => true,
             (Some(asked), Some(last)) => {
-                asked.pool == last.pool && asked.shared_by == last.shared_by
+                asked.pool == last.pool
+                    && asked.shared_by == last.shared_by
+                    && asked.ip.is_none_or(|ip| ip == last.ip)
             }
             (None, Some(_)) | (Some(_), None) => false,
         }

@@ -16,14 +16,14 @@ pub fn shown(
     status: &HttpLoadBalancerStatus,
 ) -> FleetLoadBalancer {
     let served = http.served();
-    let ports = served.map(|served| [("http", served.http), ("https", served.https)]);
-    let ports = ports.into_iter().flatten().filter_map(|(name, port)| {
-        Some(FleetPort {
-            name: name.to_owned(),
-            protocol: "TCP".to_owned(),
-            port: Some(port?.into()),
-            listener_port: Some(port?.into()),
-        })
+    let ports = served.map(|served| [("http", &served.http), ("https", &served.https)]);
+    let ports = ports.into_iter().flatten();
+    let ports = ports.flat_map(|(name, all)| all.iter().map(move |port| (name, *port)));
+    let ports = ports.map(|(name, port)| FleetPort {
+        name: name.to_owned(),
+        protocol: "TCP".to_owned(),
+        port: Some(port.into()),
+        listener_port: Some(port.into()),
     });
     let hosts = served.map(|served| &served.hosts).into_iter().flatten();
     let hosts = hosts.map(|(host, address)| FleetBackend {

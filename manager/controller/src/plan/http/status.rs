@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kedge_control::frontend::Protocol;
 use kedge_crd::{
     Condition, HttpLoadBalancerStatus, Status, Tenant,
     condition::merge,
@@ -10,7 +11,7 @@ use kedge_crd::{
     traffic::{Ingress, IngressPort, Transport},
 };
 
-use super::{Http, Served, names::zone, offer::passed_name};
+use super::{Http, Served, names::zone};
 use crate::{
     plan::{
         dns as records, gateway::public_addresses, offered::Offered, programmed::programmed,
@@ -23,11 +24,7 @@ use crate::{
 pub fn status(snapshot: &Snapshot, http: &Http) -> HttpLoadBalancerStatus {
     let mut conditions = vec![accepted(http)];
     if let Some(served) = http.served() {
-        conditions.push(programmed(
-            snapshot,
-            http.gateway.as_ref(),
-            &parts(http, served),
-        ));
+        conditions.push(programmed(snapshot, http.gateway.as_ref(), &parts(served)));
         conditions.push(resolved(served));
         conditions.extend(http.endings.condition());
     }
@@ -77,22 +74,19 @@ fn accepted(http: &Http) -> Condition {
 }
 
 /// What of it an instance may not serve: its name at gateways, and for people.
-fn parts(http: &Http, served: &Served) -> Vec<(String, String)> {
+fn parts(served: &Served) -> Vec<(String, String)> {
     let part = |part: &Offered| match part {
         Offered::Site(site) => Some((site.name.clone(), "its names".to_owned())),
-        Offered::Frontend(_) | Offered::Pool(_) => None,
+        Offered::Frontend(frontend) => {
+            let Protocol::TlsPassthrough { server_names } = &frontend.protocol else {
+                return None;
+            };
+            let told = format!("TLS for {}", server_names.join(", "));
+            Some((frontend.name.clone(), told))
+        }
+        Offered::Pool(_) => None,
     };
-    let passed = http.endings.passed.keys();
-    let passed = passed.map(|host| {
-        let told = format!("TLS for {host}");
-        (passed_name(&http.name, host), told)
-    });
-    served
-        .offered
-        .iter()
-        .filter_map(part)
-        .chain(passed)
-        .collect()
+    served.offered.iter().filter_map(part).collect()
 }
 
 fn resolved(served: &Served) -> Condition {
@@ -127,7 +121,7 @@ fn dns(snapshot: &Snapshot, http: &Http) -> Option<Condition> {
 
 fn tls(http: &Http, host: &str) -> Status {
     let endings = &http.endings;
-    let is_served = http.served().is_some_and(|served| served.https.is_some());
+    let is_served = http.served().is_some_and(|served| !served.https.is_empty());
     if endings.ready.contains(host) {
         return is_served.into();
     }
@@ -146,14 +140,12 @@ fn ingress(snapshot: &Snapshot, http: &Http) -> Vec<Ingress> {
     let (Some(gateway), Some(served)) = (gateway, http.served()) else {
         return Vec::new();
     };
-    let ports: Vec<IngressPort> = [served.http, served.https]
-        .into_iter()
-        .flatten()
-        .map(|port| IngressPort {
-            port,
-            protocol: Transport::Tcp,
-        })
-        .collect();
+    let ports = served.http.iter().chain(&served.https);
+    let ports = ports.map(|port| IngressPort {
+        port: *port,
+        protocol: Transport::Tcp,
+    });
+    let ports: Vec<IngressPort> = ports.collect();
     let addresses = match http.own() {
         Some(own) => vec![own.to_string()],
         None => public_addresses(gateway),

@@ -9,7 +9,7 @@ use kedge_crd::{
     http::{HttpBackend, HttpLoadBalancerSpec, HttpRule, PathKind, Tls},
 };
 
-use super::{Http, certificate::read, names::ALL, own::Place, refusal::Refusal};
+use super::{Http, names::ALL, own::Place, refusal::Refusal};
 use crate::{
     certificates::Found,
     clock,
@@ -25,8 +25,8 @@ pub struct Endings {
     pub certificates: Vec<Certificate>,
     /// What is shown to clients that ask for a name nobody has, where its site has not every name itself.
     pub rest: Option<Certificate>,
-    /// The names whose TLS is passed through, and the backends it is passed to.
-    pub passed: BTreeMap<String, HttpBackend>,
+    /// The names whose TLS is passed through, and the backends that share it.
+    pub passed: BTreeMap<String, Vec<HttpBackend>>,
     /// The names for which TLS was asked for.
     pub asked: BTreeSet<String>,
     /// Those for which it ends somewhere.
@@ -91,16 +91,16 @@ pub fn hosts<'a>(spec: &'a HttpLoadBalancerSpec, tls: &'a Tls, generated: &'a st
     }
 }
 
-/// The backend that TLS for a name is passed through to.
+/// The backends that TLS for a name is passed through to.
 ///
 /// # Errors
 ///
-/// The name's rules lead elsewhere than to one backend.
+/// The name's rules lead elsewhere than to backends.
 pub fn passed<'a>(
     spec: &'a HttpLoadBalancerSpec,
     at: usize,
     host: &str,
-) -> Result<&'a HttpBackend, Refusal> {
+) -> Result<&'a [HttpBackend], Refusal> {
     let invalid = |why: String| {
         let field = format!("spec.tls[{at}].passthrough");
         Err(Refusal::Invalid { field, why })
@@ -109,7 +109,7 @@ pub fn passed<'a>(
     let mut rules = spec.rules.iter().filter(is_for);
     let (Some(rule), None) = (rules.next(), rules.next()) else {
         return invalid(format!(
-            "{host} must have one rule, which leads to one backend"
+            "{host} must have one rule, which leads to backends"
         ));
     };
     let is_all = rule
@@ -127,19 +127,15 @@ pub fn passed<'a>(
         && rule.rewrite.is_none()
         && rule.request_headers.is_none()
         && rule.response_headers.is_none();
-    match &rule.backends[..] {
-        [backend]
-            if is_all
-                && is_plain
-                && backend.request_headers.is_none()
-                && backend.response_headers.is_none() =>
-        {
-            Ok(backend)
-        }
-        _ => invalid(format!(
-            "the rule of {host} must have one backend and nothing else: nobody here reads what is passed through"
-        )),
+    let has_headers =
+        |it: &HttpBackend| it.request_headers.is_some() || it.response_headers.is_some();
+    let is_plain = is_plain && !rule.backends.iter().any(has_headers);
+    if is_all && is_plain && !rule.backends.is_empty() {
+        return Ok(&rule.backends);
     }
+    invalid(format!(
+        "the rule of {host} must have backends and nothing else: nobody here reads what is passed through"
+    ))
 }
 
 /// Says how TLS ends for the names it has, where nobody said that before.
@@ -179,8 +175,8 @@ pub fn endings(snapshot: &Snapshot, http: &Http, place: &Place, modes: &Modes) -
         });
         if tls.passthrough {
             for host in asked {
-                if let Ok(backend) = passed(spec, at, host) {
-                    endings.passed.insert(host.to_owned(), backend.clone());
+                if let Ok(backends) = passed(spec, at, host) {
+                    endings.passed.insert(host.to_owned(), backends.to_vec());
                     endings.ready.insert(host.to_owned());
                 }
             }
@@ -269,7 +265,7 @@ impl Endings {
                 return self.lacks("NotRead", format!("Secret {place} was not read yet"));
             }
         };
-        let read = match read(&pair) {
+        let read = match pair.read() {
             Ok(read) => read,
             Err((reason, why)) => return self.lacks(reason, format!("Secret {place}: {why}")),
         };

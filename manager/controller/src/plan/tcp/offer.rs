@@ -60,7 +60,8 @@ pub fn client_ip(spec: &TcpLoadBalancerSpec) -> ClientIp {
     }
 }
 
-fn pool(tcp: &Tcp, port: &TcpPort) -> Option<Pool> {
+/// The pool of a port.
+pub fn pool(tcp: &Tcp, port: &TcpPort) -> Option<Pool> {
     let spec = &tcp.spec;
     let limits = match port.protocol.unwrap_or_default() {
         Transport::Tcp => Limits::default(),

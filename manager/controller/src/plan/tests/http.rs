@@ -94,10 +94,7 @@ pub fn pair(names: &[&str]) -> Pair {
     let mut params = rcgen::CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
     params.not_before = rcgen::date_time_ymd(2025, 1, 1);
     params.not_after = rcgen::date_time_ymd(2027, 1, 1);
-    Pair {
-        chain: params.self_signed(&key).unwrap().pem(),
-        key: key.serialize_pem(),
-    }
+    Pair::new(params.self_signed(&key).unwrap().pem(), key.serialize_pem())
 }
 
 pub fn served(plan: &Plan) -> Offer {

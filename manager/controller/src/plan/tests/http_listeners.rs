@@ -178,6 +178,14 @@ fn what_of_it_cannot_be_served_is_told_by_its_field() {
             "listeners: [{protocol: HTTP}, {protocol: HTTP}]",
             "spec.listeners[1]",
         ),
+        (
+            "address: {pool: edge-lan}, listeners: [{protocol: HTTP, port: 80}, {protocol: HTTPS, port: 80}]",
+            "spec.listeners[1].port",
+        ),
+        (
+            "listeners: [{protocol: HTTP, port: 8080}]",
+            "spec.listeners[0].port",
+        ),
         ("rules: [{grpc: true, method: GET}]", "spec.rules[0].method"),
         (
             "rules: [{headerExpressions: {a: '('}}]",

@@ -1,6 +1,6 @@
 //! HTTPLoadBalancers at addresses of their own: which one, who shares it, and until when.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, num::NonZeroU16};
 
 use kedge_control::frontend::Protocol;
 use serde_json::json;
@@ -93,6 +93,49 @@ fn an_address_stays_while_anybody_has_it_and_is_free_then() {
 }
 
 #[test]
+fn one_of_the_pools_addresses_may_be_named() {
+    let named = |by: &str, ip: &str| {
+        format!("{HOSTS}, address: {{pool: edge-lan, sharedBy: {by}, ip: {ip}}}, {RULE}")
+    };
+    let mut world = ready();
+    for name in ["a", "b"] {
+        world.ask(name, &named("shop/one", "10.20.14.15"));
+    }
+    let plan = world.settle();
+    for name in ["a", "b"] {
+        assert_eq!(at(&plan, name).to_string(), "10.20.14.15", "{name}");
+    }
+    // What somebody has stays theirs, and is not given to others by chance either.
+    world.ask("other", &named("shop/two", "10.20.14.15"));
+    world.ask("outside", &named("shop/three", "10.20.15.1"));
+    world.settle();
+    let refused = world.told("other", "Accepted");
+    assert!(
+        refused.starts_with("False: Conflict: 10.20.14.15 is already given to"),
+        "{refused}"
+    );
+    assert_eq!(
+        world.told("outside", "Accepted"),
+        "False: Forbidden: 10.20.15.1 is none of the addresses of VIPPool edge-lan"
+    );
+    // One moves while the other one still names the first.
+    world.ask("a", &named("shop/one", "10.20.14.14"));
+    let plan = world.settle();
+    assert_eq!(at(&plan, "a").to_string(), "10.20.14.14");
+    assert_eq!(at(&plan, "b").to_string(), "10.20.14.15");
+    world.ask("b", &named("shop/one", "10.20.14.14"));
+    let plan = world.settle();
+    assert_eq!(at(&plan, "b").to_string(), "10.20.14.14");
+    // What nobody has any more is had by who waited for it.
+    world.settle();
+    assert_eq!(world.own("other"), "10.20.14.15");
+    // Whoever has one and names it moves nowhere.
+    world.ask("a", &own("shop/one"));
+    world.settle();
+    assert_eq!(world.own("a"), "10.20.14.14");
+}
+
+#[test]
 fn one_without_names_and_rules_holds_an_address_and_serves_nothing() {
     let mut world = ready();
     world.write(&tenant("domain: lb.example.net, allowedHostnames: ['*']"));
@@ -115,6 +158,87 @@ fn one_without_names_and_rules_holds_an_address_and_serves_nothing() {
 }
 
 const TCP: &str = "ports: [{name: https, port: 443}], endpoints: [{hostSelector: {}}]";
+
+#[test]
+fn at_an_address_of_its_own_listeners_may_name_ports() {
+    let listeners = "listeners: [{protocol: HTTP, port: 8080}, {protocol: HTTP, port: 9000}, \
+                     {protocol: HTTPS, port: 8443}]";
+    let tls = "tls: [{secretRef: cert}], httpsRedirect: true";
+    let address = "address: {pool: edge-lan, sharedBy: shop/one}";
+    let mut world = ready();
+    world.certify("cert", &pair(&["shop.example.com"]));
+    world.ask(
+        "a",
+        &format!("{HOSTS}, {address}, {tls}, {listeners}, {RULE}"),
+    );
+    let plan = world.settle();
+    assert_eq!(world.told("a", "Accepted"), "True: Accepted: ");
+    let sites = served(&plan).sites.into_iter().map(|site| {
+        let ports = [site.http, site.https].map(|port| port.map_or(0, NonZeroU16::get));
+        (site.name, ports, site.redirect)
+    });
+    assert_eq!(
+        sites.collect::<Vec<_>>(),
+        [
+            ("store-014/a".to_owned(), [8080, 8443], true),
+            ("store-014/a:9000/http".to_owned(), [9000, 0], false)
+        ]
+    );
+    let ingress = &world.http("a").status.ingress[0];
+    let told: Vec<u16> = ingress.ports.iter().map(|it| it.port.get()).collect();
+    assert_eq!(told, [8080, 9000, 8443]);
+    // What passes TLS through does so at each of them.
+    let through = "tls: [{passthrough: true}]";
+    let both = "listeners: [{protocol: HTTPS, port: 443}, {protocol: HTTPS, port: 8443}]";
+    world.ask(
+        "a",
+        &format!("{HOSTS}, {address}, {through}, {both}, {RULE}"),
+    );
+    let plan = world.settle();
+    let passed = served(&plan).frontends.into_iter();
+    let passed = passed.filter(|it| matches!(it.protocol, Protocol::TlsPassthrough { .. }));
+    let passed: Vec<_> = passed.map(|it| (it.name, it.port.get())).collect();
+    assert_eq!(
+        passed,
+        [
+            ("store-014/a/shop.example.com".to_owned(), 443),
+            ("store-014/a:8443/shop.example.com".to_owned(), 8443)
+        ]
+    );
+    // At addresses that others have as well ports are the gateway's.
+    world.ask("a", &format!("{HOSTS}, {listeners}, {RULE}"));
+    world.settle();
+    let told = world.told("a", "Accepted");
+    assert!(
+        told.starts_with("False: Invalid: spec.listeners[0].port: "),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_holds_an_address_holds_the_ports_of_its_listeners() {
+    let mut world = ready();
+    world.write(&GATEWAY.replace("tunnel: {", "tunnel: {tlsPort: 8443, "));
+    world.ask(
+        "held",
+        &format!(
+            "{}, listeners: [{{protocol: HTTPS, port: 8443}}]",
+            held("shop/one")
+        ),
+    );
+    world.settle();
+    let told = world.told("held", "Accepted");
+    assert!(told.starts_with("False: PortInUse: port 8443 "), "{told}");
+    world.ask(
+        "held",
+        &format!(
+            "{}, listeners: [{{protocol: HTTPS, port: 9443}}]",
+            held("shop/one")
+        ),
+    );
+    world.settle();
+    assert_eq!(world.told("held", "Accepted"), "True: Accepted: ");
+}
 
 #[test]
 fn a_name_is_one_tenants_where_it_is_asked_for_alone() {

@@ -114,10 +114,7 @@ fn a_certificate_is_shown_to_whoever_comes_where_the_tenant_may_have_every_name(
 #[test]
 fn what_is_wrong_with_a_certificate_is_told_and_its_key_never_is() {
     let good = pair(&[HOST]);
-    let with = |chain: &str, key: &str| Pair {
-        chain: chain.to_owned(),
-        key: key.to_owned(),
-    };
+    let with = |chain: &str, key: &str| Pair::new(chain.to_owned(), key.to_owned());
     for (pair, said, is_shown) in [
         (
             pair(&["other.example.com"]),
@@ -227,7 +224,7 @@ fn tls_is_passed_through_to_the_one_backend_of_its_name() {
     for rules in [
         "rules: []",
         "rules: [{backends: [{name: web, port: 80}], paths: [{path: /a}]}]",
-        "rules: [{backends: [{name: web, port: 80}, {name: web, port: 81}]}]",
+        "rules: [{backends: [{name: web, port: 80, requestHeaders: {remove: [a]}}]}]",
         "rules: [{redirect: {}}]",
     ] {
         let tls = "tls: [{passthrough: true}]";
@@ -239,6 +236,53 @@ fn tls_is_passed_through_to_the_one_backend_of_its_name() {
             "{rules}: {said}"
         );
     }
+}
+
+#[test]
+fn several_backends_share_what_is_passed_through() {
+    let mut world = ready();
+    let routed =
+        "exposure: Routed, ports: [{name: tls, port: 443}], endpoints: [{hostSelector: {}}]";
+    world.offer("api", "", routed);
+    world.offer(
+        "told",
+        "",
+        "ports: [{name: tls, port: 8443}], proxyProtocol: V2, endpoints: [{hostSelector: {}}]",
+    );
+    let mut ask = |backends: &str| {
+        let rules = format!("rules: [{{backends: [{backends}]}}]");
+        let tls = "tls: [{passthrough: true}]";
+        world.ask("front", &format!("hostnames: [{HOST}], {tls}, {rules}"));
+        let offer = served(&world.settle());
+        let led = offer.frontends[0].pool.clone();
+        let pool = offer.pools.iter().find(|it| it.name == led).unwrap();
+        let all = pool.members.iter().map(|it| (it.port.get(), it.weight));
+        let said = world.told("front", "ResolvedRefs");
+        (led, all.collect::<Vec<_>>(), said)
+    };
+    let shared = format!("store-014/front/{HOST}");
+    let fine = "True: ResolvedRefs: ";
+    let (pool, members, said) =
+        ask("{name: web, port: 80, weight: 1}, {name: api, port: 443, weight: 3}");
+    assert_eq!((&*pool, &*said), (&*shared, fine));
+    let half = members.len() / 2;
+    assert!(half > 0);
+    assert!(
+        members[..half]
+            .iter()
+            .all(|(port, weight)| *port != 443 && *weight == 43)
+    );
+    assert!(members[half..].iter().all(|member| *member == (443, 128)));
+    // One that has all of it is led to as if it were alone.
+    let (pool, ..) = ask("{name: web, port: 80}, {name: api, port: 443, weight: 0}");
+    assert_eq!(pool, "store-014/web/http");
+    // The first bytes are the same for all.
+    let (pool, _, said) = ask("{name: api, port: 443}, {name: told, port: 8443}");
+    assert_eq!(pool, "store-014/api/tls");
+    assert!(
+        said.starts_with("False: BackendNotFound: TCPLoadBalancer told has another"),
+        "{said}"
+    );
 }
 
 #[test]
