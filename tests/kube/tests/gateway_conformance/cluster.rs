@@ -30,7 +30,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::{
-    is_shared,
+    is_shared, logs,
     node::{NODE, Node},
 };
 
@@ -139,6 +139,7 @@ async fn node(client: &Client) {
     let now = Timestamp::now();
     let patch = json!({"status": {
         "addresses": [{"type": "InternalIP", "address": "10.1.0.2"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": logs::PORT}},
         "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": "",
             "lastHeartbeatTime": now, "lastTransitionTime": now}]}});
     let params = PatchParams::default();

@@ -22,6 +22,7 @@
 )]
 
 mod cluster;
+mod logs;
 mod node;
 mod suite;
 

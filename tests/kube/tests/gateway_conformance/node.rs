@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -26,6 +26,8 @@ use kube::{
 use serde_json::json;
 use tokio::net::TcpStream;
 
+use crate::logs::Logs;
+
 /// The node's name.
 pub const NODE: &str = "edge-a";
 /// Its address on the pods' network.
@@ -36,6 +38,7 @@ pub struct Node {
     lan: Arc<Lan>,
     client: Client,
     folder: PathBuf,
+    logs: Logs,
     running: BTreeMap<String, Running>,
     count: u8,
 }
@@ -61,13 +64,19 @@ impl Node {
             lan,
             client,
             folder,
+            logs: Logs::default(),
             running: BTreeMap::new(),
             count: 1,
         }
     }
 
     /// Serves pods until it is dropped.
-    pub async fn serve(mut self) {
+    pub async fn serve(self) {
+        let logs = self.logs.clone();
+        tokio::join!(self.run(), logs.serve());
+    }
+
+    async fn run(mut self) {
         let pods: Api<Pod> = Api::all(self.client.clone());
         loop {
             if let Ok(all) = pods.list(&ListParams::default()).await {
@@ -133,10 +142,12 @@ impl Node {
         });
         let mut program = None;
         if is_echo(container) {
-            let log = fs::File::create(host.directory().join("log")).unwrap();
+            let (said, log) = io::pipe().unwrap();
             let mut command = Command::new(Program::GatewayEcho.path().unwrap());
             command.env_clear().stdin(Stdio::null());
             command.stdout(log.try_clone().unwrap()).stderr(log);
+            let namespace = pod.namespace().unwrap();
+            self.logs.keep(namespace, pod.name_any(), said);
             for variable in container.env.iter().flatten() {
                 command.env(&variable.name, value(pod, variable, &mounts));
             }
