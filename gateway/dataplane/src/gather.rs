@@ -1,9 +1,9 @@
 //! When a stream is read. One that brings much is read once much has come: whoever is woken for each packet
 //! spends more on waking than on carrying.
 //!
-//! The kernel gathers (`SO_RCVLOWAT`), and is told to when a stream has brought a lot in a short time. What has
-//! come when a stream pauses waits for [`PATIENCE`], once: then the stream is read byte by byte again, and
-//! has to bring twice as much before it is trusted to go on.
+//! The kernel gathers (`SO_RCVLOWAT`), and is told to when a stream has brought a lot in a short time: as much as
+//! it then brings in half of [`PATIENCE`]. What has come when a stream pauses waits for all of that, once: then
+//! the stream is read byte by byte again, and has to bring twice as much before it is trusted to go on.
 
 use std::{
     io,
@@ -17,8 +17,8 @@ use tokio::{io::Interest, net::TcpStream, time::timeout};
 #[derive(Debug)]
 pub(crate) struct Gather {
     pace: Pace,
-    /// Whether the kernel gathers.
-    on: bool,
+    /// What the kernel gathers, in bytes; one if it does not.
+    much: usize,
 }
 
 /// How fast it came lately. No I/O.
@@ -35,20 +35,19 @@ impl Gather {
     pub fn new() -> Self {
         Self {
             pace: Pace::new(Instant::now()),
-            on: false,
+            much: 1,
         }
     }
 
     /// Waits until `from` has enough, has ended or has paused.
     pub async fn readable(&mut self, from: &TcpStream) -> io::Result<()> {
-        if self.on {
+        if self.much > 1 {
             if let Ok(ready) = timeout(PATIENCE, from.readable()).await {
                 return ready;
             }
-            self.on = false;
             self.pace.pause(Instant::now());
             // What is there is told at once.
-            splice::gather(from, 1)?;
+            self.gather(1, from)?;
         }
         from.readable().await
     }
@@ -63,7 +62,7 @@ impl Gather {
         let mut brought = None;
         let outcome = from.try_io(Interest::READABLE, || {
             let bytes = read()?;
-            if self.on && (1..MUCH).contains(&bytes) {
+            if (1..self.much).contains(&bytes) {
                 // So that it counts as empty from before it was read; whatever was told meanwhile stays told.
                 brought = Some(bytes);
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -75,10 +74,15 @@ impl Gather {
 
     /// So much was read.
     pub fn brought(&mut self, bytes: usize, from: &TcpStream) -> io::Result<()> {
-        if self.pace.brought(bytes, Instant::now) && !self.on {
-            splice::gather(from, MUCH)?;
-            self.on = true;
+        match self.pace.brought(bytes, Instant::now) {
+            Some(much) if much != self.much => self.gather(much, from),
+            _ => Ok(()),
         }
+    }
+
+    fn gather(&mut self, much: usize, from: &TcpStream) -> io::Result<()> {
+        splice::gather(from, much)?;
+        self.much = much;
         Ok(())
     }
 }
@@ -92,17 +96,25 @@ impl Pace {
         }
     }
 
-    /// Whether it is worth to gather. The clock is asked when enough has come.
-    fn brought(&mut self, bytes: usize, now: impl FnOnce() -> Instant) -> bool {
+    /// How much is to be gathered, which is one of a stream that is too slow for it. `None` until enough has come:
+    /// then the clock is asked.
+    fn brought(&mut self, bytes: usize, now: impl FnOnce() -> Instant) -> Option<usize> {
         self.brought = self.brought.saturating_add(bytes);
         if self.brought < self.enough {
-            return false;
+            return None;
         }
         let now = now();
         let took = now.saturating_duration_since(self.since);
-        let within = SHORT.saturating_mul(u32::try_from(self.enough / ENOUGH).unwrap_or(u32::MAX));
+        let brought = u64::try_from(self.brought).unwrap_or(u64::MAX);
         (self.brought, self.since) = (0, now);
-        took < within
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+        let soon = brought.saturating_mul(SOON) / took;
+        let soon = usize::try_from(soon).unwrap_or(usize::MAX);
+        Some(if soon < LEAST {
+            1
+        } else {
+            1 << soon.min(LARGEST).ilog2()
+        })
     }
 
     /// It has paused while it was gathered.
@@ -112,13 +124,16 @@ impl Pace {
     }
 }
 
-/// What the kernel gathers.
-const MUCH: usize = 128 * 1024;
-/// How long what has come may wait. It would take less at the slowest pace that is gathered.
+/// How long what has come may wait.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Half a gigabit a second: so much in so short a time.
+/// Half of it, in microseconds.
+const SOON: u64 = 1000;
+/// What is worth to be gathered: one that brings less in [`SOON`] is slower than half a gigabit a second.
+const LEAST: usize = 64 * 1024;
+/// What half of a large pipe takes.
+const LARGEST: usize = splice::LARGE / 2;
+/// How much a stream brings before its pace is looked at.
 const ENOUGH: usize = 1024 * 1024;
-const SHORT: Duration = Duration::from_millis(16);
 /// Beyond this a stream that pauses again and again loses nothing that could be measured.
 const MOST: usize = 256 * ENOUGH;
 
@@ -126,17 +141,19 @@ const MOST: usize = 256 * ENOUGH;
 mod tests {
     use super::*;
 
-    const MIB: usize = 1024 * 1024;
+    const KIB: usize = 1024;
+    const MIB: usize = 1024 * KIB;
 
     #[test]
-    fn a_fast_stream_is_gathered_and_a_slow_one_is_not() {
+    fn so_much_is_gathered_as_comes_in_a_millisecond() {
         let start = Instant::now();
         let at = |millis| move || start + Duration::from_millis(millis);
         let mut pace = Pace::new(start);
-        assert!(!pace.brought(MIB - 1, || start));
-        assert!(pace.brought(1, at(15)));
-        assert!(!pace.brought(MIB, at(31)), "too slow");
-        assert!(pace.brought(MIB, at(46)));
+        assert_eq!(pace.brought(MIB - 1, || start), None);
+        assert_eq!(pace.brought(1, at(16)), Some(64 * KIB));
+        assert_eq!(pace.brought(MIB, at(33)), Some(1), "too slow");
+        assert_eq!(pace.brought(MIB, at(38)), Some(128 * KIB), "of 210");
+        assert_eq!(pace.brought(MIB, at(38)), Some(512 * KIB), "at most");
     }
 
     #[test]
@@ -146,8 +163,9 @@ mod tests {
         for doubled in 1..=8 {
             pace.pause(start);
             let enough = MIB << doubled;
-            assert!(!pace.brought(enough - 1, || start));
-            assert!(pace.brought(1, || start + Duration::from_millis(16 * (1 << doubled) - 1)));
+            assert_eq!(pace.brought(enough - 1, || start), None);
+            let later = start + Duration::from_millis(16 * (1 << doubled));
+            assert_eq!(pace.brought(1, || later), Some(64 * KIB));
         }
         pace.pause(start);
         assert_eq!(pace.enough, MOST);
