@@ -34,6 +34,9 @@ pub struct HttpLoadBalancerSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     pub hostnames: Vec<String>,
+    /// Whether it wants every other name beside those that are listed, as it does where none is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_hostnames: bool,
     /// Which request goes where.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

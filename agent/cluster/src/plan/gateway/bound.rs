@@ -28,9 +28,9 @@ impl Names {
         self.hosts.extend(hosts.iter().cloned());
     }
 
-    /// As a listener of the load balancer, which has these names.
-    fn listener(self, (is_secure, port): Door, all: &BTreeSet<String>) -> HttpListener {
-        let is_all = self.is_all || self.hosts == *all;
+    /// As a listener of the load balancer, which has these names, where those are all.
+    fn listener(self, (is_secure, port): Door, all: Option<&BTreeSet<String>>) -> HttpListener {
+        let is_all = self.is_all || Some(&self.hosts) == all;
         HttpListener {
             protocol: protocol(is_secure),
             hosts: match is_all {
@@ -121,8 +121,11 @@ pub fn bind<'a>(
     }
     let all = doors.values().flat_map(|names| names.hosts.iter().cloned());
     let all: BTreeSet<String> = all.collect();
+    // One listener has every name, and another lists some.
+    asked.spec.other_hostnames = !all.is_empty() && doors.values().any(|names| names.is_all);
     let listeners = doors.into_iter();
-    let listeners = listeners.map(|(door, names)| names.listener(door, &all));
+    let known = Some(&all).filter(|_| !asked.spec.other_hostnames);
+    let listeners = listeners.map(|(door, names)| names.listener(door, known));
     asked.spec.listeners = listeners.collect();
     asked.spec.hostnames = all.into_iter().collect();
     let counts = [

@@ -182,6 +182,37 @@ fn at_its_own_address_it_listens_at_whichever_port() {
 }
 
 #[test]
+fn a_listener_for_some_names_takes_none_from_one_for_all() {
+    let listeners = json!([{"name": "a", "port": 80, "protocol": "HTTP"},
+        {"name": "b", "port": 8080, "protocol": "HTTP", "hostname": "shop.example.net"}]);
+    let mut gateway = named("edge", Some("public"));
+    gateway.spec.listeners = read(listeners);
+    let mut world = ready([gateway], &[("shop", &["edge"])]);
+    let key = Key::new("shop", "shop");
+    let of = |world: &World| {
+        let offered = world.snapshot.offered.clone().unwrap();
+        let spec = serde_json::to_value(&offered.http["shop.shop.shop7777.edge0000"].spec).unwrap();
+        ["hostnames", "otherHostnames", "listeners"].map(|field| spec[field].clone())
+    };
+    let names = json!(["shop.example.net"]);
+    let both = json!([{"protocol": "HTTP", "port": 80}, {"protocol": "HTTP", "port": 8080}]);
+    assert_eq!(of(&world), [names.clone(), Value::Null, both]);
+    world
+        .api()
+        .routes
+        .get_mut(&key)
+        .unwrap()
+        .spec
+        .hostnames
+        .clear();
+    world.settle();
+    // The listener's name there, and every name at the other one.
+    let own = json!({"protocol": "HTTP", "hosts": names, "port": 8080});
+    let both = json!([{"protocol": "HTTP", "port": 80}, own]);
+    assert_eq!(of(&world), [names, json!(true), both]);
+}
+
+#[test]
 fn without_a_pool_it_may_name_what_all_have() {
     for (named, accepted, programmed, shown) in [
         (

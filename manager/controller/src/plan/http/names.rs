@@ -99,16 +99,20 @@ pub fn holds(spec: &HttpLoadBalancerSpec) -> bool {
 
 /// Whether a tenant's load balancer may have what it asks for, if only its generated name.
 pub fn may_any(tenant: &Tenant, spec: &HttpLoadBalancerSpec) -> bool {
-    let is_listed = match spec.hostnames.is_empty() {
-        true => may_ask(tenant, ALL),
-        false => spec.hostnames.iter().any(|host| may_ask(tenant, host)),
-    };
-    holds(spec) || is_listed || zone(tenant).is_some()
+    let is_listed = spec.hostnames.iter().any(|host| may_ask(tenant, host));
+    let is_for_all = asks_for_all(spec) && may_ask(tenant, ALL);
+    holds(spec) || is_listed || is_for_all || zone(tenant).is_some()
+}
+
+/// Whether one asks for every name that nobody else has without listing that.
+pub const fn asks_for_all(spec: &HttpLoadBalancerSpec) -> bool {
+    spec.hostnames.is_empty() || spec.other_hostnames
 }
 
 /// What a load balancer without names asks for: every name that nobody else has, where its tenant may have that.
 pub fn ask_for_all(tenant: &Tenant, spec: &mut HttpLoadBalancerSpec) {
-    if spec.hostnames.is_empty() && may_ask(tenant, ALL) {
+    let is_listed = spec.hostnames.iter().any(|host| host == ALL);
+    if asks_for_all(spec) && !is_listed && may_ask(tenant, ALL) {
         spec.hostnames.push(ALL.to_owned());
     }
 }

@@ -9,7 +9,7 @@ use kedge_crd::{
 use serde_json::Value;
 
 use super::{
-    names::{ALL, may_any},
+    names::{ALL, asks_for_all, may_any},
     own::Place,
 };
 use crate::{
@@ -71,12 +71,10 @@ impl Found {
                 return None;
             }
             let (generated, asked) = (&self.last.generated_hostname, &object.spec.hostnames);
+            let is_for_all = asks_for_all(&object.spec);
             names.retain(|name| {
-                let is_asked = match asked.is_empty() {
-                    true => *name == ALL,
-                    false => asked.iter().any(|asked| asked == name),
-                };
-                name == generated || is_asked
+                let is_asked = asked.iter().any(|asked| asked == name);
+                name == generated || is_asked || (is_for_all && *name == ALL)
             });
         }
         let own = self.last.address.as_ref().map(|it| it.ip);

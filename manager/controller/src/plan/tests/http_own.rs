@@ -216,6 +216,29 @@ fn at_an_address_of_its_own_listeners_may_name_ports() {
 }
 
 #[test]
+fn names_of_one_port_and_every_name_of_another() {
+    let listeners = "listeners: [{protocol: HTTP, port: 80}, {protocol: HTTP, port: 8080, hosts: [shop.example.com]}]";
+    let spec =
+        format!("{HOSTS}, otherHostnames: true, address: {{pool: edge-lan}}, {listeners}, {RULE}");
+    let mut world = ready();
+    for (allowed, names) in [("shop.example.com", 2), ("'*'", 3)] {
+        let dns = format!("domain: lb.example.net, allowedHostnames: [{allowed}]");
+        world.write(&tenant(&dns));
+        world.ask("a", &spec);
+        let plan = world.settle();
+        assert_eq!(world.told("a", "Accepted"), "True: Accepted: ");
+        let sites = served(&plan).sites.into_iter();
+        let hosts: Vec<_> = sites
+            .map(|site| (site.http.unwrap().get(), site.hosts.len()))
+            .collect();
+        assert_eq!(hosts, [(80, names), (8080, 1)]);
+        // It keeps them.
+        let plan = world.settle();
+        assert_eq!(served(&plan).sites[0].hosts.len(), names);
+    }
+}
+
+#[test]
 fn what_holds_an_address_holds_the_ports_of_its_listeners() {
     let mut world = ready();
     world.write(&GATEWAY.replace("tunnel: {", "tunnel: {tlsPort: 8443, "));
