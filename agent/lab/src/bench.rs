@@ -9,6 +9,7 @@ mod manager;
 mod place;
 mod row;
 mod said;
+mod sessions;
 mod stats;
 mod stillness;
 mod tunnel;

@@ -14,7 +14,7 @@ use kedge_gateway_xds::{Here, Life, render};
 use kedge_net::{netns::Signal, nft};
 
 use super::{
-    super::{Samples, tunnel::standing::root},
+    super::{Samples, sessions, tunnel::standing::root},
     Sizes,
     ads::Server,
     ends::{Standing, asked},
@@ -95,6 +95,13 @@ fn run(lab: &mut Lab, envoy: &Path, sizes: &Sizes, stage: &Stage) -> Result<Faul
         let all = [served(80), checked(QUICK), checked(SLOW)];
         for at in all.into_iter().take(if slow { 3 } else { 2 }) {
             until_both_answer(lab, at, stage)?;
+        }
+        // One that came back a moment ago is missed by the tunnel alone.
+        for edge in EDGES {
+            let host = root(lab, edge);
+            stage.eventually("BFD with the gateway", SOON, || {
+                sessions::are_up(&host, 1, QUICKLY)
+            })?;
         }
         hole(lab, slow, &mut measured, stage)?;
     }
@@ -364,6 +371,8 @@ const CONNECTIONS: u32 = 20;
 /// Where the Envoy listens that checks in one way, and in the other.
 const SLOW: u16 = 8_081;
 const QUICK: u16 = 8_082;
+/// Within how many seconds hosts that connections go to are missed.
+const QUICKLY: f64 = 1.0;
 /// How often it is waited for slow checks.
 const SLOW_RUNS: u32 = 2;
 const BEFORE: Duration = Duration::from_millis(300);

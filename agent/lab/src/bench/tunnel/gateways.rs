@@ -9,15 +9,14 @@ use std::{net::SocketAddr, path::Path, thread, time::Duration};
 
 use kedge_control::{
     agent::{GatewayConfig, PeerConfig, TunnelConfig},
-    local::{BfdSessionList, TunnelList},
+    local::TunnelList,
 };
-use kedge_core::bfd::SessionState;
 use kedge_host::{Role, Root};
 use kedge_net::netns::Signal;
 use kedge_tunnel_proto::keys::PublicKey;
 
 use super::{
-    super::said::said,
+    super::{said::said, sessions},
     standing::{configure, key, remember, root},
 };
 use crate::{
@@ -137,16 +136,9 @@ impl<'a> Gateways<'a> {
 
     /// Until BFD runs with both at the pace of the profile.
     fn until_both_are_up(&self) -> Result<(), LabError> {
-        let socket = self.root("edge").socket(Role::Agent);
+        let host = self.root("edge");
         self.stage.eventually("BFD with both gateways", LIMIT, || {
-            let sessions: BfdSessionList =
-                client::read(&socket, "/v1/bfd/sessions").map_err(|error| error.to_string())?;
-            let quick = |seconds: f64| seconds < 0.35;
-            let up = sessions.items.iter().filter(|session| {
-                session.state == SessionState::Up && session.detection_seconds.is_some_and(quick)
-            });
-            let many = up.count();
-            (many == 2).then_some(()).ok_or(format!("{many} are up"))
+            sessions::are_up(&host, 2, 0.35)
         })
     }
 
