@@ -113,14 +113,17 @@ impl Program {
         }
     }
 
-    /// Those of its tests that it said at its end have failed.
-    fn failed(&self, heard: &Heard) -> Vec<String> {
+    /// Those of its tests that it said at its end have failed; `None` where it did not come to say all of them.
+    fn failed(&self, heard: &Heard) -> Option<Vec<String>> {
         let all = heard.last.iter();
         let listed = all.rev().take_while(|line| *line != "failures:");
         let listed: Vec<&str> = listed.map(|line| line.trim()).collect();
         let tests = self.tests.iter();
         let failed = tests.filter(|test| listed.contains(&test.as_str()));
-        failed.cloned().collect()
+        let failed: Vec<String> = failed.cloned().collect();
+        let counted = format!("; {} failed;", failed.len());
+        let is_whole = |line: &&str| line.starts_with("test result: ") && line.contains(&counted);
+        (listed.iter().any(is_whole) && !failed.is_empty()).then_some(failed)
     }
 
     /// Runs it as cargo does.
@@ -227,14 +230,13 @@ pub fn run_together(tier: &str, program: &Program, threads: u32) -> anyhow::Resu
     let heard = program.run(&[&format!("--test-threads={threads}"), "--nocapture"])?;
     let took = start.elapsed().as_secs_f64();
     println!("── {tier}: {took:.1} s");
-    let failed = program.failed(&heard);
     if heard.status.success() {
         return Ok(());
     }
-    if failed.is_empty() {
+    let Some(failed) = program.failed(&heard) else {
         let (status, last) = (heard.status, heard.last.join("\n  "));
         bail!("{tier}: they ended with {status}, and said last:\n  {last}");
-    }
+    };
     println!(
         "── failed beside others, and decides alone: {}",
         failed.join(", ")
@@ -277,12 +279,18 @@ mod tests {
             tests: tests.map(str::to_owned).to_vec(),
             folder: PathBuf::new(),
         };
-        let said = "a::one_more\n\nfailures:\n\n---- b::three stdout ----\nb::three\n\n\
-                    failures:\n    a::one\n    b::two\n\ntest result: FAILED. 2 passed; 2 failed";
-        let heard = Heard {
+        let heard = |said: &str| Heard {
             status: std::process::ExitStatus::from_raw(101 << 8),
             last: said.lines().map(str::to_owned).collect(),
         };
-        assert_eq!(program.failed(&heard), ["a::one", "b::two"]);
+        let said = "a::one_more\n\nfailures:\n\n---- b::three stdout ----\nb::three\n\n\
+                    failures:\n    a::one\n    b::two\n\n\
+                    test result: FAILED. 2 passed; 2 failed; 0 ignored";
+        let failed = program.failed(&heard(said)).unwrap();
+        assert_eq!(failed, ["a::one", "b::two"]);
+        // More than were kept, or none: it crashed, or failed otherwise.
+        let more = said.replace("2 failed", "22 failed");
+        assert_eq!(program.failed(&heard(&more)), None);
+        assert_eq!(program.failed(&heard("a::one\nkilled")), None);
     }
 }
