@@ -161,7 +161,6 @@ async fn attend(
     ask: &mpsc::Sender<Request>,
 ) -> zbus::Result<()> {
     let connection = bus.connection().await?;
-    own(&connection).await?;
     let server = connection.object_server();
     server.at(AGENT, fdo::ObjectManager).await?;
     let first = seen.borrow_and_update().clone();
@@ -175,6 +174,9 @@ async fn attend(
     tell_vips(server, ask, &shown, &first).await?;
     paths::tell(server, &shown, &first).await?;
     shown = first;
+    // Whoever sees the name may call at once: what comes before there is somebody to answer is lost, and the caller
+    // waits for half a minute.
+    own(&connection).await?;
     info!(name = NAME, "the agent is on the bus");
     loop {
         tokio::select! {
