@@ -125,12 +125,7 @@ impl Tcp {
     /// # Errors
     ///
     /// Why it leads nowhere, as what follows its name in a sentence.
-    pub fn lead(
-        &self,
-        tenant: &str,
-        gateway: &Name,
-        port: NonZeroU16,
-    ) -> Result<(Lead, Pool), String> {
+    pub fn lead(&self, tenant: &str, gateway: &Name, port: NonZeroU16) -> Result<Lead, String> {
         if self.tenant != tenant {
             return Err(format!("is not of Tenant {tenant}"));
         }
@@ -146,11 +141,16 @@ impl Tcp {
                 None => format!("has no TCP port {port}"),
             });
         };
-        let lead = Lead {
+        Ok(Lead {
             pool: offer::frontend_name(&self.name, &found.name),
             client_ip: offer::client_ip(&self.spec),
-        };
-        Ok((lead, offer::pool(self, found).unwrap_or_default()))
+        })
+    }
+
+    /// The pool of that name among those of its ports.
+    pub fn pool(&self, name: &str) -> Option<Pool> {
+        let is_it = |port: &&TcpPort| offer::frontend_name(&self.name, &port.name) == name;
+        offer::pool(self, self.pooled().find(is_it)?)
     }
 
     /// The address that is its own.

@@ -42,6 +42,9 @@ impl Names {
     }
 }
 
+/// As many ports as a load balancer may have.
+pub const MOST_PORTS: usize = 16;
+
 /// Whether it is asked for by TLS, and at which port of an own address.
 type Door = (bool, Option<NonZeroU16>);
 
@@ -129,7 +132,7 @@ pub fn bind<'a>(
     asked.spec.listeners = listeners.collect();
     asked.spec.hostnames = all.into_iter().collect();
     let counts = [
-        ("ports", asked.spec.listeners.len(), 16),
+        ("ports", asked.spec.listeners.len(), MOST_PORTS),
         ("names", asked.spec.hostnames.len(), 32),
         ("matches", asked.spec.rules.len(), 64),
         ("certificates", asked.spec.tls.len(), 16),

@@ -14,7 +14,7 @@ use kedge_crd::{
 };
 
 use super::{
-    bound::{door, protocol},
+    bound::{MOST_PORTS, door, protocol},
     listener::{Place, Reason},
 };
 use crate::{
@@ -62,7 +62,7 @@ impl Own {
             spec: HttpLoadBalancerSpec {
                 source: Some(Owner::from(gateway).source()),
                 address: Some(self.address.clone()),
-                listeners: listeners.take(MOST).collect(),
+                listeners: listeners.take(MOST_PORTS).collect(),
                 ..HttpLoadBalancerSpec::default()
             },
             ..Asked::default()
@@ -162,7 +162,5 @@ fn chosen(offered: &Offered, asked: &HttpAddress) -> Option<String> {
     all.next().map(|ip| ip.to_string())
 }
 
-/// As many ports as a load balancer may have.
-const MOST: usize = 16;
 /// While nothing is said.
 const WAITS: &str = "it waits for the manager's answer";

@@ -248,9 +248,7 @@ fn leads(
             port,
             request_headers: changes.request_headers,
             response_headers: changes.response_headers,
-            weight: reference
-                .weight
-                .map(|_| scaled(weight(reference), heaviest)),
+            weight: share(reference, heaviest),
         });
     }
     // With nobody at all the whole rule is.
@@ -368,8 +366,15 @@ pub fn weight(reference: &Reference) -> u32 {
     u32::try_from(weight).unwrap_or_default()
 }
 
+/// The share of a backend among others, where it asks for one.
+pub fn share(reference: &Reference, heaviest: u32) -> Option<u16> {
+    reference
+        .weight
+        .map(|_| scaled(weight(reference), heaviest))
+}
+
 /// A share of up to 1000, and none that was there is lost.
-pub fn scaled(weight: u32, heaviest: u32) -> u16 {
+fn scaled(weight: u32, heaviest: u32) -> u16 {
     let most = u32::from(MAX_WEIGHT);
     let scaled = match heaviest > most {
         true => (u64::from(weight) * u64::from(most) / u64::from(heaviest))

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 
 use kedge_crd::http::{HttpBackend, HttpRule};
 
-use super::rules::{Made, resolve, scaled, weight};
+use super::rules::{Made, resolve, share, weight};
 use crate::{
     gateway_api::Route,
     names::NOBODY,
@@ -31,9 +31,7 @@ pub fn rules(snapshot: &Snapshot, api: &GatewayApi, route: &Route) -> Result<Mad
     for reference in weighted {
         let found = resolve((snapshot, api), route, reference);
         if let Some((name, port)) = made.lead(found) {
-            let share = reference
-                .weight
-                .map(|_| scaled(weight(reference), heaviest));
+            let share = share(reference, heaviest);
             led.backends.push(backend(name, port, share));
         }
     }

@@ -183,7 +183,10 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Led<'_, F> {
                 }
                 [(first, ..), ..] => {
                     let client_ip = first.client_ip;
-                    let parts = leads.into_iter().map(|(_, pool, weight)| (pool, weight));
+                    let parts = leads.iter().filter_map(|(lead, backend)| {
+                        let pool = (self.tcp)(&backend.name)?.pool(&lead.pool)?;
+                        Some((pool, backend.weight.unwrap_or(1)))
+                    });
                     let shared = share(own(), parts.collect());
                     served.offered.extend(shared.map(Offered::Pool));
                     Lead {
@@ -207,22 +210,25 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Led<'_, F> {
     }
 
     /// The backends that share the connections for a name.
-    fn leads(&mut self, host: &str, backends: &[HttpBackend]) -> Vec<(Lead, Pool, u16)> {
-        let mut leads: Vec<(Lead, Pool, u16)> = Vec::new();
+    fn leads<'b>(
+        &mut self,
+        host: &str,
+        backends: &'b [HttpBackend],
+    ) -> Vec<(Lead, &'b HttpBackend)> {
+        let mut leads: Vec<(Lead, &HttpBackend)> = Vec::new();
         for backend in backends {
-            let weight = backend.weight.unwrap_or(1);
-            let Some((lead, pool)) = self.lead(&backend.name, backend.port) else {
+            let Some(lead) = self.lead(&backend.name, backend.port) else {
                 continue;
             };
-            let is_told_alike = |(other, ..): &(Lead, Pool, u16)| other.client_ip == lead.client_ip;
+            let is_told_alike = |(other, _): &(Lead, _)| other.client_ip == lead.client_ip;
             if !leads.iter().all(is_told_alike) {
                 let text = format!(
                     "TCPLoadBalancer {} has another spec.proxyProtocol than the others of {host}",
                     backend.name
                 );
                 self.unresolved.insert(text);
-            } else if weight > 0 {
-                leads.push((lead, pool, weight));
+            } else if backend.weight != Some(0) {
+                leads.push((lead, backend));
             }
         }
         leads
@@ -291,7 +297,7 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Led<'_, F> {
         }
     }
 
-    fn lead(&mut self, name: &str, port: NonZeroU16) -> Option<(Lead, Pool)> {
+    fn lead(&mut self, name: &str, port: NonZeroU16) -> Option<Lead> {
         let Some(tcp) = (self.tcp)(name) else {
             let text = format!("there is no TCPLoadBalancer {name}");
             self.unresolved.insert(text);
@@ -313,7 +319,7 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Led<'_, F> {
 
 impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Pools for Led<'_, F> {
     fn pool(&mut self, name: &str, port: NonZeroU16) -> Option<String> {
-        let (lead, _) = self.lead(name, port)?;
+        let lead = self.lead(name, port)?;
         if lead.client_ip == ClientIp::Hidden {
             return Some(lead.pool);
         }
