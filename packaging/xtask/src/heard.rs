@@ -29,15 +29,15 @@ pub struct Hearing {
     last: Arc<Mutex<VecDeque<String>>>,
 }
 
-/// Starts a program.
-pub fn start(mut command: Command) -> io::Result<Hearing> {
+/// Starts a program. Each of its lines is passed on with `begin` before it.
+pub fn start(mut command: Command, begin: String) -> io::Result<Hearing> {
     let (said, speaks) = io::pipe()?;
     command.stdout(speaks.try_clone()?).stderr(speaks);
     let process = command.spawn()?;
     let last = Arc::new(Mutex::new(VecDeque::with_capacity(LINES)));
     let (ends, ended) = mpsc::channel();
     let kept = Arc::clone(&last);
-    thread::spawn(move || ends.send(pass_on(BufReader::new(said), &kept)));
+    thread::spawn(move || ends.send(pass_on(BufReader::new(said), &begin, &kept)));
     // The command goes, and with it the ends that write: a reader would wait for them.
     Ok(Hearing {
         process,
@@ -46,9 +46,9 @@ pub fn start(mut command: Command) -> io::Result<Hearing> {
     })
 }
 
-/// Runs a program to its end.
-pub fn run(command: Command) -> io::Result<Heard> {
-    start(command)?.end()
+/// Runs a program to its end. Each of its lines is passed on with `begin` before it.
+pub fn run(command: Command, begin: String) -> io::Result<Heard> {
+    start(command, begin)?.end()
 }
 
 impl Hearing {
@@ -73,10 +73,12 @@ impl Drop for Hearing {
     }
 }
 
-fn pass_on(mut said: impl BufRead, last: &Mutex<VecDeque<String>>) -> io::Result<()> {
+fn pass_on(mut said: impl BufRead, begin: &str, last: &Mutex<VecDeque<String>>) -> io::Result<()> {
     let mut line = Vec::new();
     while said.read_until(b'\n', &mut line)? > 0 {
-        io::stdout().write_all(&line)?;
+        // At once, and whole: others may speak beside it.
+        let whole = [begin.as_bytes(), &line].concat();
+        io::stdout().write_all(&whole)?;
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() == LINES {
             last.pop_front();
@@ -98,7 +100,7 @@ mod tests {
     fn sh(script: &str) -> Heard {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        run(command).unwrap()
+        run(command, String::new()).unwrap()
     }
 
     #[test]

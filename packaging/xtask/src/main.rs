@@ -13,6 +13,7 @@ mod generated;
 mod heard;
 mod programs;
 mod run;
+mod running;
 mod tiers;
 
 use std::process::ExitCode;

@@ -2,12 +2,10 @@
 //! dependencies can do for each command anew, and would compile half of them again for every tier.
 
 use std::{
-    cmp::Reverse,
     collections::BTreeMap,
     io::BufReader,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
@@ -105,7 +103,8 @@ impl Program {
         self.of_tests(name, tests)
     }
 
-    fn of_tests(&self, name: &str, tests: impl IntoIterator<Item = String>) -> Self {
+    /// Some of its tests.
+    pub fn of_tests(&self, name: &str, tests: impl IntoIterator<Item = String>) -> Self {
         Self {
             name: name.to_owned(),
             tests: tests.into_iter().collect(),
@@ -114,7 +113,7 @@ impl Program {
     }
 
     /// Those of its tests that it said at its end have failed; `None` where it did not come to say all of them.
-    fn failed(&self, heard: &Heard) -> Option<Vec<String>> {
+    pub fn failed(&self, heard: &Heard) -> Option<Vec<String>> {
         let all = heard.last.iter();
         let listed = all.rev().take_while(|line| *line != "failures:");
         let listed: Vec<&str> = listed.map(|line| line.trim()).collect();
@@ -126,13 +125,31 @@ impl Program {
         (listed.iter().any(is_whole) && !failed.is_empty()).then_some(failed)
     }
 
-    /// Runs it as cargo does.
-    fn run(&self, arguments: &[&str]) -> anyhow::Result<Heard> {
+    /// Runs it as cargo does. Its lines begin with its name where others speak beside it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn run(&self, arguments: &[&str], beside_others: bool) -> anyhow::Result<Heard> {
         let mut command = self.command(arguments);
         if !self.tests.is_empty() {
             command.arg("--exact").args(&self.tests);
         }
-        heard::run(command).with_context(|| self.missing())
+        let begin = if beside_others {
+            format!("{}: ", self.name)
+        } else {
+            String::new()
+        };
+        heard::run(command, begin).with_context(|| self.missing())
+    }
+
+    /// What a report says of its failure.
+    pub fn failure(&self, heard: &Heard) -> String {
+        let Self {
+            package, select, ..
+        } = self;
+        let (status, last) = (heard.status, heard.last.join("\n  "));
+        format!("`cargo test -p {package} {select}` ended with {status}, and said last:\n  {last}")
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -182,69 +199,6 @@ pub fn example(name: &str) -> anyhow::Result<PathBuf> {
     Ok(example.into())
 }
 
-/// Runs a tier's programs one after the other, and fails with all that failed.
-pub fn run_all<'a>(
-    tier: &str,
-    programs: impl IntoIterator<Item = &'a Program>,
-    arguments: &[&str],
-) -> anyhow::Result<()> {
-    println!("── {tier}");
-    let start = Instant::now();
-    let mut took: Vec<(Duration, &Program)> = Vec::new();
-    let mut failed = Vec::new();
-    for program in programs {
-        println!("     Running {} of {}", program.name, program.package);
-        let start = Instant::now();
-        let heard = program.run(arguments)?;
-        if !heard.status.success() {
-            failed.push((program, heard));
-        }
-        took.push((start.elapsed(), program));
-    }
-    let took_all = start.elapsed().as_secs_f64();
-    took.sort_by_key(|(took, _)| Reverse(*took));
-    let longest = took
-        .iter()
-        .take(12)
-        .map(|(took, program)| format!("{} {:.0} s", program.name, took.as_secs_f64()));
-    let longest = longest.collect::<Vec<_>>().join(", ");
-    println!("── {tier}: {took_all:.1} s; the longest were {longest}");
-    if failed.is_empty() {
-        return Ok(());
-    }
-    let failed = failed.iter().map(|(program, heard)| {
-        let Program {
-            package, select, ..
-        } = program;
-        let (status, last) = (heard.status, heard.last.join("\n  "));
-        format!("`cargo test -p {package} {select}` ended with {status}, and said last:\n  {last}")
-    });
-    bail!("{tier}: {}", failed.collect::<Vec<_>>().join("\n"))
-}
-
-/// Runs tests of a program several at once. What fails so is run again with the machine to itself, and that
-/// decides: either the others were in its way, or it fails.
-pub fn run_together(tier: &str, program: &Program, threads: u32) -> anyhow::Result<()> {
-    println!("── {tier}");
-    let start = Instant::now();
-    let heard = program.run(&[&format!("--test-threads={threads}"), "--nocapture"])?;
-    let took = start.elapsed().as_secs_f64();
-    println!("── {tier}: {took:.1} s");
-    if heard.status.success() {
-        return Ok(());
-    }
-    let Some(failed) = program.failed(&heard) else {
-        let (status, last) = (heard.status, heard.last.join("\n  "));
-        bail!("{tier}: they ended with {status}, and said last:\n  {last}");
-    };
-    println!(
-        "── failed beside others, and decides alone: {}",
-        failed.join(", ")
-    );
-    let alone = program.of_tests("what failed beside others", failed);
-    run_all(tier, [&alone], &["--test-threads=1", "--nocapture"])
-}
-
 /// Builds something, and returns what cargo made.
 fn artifacts(what: &str, command: &mut Command) -> anyhow::Result<Vec<Artifact>> {
     command
@@ -263,6 +217,21 @@ fn artifacts(what: &str, command: &mut Command) -> anyhow::Result<Vec<Artifact>>
 }
 
 #[cfg(test)]
+impl Program {
+    /// A program with tests of these names.
+    pub fn sample(executable: &Path, tests: &[&str]) -> Self {
+        Self {
+            package: "p".to_owned(),
+            name: "sample".to_owned(),
+            select: "--test p".to_owned(),
+            executable: executable.to_owned(),
+            tests: tests.iter().map(|test| (*test).to_owned()).collect(),
+            folder: PathBuf::from("/"),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
@@ -271,14 +240,7 @@ mod tests {
     #[test]
     fn the_tests_that_failed_are_those_of_the_list_at_the_end() {
         let tests = ["a::one", "a::one_more", "b::two", "b::three"];
-        let program = Program {
-            package: "p".to_owned(),
-            name: "patient".to_owned(),
-            select: "--test p".to_owned(),
-            executable: PathBuf::new(),
-            tests: tests.map(str::to_owned).to_vec(),
-            folder: PathBuf::new(),
-        };
+        let program = Program::sample(Path::new(""), &tests);
         let heard = |said: &str| Heard {
             status: std::process::ExitStatus::from_raw(101 << 8),
             last: said.lines().map(str::to_owned).collect(),

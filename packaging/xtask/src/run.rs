@@ -69,7 +69,7 @@ impl Beside {
         idle.args(command.get_args()).current_dir(root()?);
         let set = command.get_envs();
         idle.envs(set.filter_map(|(name, value)| Some((name, value?))));
-        let hearing = heard::start(idle);
+        let hearing = heard::start(idle, String::new());
         Ok(Self {
             name,
             hearing: hearing.with_context(|| format!("cannot start {command:?}"))?,

@@ -7,8 +7,9 @@ use anyhow::bail;
 
 use crate::{
     ci::LeftOut,
-    programs::{self, Built, Program, run_all, run_together},
+    programs::{self, Built, Program},
     run::{self, Beside},
+    running::{run_all, run_together},
 };
 
 /// Every test that was not left out; `lint` goes on beside those that wait more than they work. A tier that
@@ -128,7 +129,8 @@ fn netns(programs: &[Program]) -> anyhow::Result<()> {
     let alone = run_all(tier, &alone, &["--test-threads=1", "--nocapture"]);
     let patient = whole.of_modules("patient modules", &patient);
     let tier = "patient tests in network namespaces";
-    alone.and(run_together(tier, &patient, 4))
+    let threads = ["--test-threads=4", "--nocapture"];
+    alone.and(run_together(tier, &[patient], 1, &threads))
 }
 
 fn boot(programs: &[Program]) -> anyhow::Result<()> {
@@ -148,7 +150,10 @@ fn kube(programs: &[Program], api_server: Beside) -> anyhow::Result<()> {
     // Before the tests, so that none of them is told to wait for a compiler.
     api_server.end()?;
     let own = programs.iter().filter(|program| program.package == KUBE);
-    run_all("tests against an API server", own, &["--nocapture"])
+    let own: Vec<Program> = own.cloned().collect();
+    // They wait for controllers' second looks two seconds of five.
+    let tier = "tests against an API server";
+    run_together(tier, &own, 2, &["--nocapture"])
 }
 
 const NETNS: &str = "kedge-tests-netns";
