@@ -306,7 +306,7 @@ impl From<RoleName> for kedge_host::Role {
 /// BFD.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum BfdCommand {
-    /// List the BFD sessions of this host, and why each is in its state
+    /// List the BFD sessions of this host, or of this gateway with its hosts, and why each is in its state
     Sessions,
 }
 

@@ -143,8 +143,9 @@ pub fn restart(app: &App, args: &RestartArgs) -> Result<Exit, Failure> {
 ///
 /// There is nobody to ask.
 pub fn bfd(app: &App, command: BfdCommand) -> Result<Exit, Failure> {
+    let role = first_running(app, &[Role::Agent, Role::Gateway]);
     match command {
-        BfdCommand::Sessions => get::<BfdSessionList>(app, Role::Agent, "/v1/bfd/sessions"),
+        BfdCommand::Sessions => get::<BfdSessionList>(app, role, "/v1/bfd/sessions"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant as Uptime},
 };
 
-use kedge_control::local::{BfdRemote, BfdSession, BfdSessionList};
+use kedge_control::local::{BfdSession, BfdSessionList};
 use kedge_core::{Code, Problem, bfd::Liveness};
 use kedge_host::wall;
 use kedge_net::{clock, holder};
@@ -115,45 +115,10 @@ impl Sessions {
     }
 
     fn describe(&self, session: &BfdSnapshot) -> BfdSession {
-        let BfdSnapshot { spec, view, .. } = session;
-        let now = clock::now();
-        let remote = view.remote;
-        let heard = remote.heard_at.zip(remote.discriminator);
+        let since = wall::rfc3339_micros(session.since);
         BfdSession {
-            name: spec.name.to_string(),
-            peer: spec.peer,
-            interface: spec.interface.clone(),
-            source: spec.source,
-            multihop: spec.multihop,
-            state: view.state,
-            liveness: view.liveness,
-            because: view.because.to_string(),
-            since: wall::rfc3339_micros(session.since),
-            state_seconds: now.since(view.since).as_secs_f64(),
-            transmit_interval_seconds: view.transmit_interval.as_secs_f64(),
-            detection_seconds: view.detection_time.map(|time| time.as_secs_f64()),
-            detect_multiplier: spec.config.multiplier.get(),
-            local_discriminator: view.local.get(),
-            diagnostic: view.diagnostic.to_string(),
-            remote: heard.map(|(at, discriminator)| BfdRemote {
-                discriminator: discriminator.get(),
-                state: remote.state,
-                diagnostic: remote.diagnostic.to_string(),
-                desired_min_tx_seconds: remote.desired_min_tx.duration().as_secs_f64(),
-                required_min_rx_seconds: remote.required_min_rx.duration().as_secs_f64(),
-                detect_multiplier: remote.multiplier.get(),
-                last_heard_seconds: now.since(at).as_secs_f64(),
-            }),
-            ups: view.stats.ups,
-            losses: view.stats.losses,
-            packets_sent: view.stats.sent,
-            packets_received: view.stats.received,
-            packets_refused: session
-                .refused
-                .iter()
-                .map(|(reason, count)| ((*reason).to_owned(), *count))
-                .collect(),
             problems: self.problems_of(session),
+            ..session.tell(clock::now(), since)
         }
     }
 }

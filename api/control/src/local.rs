@@ -6,7 +6,7 @@
 //! | agent | `GET /v1/vips` | [`VipList`] |
 //! | agent | `GET /v1/vips/{name}` | [`Vip`] |
 //! | agent | `GET /v1/vips/{name}/explain` | [`VipExplanation`] |
-//! | agent | `GET /v1/bfd/sessions` | [`BfdSessionList`] |
+//! | agent, gateway | `GET /v1/bfd/sessions` | [`BfdSessionList`] |
 //! | agent | `GET /v1/bgp/neighbors` | [`BgpNeighborList`] |
 //! | agent | `GET /v1/bgp/neighbors/{name}` | [`BgpNeighbor`] |
 //! | agent | `GET /v1/bgp/routes/{advertised,received}`, and of one neighbour below its name | [`BgpRouteList`] |

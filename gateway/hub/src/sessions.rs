@@ -11,9 +11,12 @@ use std::{
 };
 
 use ipnet::IpNet;
+use kedge_control::local::{BfdSession, BfdSessionList};
 use kedge_core::{Code, Instant, Name, Problem, bfd::Liveness};
+use kedge_host::wall;
+use kedge_net::clock;
 use kedge_tunnel_device::PeerSpec;
-use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSpec, Config, Interval};
+use kedge_vip_speaker::bfd::{Bfd, BfdEvent, BfdSnapshot, BfdSpec, Config, Interval};
 use tracing::{info, warn};
 
 use crate::{bounds::Plan, tenants::path_of};
@@ -139,6 +142,24 @@ impl Sessions {
             told.waiting += usize::from(state == kedge_core::bfd::SessionState::Up);
         }
         told
+    }
+
+    /// Every session that is asked for, under the name of its host.
+    pub fn list(&self) -> BfdSessionList {
+        let snapshot = self.bfd.snapshot();
+        let asked =
+            |it: &&BfdSnapshot| !it.spec.config.passive || it.view.remote.heard_at.is_some();
+        let items = snapshot.iter().filter(asked).map(|it| {
+            let session = it.tell(clock::now(), wall::rfc3339_micros(it.since));
+            let host = self.hosts.get(&it.spec.name);
+            BfdSession {
+                name: host.cloned().unwrap_or(session.name),
+                ..session
+            }
+        });
+        let mut items: Vec<BfdSession> = items.collect();
+        items.sort_by(|one, other| one.name.cmp(&other.name));
+        BfdSessionList { items }
     }
 
     /// What is wrong. That a host does not speak BFD is its own business.

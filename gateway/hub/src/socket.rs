@@ -7,7 +7,7 @@ use axum::{
     routing::{get, post},
 };
 use kedge_control::local::{
-    ConfigInForce, GatewayDrain, GatewayStatus, Reloaded, TunnelKey, TunnelList,
+    BfdSessionList, ConfigInForce, GatewayDrain, GatewayStatus, Reloaded, TunnelKey, TunnelList,
 };
 use kedge_core::Problem;
 use kedge_host::{
@@ -43,6 +43,7 @@ pub(crate) fn routes(asks: Asks<Hub>) -> Router {
     local::routes()
         .route("/v1/drain", get(draining).post(drain))
         .route("/v1/undrain", post(undrain))
+        .route("/v1/bfd/sessions", get(bfd_sessions))
         .route("/v1/tunnel/key", get(tunnel_key).post(rotate_key))
         .with_state(asks)
 }
@@ -51,6 +52,10 @@ type Loop = State<Asks<Hub>>;
 
 async fn draining(State(asks): Loop) -> Result<Answer<GatewayDrain>, Failure> {
     asks.look(Hub::draining).await.map(Answer)
+}
+
+async fn bfd_sessions(State(asks): Loop) -> Result<Answer<BfdSessionList>, Failure> {
+    asks.look(|hub| hub.sessions.list()).await.map(Answer)
 }
 
 async fn tunnel_key(State(asks): Loop) -> Result<Answer<TunnelKey>, Failure> {

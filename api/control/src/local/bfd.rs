@@ -1,4 +1,4 @@
-//! BFD sessions as an agent sees them.
+//! BFD sessions as an agent or a gateway sees them.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -9,7 +9,7 @@ use kedge_core::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Every BFD session of the host.
+/// Every BFD session of the host, or of a gateway with its hosts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BfdSessionList {
@@ -21,7 +21,7 @@ pub struct BfdSessionList {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BfdSession {
-    /// Its name.
+    /// Its name; at a gateway that of the host.
     pub name: String,
     /// Whom it watches.
     pub peer: IpAddr,

@@ -62,7 +62,13 @@ pub const ROOMS: &[Room] = &[
     room(
         "kedge-vip-speaker",
         "vip/speaker",
-        &["kedge-core", "kedge-net", "kedge-vip-proto"],
+        // How a BFD session stands, as both roles tell it (docs/adr/0063).
+        &[
+            "kedge-core",
+            "kedge-control",
+            "kedge-net",
+            "kedge-vip-proto",
+        ],
     ),
     // Edge to load-balancing cluster.
     pure("kedge-tunnel-proto", "tunnel/proto", &["kedge-core"]),

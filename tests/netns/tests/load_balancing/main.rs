@@ -182,6 +182,15 @@ fn bytes_flow(proxy: &str) {
     eventually("the gateway has BFD with both", secs(15), || {
         sessions().iter().filter(|it| it["state"] == "Up").count() == 2
     });
+    eventually("the gateway says the same of its hosts", secs(5), || {
+        let said = gateway.kedge("bfd sessions -o json").json();
+        let items = said["items"].as_array().unwrap();
+        let is_up = |name: &str| {
+            let own = |it: &&serde_json::Value| it["name"].as_str().unwrap().ends_with(name);
+            items.iter().find(own).is_some_and(|it| it["state"] == "Up")
+        };
+        items.len() == 2 && is_up("/edge-a") && is_up("/edge-b")
+    });
     site.lan.unplug(&site.edges[1]);
     eventually("BFD has lost it", secs(15), || {
         gateway.log().contains("BFD lost it")

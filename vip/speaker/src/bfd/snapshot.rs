@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
+use kedge_control::local::{BfdRemote, BfdSession};
 use kedge_core::{
     Instant, Name, Problem,
     bfd::{Liveness, SessionState},
@@ -25,6 +26,52 @@ pub struct BfdSnapshot {
     pub refused: BTreeMap<&'static str, u64>,
     /// What is wrong with it.
     pub problems: Vec<Problem>,
+}
+
+impl BfdSnapshot {
+    /// The session as people see it; `since` is [`Self::since`] as they write it.
+    #[must_use]
+    pub fn tell(&self, now: Instant, since: String) -> BfdSession {
+        let Self { spec, view, .. } = self;
+        let remote = view.remote;
+        let heard = remote.heard_at.zip(remote.discriminator);
+        BfdSession {
+            name: spec.name.to_string(),
+            peer: spec.peer,
+            interface: spec.interface.clone(),
+            source: spec.source,
+            multihop: spec.multihop,
+            state: view.state,
+            liveness: view.liveness,
+            because: view.because.to_string(),
+            since,
+            state_seconds: now.since(view.since).as_secs_f64(),
+            transmit_interval_seconds: view.transmit_interval.as_secs_f64(),
+            detection_seconds: view.detection_time.map(|time| time.as_secs_f64()),
+            detect_multiplier: spec.config.multiplier.get(),
+            local_discriminator: view.local.get(),
+            diagnostic: view.diagnostic.to_string(),
+            remote: heard.map(|(at, discriminator)| BfdRemote {
+                discriminator: discriminator.get(),
+                state: remote.state,
+                diagnostic: remote.diagnostic.to_string(),
+                desired_min_tx_seconds: remote.desired_min_tx.duration().as_secs_f64(),
+                required_min_rx_seconds: remote.required_min_rx.duration().as_secs_f64(),
+                detect_multiplier: remote.multiplier.get(),
+                last_heard_seconds: now.since(at).as_secs_f64(),
+            }),
+            ups: view.stats.ups,
+            losses: view.stats.losses,
+            packets_sent: view.stats.sent,
+            packets_received: view.stats.received,
+            packets_refused: self
+                .refused
+                .iter()
+                .map(|(reason, count)| ((*reason).to_owned(), *count))
+                .collect(),
+            problems: self.problems.clone(),
+        }
+    }
 }
 
 /// What a session says of the path.
