@@ -1,71 +1,42 @@
 //! A whole manager over a directory, as a process of its own, and what is in the directory.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+use std::{fs, ops::Deref, path::Path};
 
 use serde_json::Value;
 
 use crate::{
     asked::{Asked, Said},
-    eventually,
     lan::Host,
-    secs,
+    role::RoleOf,
 };
 
 /// A manager and its folders; killed when dropped.
 #[derive(Debug)]
-pub struct Manager<'a> {
-    host: &'a Host,
-    executable: PathBuf,
-    root: PathBuf,
-    process: Child,
-}
+pub struct Manager<'a>(RoleOf<'a>);
 
 impl<'a> Manager<'a> {
     /// A manager that serves on port 9443 of the host, over these files.
     #[must_use]
     pub fn start(host: &'a Host, executable: &str, files: &[(&str, &str)]) -> Self {
-        let root = host.directory().join("manager");
-        fs::create_dir_all(root.join("etc/kedge")).unwrap();
-        fs::create_dir_all(root.join("objects")).unwrap();
-        for (name, text) in files {
-            fs::write(root.join("objects").join(name), text).unwrap();
-        }
         let yaml = format!("version: 1\nlisten: {}:9443\n", host.address());
-        fs::write(root.join("etc/kedge/manager.yaml"), yaml).unwrap();
-        let mut command = Command::new(executable);
-        command
-            .arg("--root")
-            .arg(&root)
-            .args(["manager", "--dir"])
-            .arg(root.join("objects"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(root.join("log")).unwrap());
-        let process = host.spawn(command);
-        let socket = root.join("run/kedge/manager.sock");
-        eventually("the manager serves", secs(15), || {
-            std::os::unix::net::UnixStream::connect(&socket).is_ok()
-        });
-        Self {
-            host,
-            executable: executable.into(),
-            root,
-            process,
+        let mut role = RoleOf::new(host, executable, ("manager", "manager"), &yaml);
+        let objects = role.root().join("objects");
+        fs::create_dir_all(&objects).unwrap();
+        for (name, text) in files {
+            fs::write(objects.join(name), text).unwrap();
         }
+        role.start_with(&["--dir", objects.to_str().unwrap()]);
+        Self(role)
     }
 
     /// Writes a user's file.
     pub fn write(&self, name: &str, text: &str) {
-        fs::write(self.root.join("objects").join(name), text).unwrap();
+        fs::write(self.root().join("objects").join(name), text).unwrap();
     }
 
     /// Removes a user's file.
     pub fn remove(&self, name: &str) {
-        fs::remove_file(self.root.join("objects").join(name)).unwrap();
+        fs::remove_file(self.root().join("objects").join(name)).unwrap();
     }
 
     /// Puts a new token where a role below `root` expects it.
@@ -83,7 +54,7 @@ impl<'a> Manager<'a> {
     #[must_use]
     pub fn documents(&self, part: &str, kind: &str, name: &str) -> Vec<Value> {
         let object = format!("objects/{part}/kedge.dev/{kind}/{name}");
-        let Ok(files) = fs::read_dir(self.root.join(object)) else {
+        let Ok(files) = fs::read_dir(self.root().join(object)) else {
             return Vec::new();
         };
         let texts = files.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
@@ -111,33 +82,18 @@ impl<'a> Manager<'a> {
             format!("{} {}", word("status"), word("reason"))
         })
     }
+}
 
-    /// What it logged.
-    #[must_use]
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.root.join("log")).unwrap_or_default()
+impl<'a> Deref for Manager<'a> {
+    type Target = RoleOf<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
 impl Asked for Manager<'_> {
     fn kedge(&self, line: &str) -> Said {
-        let mut command = Command::new(&self.executable);
-        command
-            .arg("--root")
-            .arg(&self.root)
-            .args(line.split(' '))
-            .stdin(Stdio::null());
-        let output = self.host.run(move || command.output().unwrap());
-        Said::of(&output)
-    }
-}
-
-impl Drop for Manager<'_> {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        if std::thread::panicking() {
-            eprintln!("--- {}\n{}", self.host.name, self.log());
-        }
+        self.0.kedge(line)
     }
 }

@@ -59,7 +59,7 @@ fn a_host_whose_port_refuses_gets_nothing_of_any_pool_while_its_tunnel_lives() {
     };
     gateway.remember(&wished);
     gateway.start();
-    agents.iter_mut().for_each(Agent::start);
+    agents.iter_mut().for_each(|it| it.start());
     let at = gateway_host.address().into();
     let name = |port| ask(&client, at, port, b"").map(|asked| asked.name);
     let both = |what: &str, port| {
@@ -110,13 +110,13 @@ fn a_host_whose_port_refuses_gets_nothing_of_any_pool_while_its_tunnel_lives() {
     assert_eq!(dead(&gateway), BTreeSet::new());
 
     // With fewer back ends Envoy finds out itself, port by port.
-    agents.iter_mut().for_each(Agent::kill);
+    agents.iter_mut().for_each(|it| it.kill());
     gateway.stop();
     wished.generation = 2;
     wished.offer = offer(&gateway_host, 100);
     gateway.remember(&wished);
     gateway.start();
-    agents.iter_mut().for_each(Agent::start);
+    agents.iter_mut().for_each(|it| it.start());
     both("both hosts answer", OTHER);
     both("the checked one as well", WEB);
     refuse(&b);

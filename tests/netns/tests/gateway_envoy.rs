@@ -75,7 +75,7 @@ fn envoy_carries_clients_to_hosts_behind_tunnels_and_leaves_out_those_that_are_d
         ..GatewayConfig::default()
     });
     gateway.start();
-    agents.iter_mut().for_each(Agent::start);
+    agents.iter_mut().for_each(|it| it.start());
     let name = || ask(&client, gateway_host.address().into(), PORT, b"").map(|asked| asked.name);
     let both = |what: &str| {
         let mut heard = BTreeSet::new();
@@ -221,7 +221,7 @@ fn a_site_is_served_by_the_hosts_that_are_alive_and_one_that_cannot_be_is_told()
         ..GatewayConfig::default()
     });
     gateway.start();
-    agents.iter_mut().for_each(Agent::start);
+    agents.iter_mut().for_each(|it| it.start());
     let mut browser = Browser::new(&client, gateway_host.address().into());
     browser.trust(certified.der().clone());
     let plain = || browser.plain(8080, "web.example", "GET /", "");
@@ -314,7 +314,7 @@ fn two_tenants_with_one_address_never_meet_and_neither_leaves_its_namespace() {
     let mut wished = tenants(&gateway_host, &edges, &agents);
     gateway.remember(&wished);
     gateway.start();
-    agents.iter_mut().for_each(Agent::start);
+    agents.iter_mut().for_each(|it| it.start());
     let at: IpAddr = gateway_host.address().into();
     let name = |port| ask(&client, at, port, b"").map(|asked| asked.name);
     let answer = || name(PORT).as_deref() == Some("a") && name(PORT + 1).as_deref() == Some("b");

@@ -16,7 +16,9 @@ use kedge_tests_netns::{
     eventually,
     keepalived::{Keepalived, Settings},
     lan::{Host, Lan},
-    millis, on_a_steady_machine, secs, throughout,
+    millis, on_a_steady_machine,
+    role::RoleOf,
+    secs, throughout,
 };
 use serde_json::Value;
 
@@ -307,7 +309,7 @@ fn history_outlives_the_agent_and_a_failover_is_told_stamp_by_stamp() {
 
         // Both endings of the agent keep what happened.
         let state = a.directory().join("root/var/lib/kedge/agent");
-        for stop in [Agent::stop, Agent::kill] {
+        for stop in [RoleOf::stop, RoleOf::kill] {
             eventually("a holds it", LIMIT, || holds(&first));
             let items = |agent: &Agent<'_>| {
                 let told = agent.kedge("vip history api -o json").json();
