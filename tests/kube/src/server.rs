@@ -51,8 +51,13 @@ impl Server {
     ///
     /// When it does not come up.
     pub async fn start_for_pods(address: Ipv4Addr) -> Option<Self> {
-        // Empty: the admission that gives Pods their tokens is not left out.
-        let flags = ["--disable-admission-plugins=", "--endpoint-reconciler-type=lease"];
+        let flags = [
+            // Empty: the admission that gives Pods their tokens is not left out.
+            "--disable-admission-plugins=",
+            "--endpoint-reconciler-type=lease",
+            // Nobody here knows the names of nodes.
+            "--kubelet-preferred-address-types=InternalIP",
+        ];
         Self::begin(address, &flags, false).await
     }
 

@@ -101,6 +101,8 @@ disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapsho
 address = '{at}/containerd.sock'
 [plugins.'io.containerd.grpc.v1.cri']
 sandbox_image = '{pause}'
+# Containers of builders may not ask to be killed later than others.
+restrict_oom_score_adj = true
 [plugins.'io.containerd.grpc.v1.cri'.cni]
 bin_dir = '{PLUGINS}'
 conf_dir = '{at}/network'
