@@ -1,6 +1,11 @@
 //! The agent of Services, as its guide sets it up.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
 use kube::{Api, ResourceExt as _};
@@ -8,7 +13,7 @@ use kube::{Api, ResourceExt as _};
 use crate::{
     cluster::Cluster,
     manager,
-    pods::{Pods, ended_in_order, restarts, waits},
+    pods::{LIMIT, Pods, ended_in_order, restarts, waits},
 };
 
 /// Sets it up, and waits until both are ready and what they may be.
@@ -59,10 +64,16 @@ pub async fn works(cluster: &Cluster) {
 /// The token, where the guides say that it is made and where it is put.
 async fn token(cluster: &Cluster) {
     let asked = ["--namespace=kedge-system", "exec", "deploy/kedge-manager", "--", "kedge"];
-    let asked = [&asked[..], &["token", "create", "--tenant", "shop", "--max-uses", "1"]].concat();
-    // A manager hears of the Tenant a moment after it was made.
-    waits("a token is made", async || cluster.try_kubectl(&asked).is_ok()).await;
-    let said = cluster.kubectl(&asked);
+    let asked = [&asked[..], &["token", "create", "--tenant", "shop"]].concat();
+    let begun = Instant::now();
+    let said = loop {
+        // A manager hears of the Tenant a moment after it was made.
+        match cluster.try_kubectl(&asked) {
+            Ok(said) => break said,
+            Err(said) => assert!(begun.elapsed() < LIMIT, "{said}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
     let file = cluster.folder("token");
     fs::write(&file, said).unwrap();
     cluster.kubectl(&[

@@ -166,7 +166,7 @@ pub fn ended_in_order(ended: &ContainerStateTerminated) {
 }
 
 /// For Pods that come and go.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// Waits for something of Pods.
 pub async fn waits<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
