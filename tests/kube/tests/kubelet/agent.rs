@@ -40,7 +40,9 @@ pub async fn works(cluster: &Cluster) {
     let all = pods.all().await;
     let first = holder(cluster).await;
     let mut of_holder = all.iter().filter(|pod| first.starts_with(&pod.name_any()));
-    let leader = of_holder.next().unwrap_or_else(|| panic!("{first} is none of the Pods"));
+    let leader = of_holder
+        .next()
+        .unwrap_or_else(|| panic!("{first} is none of the Pods"));
     let log = pods.log(leader);
     println!("{log}");
     assert!(log.contains("kedge-services"), "{log}");
@@ -55,15 +57,35 @@ pub async fn works(cluster: &Cluster) {
         assert_eq!(restarts(&pod), 0, "{pod:?}");
     }
     for name in ["web", "api"] {
-        cluster.kubectl(&["--namespace=shop", "delete", "service", name, "--timeout=30s"]);
+        cluster.kubectl(&[
+            "--namespace=shop",
+            "delete",
+            "service",
+            name,
+            "--timeout=30s",
+        ]);
     }
-    let balancers = ["--namespace=tenant-shop", "get", "tcploadbalancers", "--output=name"];
-    waits("nothing is offered", async || cluster.kubectl(&balancers).is_empty()).await;
+    let balancers = [
+        "--namespace=tenant-shop",
+        "get",
+        "tcploadbalancers",
+        "--output=name",
+    ];
+    waits("nothing is offered", async || {
+        cluster.kubectl(&balancers).is_empty()
+    })
+    .await;
 }
 
 /// The token, where the guides say that it is made and where it is put.
 async fn token(cluster: &Cluster) {
-    let asked = ["--namespace=kedge-system", "exec", "deploy/kedge-manager", "--", "kedge"];
+    let asked = [
+        "--namespace=kedge-system",
+        "exec",
+        "deploy/kedge-manager",
+        "--",
+        "kedge",
+    ];
     let asked = [&asked[..], &["token", "create", "--tenant", "shop"]].concat();
     let begun = Instant::now();
     let said = loop {
@@ -92,7 +114,11 @@ async fn overlay(cluster: &Cluster) -> String {
     fs::create_dir(&folder).unwrap();
     let services =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes/kustomize/services");
-    let copied = Command::new("cp").arg("-r").arg(services).arg(&folder).status();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(services)
+        .arg(&folder)
+        .status();
     assert!(copied.unwrap().success());
     let manager = manager::address(cluster).await;
     let text = format!(
@@ -116,11 +142,19 @@ async fn offered(cluster: &Cluster, name: &str) {
     let services: Api<Service> = Api::namespaced(cluster.client.clone(), "shop");
     waits(&format!("{name} has an address"), async || {
         let status = services.get(name).await.unwrap().status.unwrap_or_default();
-        let all = status.load_balancer.and_then(|it| it.ingress).unwrap_or_default();
+        let all = status
+            .load_balancer
+            .and_then(|it| it.ingress)
+            .unwrap_or_default();
         all.iter().any(|it| it.ip.as_deref() == Some("203.0.113.7"))
     })
     .await;
-    let balancers = ["--namespace=tenant-shop", "get", "tcploadbalancers", "--output=name"];
+    let balancers = [
+        "--namespace=tenant-shop",
+        "get",
+        "tcploadbalancers",
+        "--output=name",
+    ];
     let balancers = cluster.kubectl(&balancers);
     assert!(balancers.contains(&format!("{name}.shop.")), "{balancers}");
 }

@@ -76,7 +76,8 @@ fn hierarchies() -> Vec<PathBuf> {
     // Links are other names of the same.
     let all = all.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir()));
     let all = all.map(|entry| entry.path());
-    all.filter(|path| path.join("cgroup.procs").exists()).collect()
+    all.filter(|path| path.join("cgroup.procs").exists())
+        .collect()
 }
 
 fn has(hierarchy: &Path, controller: &str) -> bool {

@@ -33,7 +33,10 @@ impl Cluster {
         let kubeconfig = server.kubeconfig("admin");
         let controllers = Controllers::start_with(&server, CONTROLLERS)?;
         let mut command = Command::new(Program::Scheduler.path().unwrap());
-        command.args([flag("kubeconfig", &kubeconfig), "--leader-elect=false".to_owned()]);
+        command.args([
+            flag("kubeconfig", &kubeconfig),
+            "--leader-elect=false".to_owned(),
+        ]);
         let scheduler = Process::start("kube-scheduler", server.folder(), &command).unwrap();
         let proxy = proxy(&server, &kubeconfig);
         let folder = server.folder().join(node::NAME);
@@ -110,7 +113,10 @@ fn proxy(server: &Server, kubeconfig: &Path) -> Process {
         .args(["--proxy-mode=nftables", "--cluster-cidr=10.244.0.0/16"])
         // What is one for the whole machine stays as it is.
         .args(["--conntrack-max-per-core=0"])
-        .args(["--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s"]);
+        .args([
+            "--conntrack-tcp-timeout-established=0s",
+            "--conntrack-tcp-timeout-close-wait=0s",
+        ]);
     Process::start("kube-proxy", server.folder(), &command).unwrap()
 }
 

@@ -36,7 +36,9 @@ pub fn kedge(folder: &Path) {
     let files = folder.join("files");
     let binary = files.join("usr/bin/kedge");
     fs::create_dir_all(binary.parent().unwrap()).unwrap();
-    run(Command::new("strip").arg("-o").args([&binary, &kedge.to_owned()]));
+    run(Command::new("strip")
+        .arg("-o")
+        .args([&binary, &kedge.to_owned()]));
     for library in libraries(kedge) {
         let at = files.join(library.trim_start_matches('/'));
         fs::create_dir_all(at.parent().unwrap()).unwrap();
@@ -75,7 +77,11 @@ pub fn pause(folder: &Path) {
     let mut listed = layout.put_json(MANIFEST, &manifest);
     listed["annotations"] = json!({ NAME: PAUSE });
     let index = json!({"schemaVersion": 2, "manifests": [listed]});
-    fs::write(layout.0.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+    fs::write(
+        layout.0.join("oci-layout"),
+        r#"{"imageLayoutVersion":"1.0.0"}"#,
+    )
+    .unwrap();
     layout.close(&index, &folder.join("pause.tar"));
 }
 
@@ -117,7 +123,12 @@ impl Layout {
     /// Packs it into one file.
     fn close(&self, index: &Value, into: &Path) {
         fs::write(self.0.join("index.json"), index.to_string()).unwrap();
-        run(Command::new("tar").arg("-cf").arg(into).arg("-C").arg(&self.0).arg("."));
+        run(Command::new("tar")
+            .arg("-cf")
+            .arg(into)
+            .arg("-C")
+            .arg(&self.0)
+            .arg("."));
     }
 }
 
@@ -126,7 +137,10 @@ fn libraries(executable: &Path) -> Vec<String> {
     let said = Command::new("ldd").arg(executable).output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();
     let words = said.split_whitespace();
-    words.filter(|word| word.starts_with('/')).map(ToOwned::to_owned).collect()
+    words
+        .filter(|word| word.starts_with('/'))
+        .map(ToOwned::to_owned)
+        .collect()
 }
 
 fn push(list: &mut Value, item: &Value) {

@@ -32,7 +32,11 @@ use cluster::Cluster;
 
 #[test]
 fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
-    let programs = [Program::ControllerManager, Program::KubeProxy, Program::Helm];
+    let programs = [
+        Program::ControllerManager,
+        Program::KubeProxy,
+        Program::Helm,
+    ];
     if !kedge_tests_netns::ready() || !ready(&programs) || !node::can_be() {
         return;
     }

@@ -13,7 +13,13 @@ use crate::{
 /// Installs the chart, and waits until its managers are ready and what they may be.
 pub async fn runs(cluster: &Cluster) {
     cluster.kubectl(&["create", "namespace", "tenant-shop"]);
-    println!("{}", chart::install(&cluster.server, &json!({"tenantNamespaces": ["tenant-shop"]})));
+    println!(
+        "{}",
+        chart::install(
+            &cluster.server,
+            &json!({"tenantNamespaces": ["tenant-shop"]})
+        )
+    );
     let pods = Pods::of(cluster, "manager");
     for pod in pods.are_ready(2).await {
         assert_eq!(restarts(&pod), 0, "{pod:?}");

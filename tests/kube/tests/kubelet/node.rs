@@ -44,7 +44,14 @@ impl Node {
         let mut command = Command::new("unshare");
         command
             .args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"])
-            .args(["--propagation", "private", "sh", "-c", include_str!("node.sh"), NAME])
+            .args([
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                include_str!("node.sh"),
+                NAME,
+            ])
             .arg(folder)
             .arg(Program::Kubelet.path().unwrap());
         let process = Process::start(NAME, folder, &command).unwrap();
@@ -62,7 +69,12 @@ impl Node {
 
 /// Whether a node can be had here. Says why not, and fails where CI requires it.
 pub fn can_be() -> bool {
-    if !ready(&[Program::Kubelet, Program::Scheduler, Program::Pause, Program::Kubectl]) {
+    if !ready(&[
+        Program::Kubelet,
+        Program::Scheduler,
+        Program::Pause,
+        Program::Kubectl,
+    ]) {
         return false;
     }
     let Some(why) = missing() else {
@@ -74,7 +86,14 @@ pub fn can_be() -> bool {
 }
 
 fn missing() -> Option<String> {
-    for program in ["containerd", "containerd-shim-runc-v2", "ctr", "runc", "strip", "ldd"] {
+    for program in [
+        "containerd",
+        "containerd-shim-runc-v2",
+        "ctr",
+        "runc",
+        "strip",
+        "ldd",
+    ] {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
             return Some(format!("a node needs {program}"));

@@ -56,8 +56,12 @@ impl<'a> Pods<'a> {
     fn described(&self) -> String {
         let of = format!("app.kubernetes.io/component={}", self.component);
         let space = "--namespace=kedge-system";
-        let said = self.cluster.kubectl(&["describe", "pods", space, "--selector", &of]);
-        let logs = self.cluster.try_kubectl(&["logs", space, "--selector", &of, "--tail=20"]);
+        let said = self
+            .cluster
+            .kubectl(&["describe", "pods", space, "--selector", &of]);
+        let logs = self
+            .cluster
+            .try_kubectl(&["logs", space, "--selector", &of, "--tail=20"]);
         format!("{said}\n{logs:?}")
     }
 
@@ -135,7 +139,10 @@ impl Process {
         is("NoNewPrivs", "1");
         // Filtered.
         is("Seccomp", "2");
-        let mut mounts = self.mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let mut mounts = self
+            .mounts
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>());
         let root = mounts.find(|words| words[1] == "/").unwrap();
         assert!(root[3].split(',').any(|it| it == "ro"), "{root:?}");
     }
