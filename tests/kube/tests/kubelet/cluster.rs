@@ -92,6 +92,9 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", last_words(&self.folder(node::NAME)));
+            let ours = "--selector=app.kubernetes.io/name=kedge";
+            let said = self.try_kubectl(&["--namespace=kedge-system", "logs", ours, "--prefix"]);
+            eprintln!("{}", said.unwrap_or_else(|said| said));
         }
     }
 }
