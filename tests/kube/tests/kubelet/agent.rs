@@ -7,13 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
-use kube::{Api, ResourceExt as _};
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
 
 use crate::{
     cluster::Cluster,
     manager,
-    pods::{LIMIT, Pods, ended_in_order, restarts, waits},
+    pods::{LIMIT, Pods, restarts, waits},
 };
 
 /// Sets it up, and waits until both are ready and what they may be.
@@ -35,27 +35,13 @@ pub async fn runs(cluster: &Cluster) {
 
 /// A Service gets its address; and so does another one, when the Pod that leads was deleted.
 pub async fn works(cluster: &Cluster) {
-    offered(cluster, "web").await;
+    offered(cluster, "web", 80).await;
     let pods = Pods::of(cluster, "services");
-    let all = pods.all().await;
-    let first = holder(cluster).await;
-    let mut of_holder = all.iter().filter(|pod| first.starts_with(&pod.name_any()));
-    let leader = of_holder
-        .next()
-        .unwrap_or_else(|| panic!("{first} is none of the Pods"));
-    let log = pods.log(leader);
+    let log = pods.log(&pods.leader(LEASE).await.unwrap());
     println!("{log}");
-    assert!(log.contains("kedge-services"), "{log}");
-    ended_in_order(&pods.delete(leader).await);
-    waits("another one leads", async || {
-        let now = holder(cluster).await;
-        !now.is_empty() && now != first
-    })
-    .await;
-    offered(cluster, "api").await;
-    for pod in pods.are_ready(2).await {
-        assert_eq!(restarts(&pod), 0, "{pod:?}");
-    }
+    assert!(log.contains("this agent speaks for the cluster"), "{log}");
+    pods.are_led_by_another(LEASE).await;
+    offered(cluster, "api", 81).await;
     for name in ["web", "api"] {
         cluster.kubectl(&[
             "--namespace=shop",
@@ -135,9 +121,15 @@ patches:
     folder.display().to_string()
 }
 
-async fn offered(cluster: &Cluster, name: &str) {
+async fn offered(cluster: &Cluster, name: &str, port: u16) {
     let file = cluster.folder("service.yaml");
-    fs::write(&file, SERVICE.replace("NAME", name)).unwrap();
+    fs::write(
+        &file,
+        SERVICE
+            .replace("NAME", name)
+            .replace("PORT", &port.to_string()),
+    )
+    .unwrap();
     cluster.kubectl(&["apply", "--filename", file.to_str().unwrap()]);
     let services: Api<Service> = Api::namespaced(cluster.client.clone(), "shop");
     waits(&format!("{name} has an address"), async || {
@@ -159,13 +151,7 @@ async fn offered(cluster: &Cluster, name: &str) {
     assert!(balancers.contains(&format!("{name}.shop.")), "{balancers}");
 }
 
-async fn holder(cluster: &Cluster) -> String {
-    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), "kedge-system");
-    let lease = leases.get_opt("kedge-services").await.unwrap();
-    let spec = lease.and_then(|it| it.spec).unwrap_or_default();
-    spec.holder_identity.unwrap_or_default()
-}
-
+const LEASE: &str = "kedge-services";
 const SERVICE: &str = "\
 apiVersion: v1
 kind: Namespace
@@ -178,7 +164,7 @@ spec:
   type: LoadBalancer
   loadBalancerClass: kedge.dev/gateway
   selector: {app: NAME}
-  ports: [{name: http, port: 80}]
+  ports: [{name: http, port: PORT}]
 ";
 const SITE: &str = "\
 apiVersion: kedge.dev/v1alpha1

@@ -57,6 +57,7 @@ fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
                 manager::runs(&cluster).await;
                 agent::runs(&cluster).await;
                 agent::works(&cluster).await;
+                manager::ends(&cluster).await;
             });
         })
         .unwrap();

@@ -1,5 +1,7 @@
 //! The chart's manager.
 
+use std::time::Instant;
+
 use k8s_openapi::api::core::v1::Service;
 use kedge_tests_kube::chart;
 use kube::Api;
@@ -26,8 +28,26 @@ pub async fn runs(cluster: &Cluster) {
         let processes = pods.processes(&pod);
         assert_eq!(processes.len(), 1, "{processes:?}");
         processes[0].is_confined();
-        println!("{}", pods.log(&pod));
+        let log = pods.log(&pod);
+        assert!(log.contains("the manager serves"), "{log}");
     }
+}
+
+/// The one that leads is deleted, and then the chart, whose Job stops the others.
+pub async fn ends(cluster: &Cluster) {
+    let pods = Pods::of(cluster, "manager");
+    let log = pods.log(&pods.leader("kedge-manager").await.unwrap());
+    assert!(log.contains("leads=true"), "{log}");
+    pods.are_led_by_another("kedge-manager").await;
+    let begun = Instant::now();
+    println!("{}", chart::remove_by_job(&cluster.server));
+    println!("the chart is gone: {:.1} s", begun.elapsed().as_secs_f64());
+    assert!(pods.all().await.is_empty());
+    let jobs = Pods::of(cluster, "uninstall");
+    assert!(
+        jobs.all().await.is_empty(),
+        "the Job goes when it succeeded"
+    );
 }
 
 /// Where the agent API is inside the cluster.

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use futures_util::StreamExt as _;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{ContainerStateTerminated, Pod},
+};
 use kedge_tests_kube::eventually;
 use kube::{
     Api, ResourceExt as _,
@@ -71,8 +74,35 @@ impl<'a> Pods<'a> {
         self.cluster.kubectl(&["logs", space, &pod.name_any()])
     }
 
+    /// The one that holds a Lease.
+    pub async fn leader(&self, lease: &str) -> Option<Pod> {
+        let leases: Api<Lease> = Api::namespaced(self.cluster.client.clone(), "kedge-system");
+        let lease = leases.get_opt(lease).await.unwrap();
+        let holder = lease?.spec?.holder_identity?;
+        let mut all = self.all().await.into_iter();
+        all.find(|pod| holder.starts_with(&pod.name_any()))
+    }
+
+    /// Deletes the one that leads: it ends in order, another one leads, and there are as many again.
+    pub async fn are_led_by_another(&self, lease: &str) {
+        let count = self.all().await.len();
+        let first = self.leader(lease).await;
+        let first = first.unwrap_or_else(|| panic!("none of the Pods holds {lease}"));
+        let ended = self.delete(&first).await;
+        // It was told to end, and did before anybody had to kill it.
+        assert_eq!(ended.exit_code, 0, "{ended:?}");
+        assert_eq!(ended.reason.as_deref(), Some("Completed"), "{ended:?}");
+        waits(&format!("another one holds {lease}"), async || {
+            self.leader(lease).await.is_some()
+        })
+        .await;
+        for pod in self.are_ready(count).await {
+            assert_eq!(restarts(&pod), 0, "{pod:?}");
+        }
+    }
+
     /// Deletes a Pod, and waits until it is gone; how its container ended.
-    pub async fn delete(&self, pod: &Pod) -> ContainerStateTerminated {
+    async fn delete(&self, pod: &Pod) -> ContainerStateTerminated {
         let name = pod.name_any();
         let version = pod.metadata.resource_version.clone().unwrap();
         let only = WatchParams::default().fields(&format!("metadata.name={name}"));
@@ -164,12 +194,6 @@ pub fn restarts(pod: &Pod) -> i32 {
 fn terminated(pod: &Pod) -> Option<ContainerStateTerminated> {
     let status = pod.status.clone()?.container_statuses?;
     status.into_iter().next()?.state?.terminated
-}
-
-/// It was told to end, and ended in order before anybody had to kill it.
-pub fn ended_in_order(ended: &ContainerStateTerminated) {
-    assert_eq!(ended.exit_code, 0, "{ended:?}");
-    assert_eq!(ended.reason.as_deref(), Some("Completed"), "{ended:?}");
 }
 
 /// For Pods that come and go.
