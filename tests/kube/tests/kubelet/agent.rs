@@ -172,6 +172,8 @@ kind: EdgeGateway
 metadata: {name: gw, namespace: kedge-system}
 spec:
   service: {addresses: [203.0.113.7]}
+  # For so long a port rests that was given back, and what is deleted stays.
+  envoy: {drain: 1s}
   tunnel: {publicEndpoints: [{host: 203.0.113.7, port: 51820}]}
 ---
 apiVersion: kedge.dev/v1alpha1
