@@ -29,7 +29,7 @@ pub async fn runs(cluster: &Cluster) {
         assert_eq!(restarts(&pod), 0, "{pod:?}");
         let processes = pods.processes(&pod);
         assert_eq!(processes.len(), 1, "{processes:?}");
-        processes[0].is_confined();
+        processes[0].assert_confined();
     }
 }
 

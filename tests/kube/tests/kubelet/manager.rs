@@ -27,7 +27,7 @@ pub async fn runs(cluster: &Cluster) {
         assert_eq!(restarts(&pod), 0, "{pod:?}");
         let processes = pods.processes(&pod);
         assert_eq!(processes.len(), 1, "{processes:?}");
-        processes[0].is_confined();
+        processes[0].assert_confined();
         let log = pods.log(&pod);
         assert!(log.contains("the manager serves"), "{log}");
     }

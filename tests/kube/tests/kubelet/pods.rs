@@ -158,7 +158,7 @@ impl Process {
     }
 
     /// It is nobody in particular, has no right, gets none, and writes nowhere but in its volumes.
-    pub fn is_confined(&self) {
+    pub fn assert_confined(&self) {
         let is = |name: &str, text: &str| assert_eq!(self.status[name], text, "{name}: {self:?}");
         for ids in ["Uid", "Gid"] {
             is(ids, "65532\t65532\t65532\t65532");
@@ -197,7 +197,7 @@ fn terminated(pod: &Pod) -> Option<ContainerStateTerminated> {
 }
 
 /// For Pods that come and go.
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits for something of Pods.
 pub async fn waits<F: Future<Output = bool>>(what: &str, holds: impl FnMut() -> F) {
