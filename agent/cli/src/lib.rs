@@ -54,7 +54,7 @@ use kedge_host::{Role, Root, layers::ConfigError};
 use schemars::Schema;
 
 use crate::{
-    args::{Cli, Command, Format},
+    args::{Cli, Command, Format, K8sCommand},
     client::{Client, Failure},
     exit::Exit,
     show::View,
@@ -94,7 +94,9 @@ pub fn main() -> ExitCode {
         }
     };
     let kind = match cli.command {
-        Command::Agent(_) | Command::Manager(_) => logs::Kind::Role,
+        Command::Agent(_) | Command::Manager(_) | Command::K8s(K8sCommand::Run(_)) => {
+            logs::Kind::Role
+        }
         Command::Gateway(ref args) if args.order.is_none() => logs::Kind::Role,
         _ => logs::Kind::Command,
     };

@@ -4,7 +4,7 @@ use kedge_core::Coded as _;
 use kedge_host::{
     Role,
     layers::{Live, Override},
-    local::{RequireRoot, Socket},
+    local::{MayChange, Socket},
     notify::Notifier,
 };
 use kedge_manager_controller::{Lifecycle, ManagerOptions, Observed, Place};
@@ -57,7 +57,7 @@ pub(crate) fn run(app: &App, args: &ManagerArgs) -> Result<Exit, Failure> {
     let role = async {
         let socket = Socket::bind(&app.root.socket(Role::Manager)).map_err(|e| e.problem())?;
         kedge_manager_controller::run(options, |manager| {
-            socket.serve(manager.routes::<RequireRoot>())
+            socket.serve(manager.routes::<MayChange>())
         })
         .await
     };

@@ -27,7 +27,7 @@ use kedge_control::{
 use kedge_core::{Code, Problem};
 use kedge_host::{
     Role, Root,
-    local::{Answer, Failure, RequireRoot, Serving, Socket},
+    local::{Answer, Failure, MayChange, Serving, Socket},
 };
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -168,7 +168,7 @@ fn an_answer_of_another_kind_is_a_version_skew() {
 
 #[test]
 fn what_a_token_asks_for_reaches_the_manager() {
-    let create = async |RequireRoot(_): RequireRoot, Json(request): Json<TokenRequest>| {
+    let create = async |MayChange(_): MayChange, Json(request): Json<TokenRequest>| {
         let bound = &request.bound_to;
         assert_eq!(bound.machine_id.as_deref(), Some("4d"));
         assert_eq!(bound.serial.as_deref(), Some("XK-1"));
@@ -217,7 +217,7 @@ fn what_a_token_asks_for_reaches_the_manager() {
 
 #[test]
 fn a_key_is_approved_by_its_hash_and_never_unseen() {
-    let approve = async |RequireRoot(_): RequireRoot, Json(request): Json<ApprovalRequest>| {
+    let approve = async |MayChange(_): MayChange, Json(request): Json<ApprovalRequest>| {
         assert_eq!(
             (request.name.as_str(), request.namespace.as_deref()),
             ("edge-a", Some("shop"))
@@ -257,7 +257,7 @@ fn a_key_is_approved_by_its_hash_and_never_unseen() {
 
 #[test]
 fn a_token_goes_to_stdout_alone() {
-    let create = async |RequireRoot(_): RequireRoot, Json(request): Json<TokenRequest>| {
+    let create = async |MayChange(_): MayChange, Json(request): Json<TokenRequest>| {
         if request.tenant.as_deref() != Some("t") {
             return Err(Failure(Problem::new(
                 Code::EnrolTokenScope,

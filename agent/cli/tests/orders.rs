@@ -27,7 +27,7 @@ use kedge_control::{
 use kedge_core::{Code, Problem, vip::RouterState};
 use kedge_host::{
     Role, Root,
-    local::{Answer, Failure, RequireRoot, Serving, Socket},
+    local::{Answer, Failure, MayChange, Serving, Socket},
 };
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -108,7 +108,7 @@ fn ends_in(to: RouterState) -> Router {
         .route(
             "/v1/vips/{name}/release",
             post(
-                async |RequireRoot(_): RequireRoot, Json(request): Json<OrderRequest>| {
+                async |MayChange(_): MayChange, Json(request): Json<OrderRequest>| {
                     Answer(order(Order::Release, &request))
                 },
             ),

@@ -18,7 +18,7 @@ use kedge_core::{Code, Fix, Problem};
 use kedge_host::{
     Role,
     layers::closest,
-    local::{self, Answer, Answers, Asks, Failure, RequireRoot, unknown},
+    local::{self, Answer, Answers, Asks, Failure, MayChange, unknown},
 };
 use kedge_net::clock;
 use tokio::time::timeout;
@@ -125,7 +125,7 @@ async fn tunnel_key(State(asks): Loop) -> Result<Answer<TunnelKey>, Failure> {
     asks.look(|agent| agent.tunnel_key()).await.map(Answer)
 }
 
-async fn rotate_key(State(asks): Loop, _root: RequireRoot) -> Result<Answer<TunnelKey>, Failure> {
+async fn rotate_key(State(asks): Loop, _may: MayChange) -> Result<Answer<TunnelKey>, Failure> {
     let done = asks.change(|agent| agent.rotate_key("ordered")).await?;
     done.map(Answer).map_err(Failure)
 }
@@ -192,7 +192,7 @@ type Ordered = Result<Answer<VipOrder>, Failure>;
 
 async fn release(
     State(asks): Loop,
-    _root: RequireRoot,
+    _may: MayChange,
     Path(name): Path<String>,
     Json(request): Json<OrderRequest>,
 ) -> Ordered {
@@ -201,7 +201,7 @@ async fn release(
 
 async fn bring_here(
     State(asks): Loop,
-    _root: RequireRoot,
+    _may: MayChange,
     Path(name): Path<String>,
     Json(request): Json<OrderRequest>,
 ) -> Ordered {
@@ -247,7 +247,7 @@ async fn once(asks: Asks<Agent>, name: String, order: Order, request: OrderReque
 
 async fn freeze(
     State(asks): Loop,
-    _root: RequireRoot,
+    _may: MayChange,
     Path(name): Path<String>,
     Json(request): Json<OrderRequest>,
 ) -> Ordered {
@@ -256,7 +256,7 @@ async fn freeze(
 
 async fn thaw(
     State(asks): Loop,
-    _root: RequireRoot,
+    _may: MayChange,
     Path(name): Path<String>,
     Json(request): Json<OrderRequest>,
 ) -> Ordered {
@@ -291,7 +291,7 @@ async fn kept(asks: &Asks<Agent>) -> Result<(), Failure> {
 
 async fn drain(
     State(asks): Loop,
-    _root: RequireRoot,
+    _may: MayChange,
     Json(request): Json<OrderRequest>,
 ) -> Result<Answer<DrainOrder>, Failure> {
     let told = asks.change(move |agent| agent.drain(Order::Drain, &request));
@@ -302,7 +302,7 @@ async fn drain(
 
 async fn undrain(
     State(asks): Loop,
-    _root: RequireRoot,
+    _may: MayChange,
     Json(request): Json<OrderRequest>,
 ) -> Result<Answer<DrainOrder>, Failure> {
     let told = asks.change(move |agent| agent.drain(Order::Undrain, &request));
@@ -313,7 +313,7 @@ async fn undrain(
 
 async fn restart(
     State(asks): Loop,
-    _root: RequireRoot,
+    _may: MayChange,
     Json(request): Json<OrderRequest>,
 ) -> Result<Answer<Restart>, Failure> {
     let candidate = asks.look(Agent::candidate).await?.map_err(Failure)?;

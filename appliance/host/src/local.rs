@@ -1,5 +1,5 @@
 //! The local control socket: HTTP and JSON on a unix socket. The file's mode decides who may
-//! read; changing needs a peer that is root ([`RequireRoot`]).
+//! read; changing needs a peer that is root, or the user the role runs as ([`MayChange`]).
 
 mod bounded;
 mod call;
@@ -28,6 +28,7 @@ use axum::{
 };
 use kedge_control::{Document, Kind};
 use kedge_core::{Code, Coded, Fix, Problem};
+use rustix::process::{Uid, geteuid};
 use serde::Serialize;
 use tokio::net::UnixListener;
 
@@ -169,6 +170,16 @@ pub struct Peer {
     pub pid: Option<i32>,
 }
 
+impl Peer {
+    /// Whether it may change a role that runs as this user. That user could do as much without asking:
+    /// the role's memory and files are its own.
+    fn may_change(self, role: Uid) -> bool {
+        self.uid
+            .map(Uid::from_raw)
+            .is_some_and(|peer| peer.is_root() || peer == role)
+    }
+}
+
 impl Connected<IncomingStream<'_, Bounded>> for Peer {
     fn connect_info(stream: IncomingStream<'_, Bounded>) -> Self {
         let credentials = stream.io().stream().peer_cred().ok();
@@ -195,19 +206,20 @@ impl<S: Send + Sync> FromRequestParts<S> for Peer {
     }
 }
 
-/// A handler that takes this runs for root only.
+/// A handler that takes this runs for root, and for the user its role runs as: a manager in a Pod is
+/// not root, and neither is who types a command there.
 #[derive(Clone, Copy, Debug)]
-pub struct RequireRoot(
+pub struct MayChange(
     /// The peer.
     pub Peer,
 );
 
-impl<S: Send + Sync> FromRequestParts<S> for RequireRoot {
+impl<S: Send + Sync> FromRequestParts<S> for MayChange {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let peer = Peer::from_request_parts(parts, state).await?;
-        if peer.uid == Some(0) {
+        if peer.may_change(geteuid()) {
             return Ok(Self(peer));
         }
         let who = peer
@@ -216,7 +228,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RequireRoot {
         Err(Failure(
             Problem::new(
                 Code::HostSocketPermission,
-                "only root may do this to a running role",
+                "only root and the role's own user may do this to a running role",
             )
             .evidence(format!("the request {} came from {who}", parts.uri.path()))
             .consequence("nothing was changed")

@@ -12,7 +12,7 @@ use kedge_control::local::{
 use kedge_core::Problem;
 use kedge_host::{
     Role,
-    local::{self, Answer, Answers, Asks, Failure, RequireRoot},
+    local::{self, Answer, Answers, Asks, Failure, MayChange},
 };
 
 use crate::hub::Hub;
@@ -62,15 +62,15 @@ async fn tunnel_key(State(asks): Loop) -> Result<Answer<TunnelKey>, Failure> {
     asks.look(Hub::tunnel_key).await.map(Answer)
 }
 
-async fn rotate_key(State(asks): Loop, _root: RequireRoot) -> Result<Answer<TunnelKey>, Failure> {
+async fn rotate_key(State(asks): Loop, _may: MayChange) -> Result<Answer<TunnelKey>, Failure> {
     let done = asks.change(|hub| hub.rotate_key("ordered")).await?;
     done.map(Answer).map_err(Failure)
 }
 
-async fn drain(State(asks): Loop, _root: RequireRoot) -> Result<Answer<GatewayDrain>, Failure> {
+async fn drain(State(asks): Loop, _may: MayChange) -> Result<Answer<GatewayDrain>, Failure> {
     asks.change(|hub| hub.order(true)).await.map(Answer)
 }
 
-async fn undrain(State(asks): Loop, _root: RequireRoot) -> Result<Answer<GatewayDrain>, Failure> {
+async fn undrain(State(asks): Loop, _may: MayChange) -> Result<Answer<GatewayDrain>, Failure> {
     asks.change(|hub| hub.order(false)).await.map(Answer)
 }

@@ -41,11 +41,19 @@ pub enum Program {
     GatewaySuite,
     /// What its backends run.
     GatewayEcho,
+    /// What runs Pods on a node.
+    Kubelet,
+    /// What finds them one.
+    Scheduler,
+    /// What holds a Pod's namespaces.
+    Pause,
+    /// What people type.
+    Kubectl,
 }
 
 impl Program {
     /// Every program.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -59,6 +67,10 @@ impl Program {
         Self::KubeProxy,
         Self::GatewaySuite,
         Self::GatewayEcho,
+        Self::Kubelet,
+        Self::Scheduler,
+        Self::Pause,
+        Self::Kubectl,
     ];
 
     /// Its file's name. Those of an API server are called as in `KUBEBUILDER_ASSETS`.
@@ -78,6 +90,10 @@ impl Program {
             Self::KubeProxy => "kube-proxy",
             Self::GatewaySuite => "gateway-suite",
             Self::GatewayEcho => "gateway-echo",
+            Self::Kubelet => "kubelet",
+            Self::Scheduler => "kube-scheduler",
+            Self::Pause => "pause",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -100,6 +116,10 @@ impl Program {
                 "gateway-conformance",
                 "sigs.k8s.io/gateway-api/conformance/echo-basic",
             ),
+            Self::Kubelet => ("kubelet", "./cmd/kubelet"),
+            Self::Scheduler => ("kubelet", "./cmd/scheduler"),
+            Self::Pause => ("kubelet", "./cmd/pause"),
+            Self::Kubectl => ("kubelet", "./cmd/kubectl"),
         }
     }
 

@@ -81,6 +81,19 @@ pub fn remove(server: &Server) {
     _ = run(server, &[&of_kedge[..], &["--no-hooks"]].concat());
 }
 
+/// Removes the chart as anybody does, where Pods run: its Job cleans up first.
+///
+/// # Panics
+///
+/// When helm refuses, or the Job fails.
+pub fn remove_by_job(server: &Server) -> String {
+    let of_kedge = ["uninstall", "kedge", "--namespace", "kedge-system"];
+    run(
+        server,
+        &[&of_kedge[..], &["--wait", "--timeout", "60s"]].concat(),
+    )
+}
+
 fn run(server: &Server, args: &[&str]) -> String {
     let said = helm(server.folder(), Some(server), args);
     said.unwrap_or_else(|said| panic!("helm {args:?}: {said}"))

@@ -34,6 +34,8 @@ impl Controllers {
                 server.kubeconfig("admin").display()
             ))
             .arg(format!("--controllers={controllers}"))
+            // What Pods are told to trust.
+            .arg(format!("--root-ca-file={}", server.certificate().display()))
             .args(["--leader-elect=false", "--secure-port=0"]);
         let process = Process::start("kube-controller-manager", server.folder(), &command).unwrap();
         Some(Self { process })

@@ -17,7 +17,7 @@ use kedge_control::{
     token::Token,
 };
 use kedge_crd::kinds::{KINDS, Kind as OurKind};
-use kedge_host::local::{RequireRoot, Serving, Socket, call};
+use kedge_host::local::{MayChange, Serving, Socket, call};
 use kedge_manager_controller::{Manager, ManagerOptions, Observed, Place};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -139,7 +139,7 @@ impl Ours {
             let manager = Manager::start(&options).await;
             let manager = manager.unwrap_or_else(|problem| panic!("{problem:?}"));
             let socket = Socket::bind(&socket).unwrap();
-            let serving = socket.serve(manager.routes::<RequireRoot>());
+            let serving = socket.serve(manager.routes::<MayChange>());
             Running {
                 manager,
                 _serving: serving,

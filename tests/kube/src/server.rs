@@ -1,8 +1,8 @@
-//! An API server with a store of its own, on loopback.
+//! An API server with a store of its own, on loopback or at an address of its own.
 
 use std::{
     fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -41,17 +41,34 @@ impl Server {
     ///
     /// When it does not come up.
     pub async fn start_with(flags: &[&str]) -> Option<Self> {
-        Self::begin(flags, false).await
+        Self::begin(Ipv4Addr::LOCALHOST, flags, false).await
+    }
+
+    /// Starts a server that Pods reach at an address of a namespace of the test's own. They get tokens
+    /// of their accounts, and the Service `kubernetes` leads to it.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up.
+    pub async fn start_for_pods(address: Ipv4Addr) -> Option<Self> {
+        let flags = [
+            // Empty: the admission that gives Pods their tokens is not left out.
+            "--disable-admission-plugins=",
+            "--endpoint-reconciler-type=lease",
+            // Nobody here knows the names of nodes.
+            "--kubelet-preferred-address-types=InternalIP",
+        ];
+        Self::begin(address, &flags, false).await
     }
 
     /// Starts a server that writes down who asked it for what ([`Self::audit`]), and whose admission
     /// asks whether who names an owner may hold it up, as OpenShift's does.
     pub async fn start_audited() -> Option<Self> {
         let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
-        Self::begin(&[plugin], true).await
+        Self::begin(Ipv4Addr::LOCALHOST, &[plugin], true).await
     }
 
-    async fn begin(flags: &[&str], audited: bool) -> Option<Self> {
+    async fn begin(address: Ipv4Addr, flags: &[&str], audited: bool) -> Option<Self> {
         let programs = programs()?;
         let folder = tempfile::tempdir().unwrap();
         let mut flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
@@ -63,7 +80,7 @@ impl Server {
             flags.push(format!("--audit-log-path={}", log.display()));
         }
         let begun = Instant::now();
-        let inner = ApiServer::start(programs, folder.path(), flags);
+        let inner = ApiServer::start_at(address, programs, folder.path(), flags);
         let inner = inner.await.unwrap_or_else(|err| panic!("{err:?}"));
         println!("API server ready: {:.1} s", begun.elapsed().as_secs_f64());
         Some(Self { inner, folder })

@@ -56,6 +56,15 @@ pub fn flags(folder: &Path) -> Vec<String> {
     files.into_iter().chain(fixed.map(String::from)).collect()
 }
 
+/// The same beside flags of somebody's own: what he says himself is left to him.
+#[must_use]
+pub fn flags_beside(folder: &Path, own: &[String]) -> Vec<String> {
+    let name = |flag: &str| flag.split('=').next().map(ToOwned::to_owned);
+    let mut all = flags(folder);
+    all.retain(|flag| !own.iter().any(|it| name(it) == name(flag)));
+    all
+}
+
 /// A kubeconfig of somebody with a token.
 #[must_use]
 pub fn kubeconfig(url: &str, ca: &Path, token: &str) -> String {

@@ -1,8 +1,8 @@
-//! An API server with a store of its own, on loopback.
+//! An API server with a store of its own, on loopback or at an address of its own.
 
 use std::{
     fs, io,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -20,7 +20,7 @@ pub struct ApiServer {
     etcd: Option<Process>,
     programs: Programs,
     folder: PathBuf,
-    port: u16,
+    at: SocketAddr,
     etcd_ports: (u16, u16),
     flags: Vec<String>,
 }
@@ -35,6 +35,19 @@ impl ApiServer {
         folder: &Path,
         flags: Vec<String>,
     ) -> Result<Self, LabError> {
+        Self::start_at(Ipv4Addr::LOCALHOST, programs, folder, flags).await
+    }
+
+    /// The same, where clients reach the server at this address.
+    ///
+    /// # Errors
+    /// They do not come up.
+    pub async fn start_at(
+        address: Ipv4Addr,
+        programs: Programs,
+        folder: &Path,
+        flags: Vec<String>,
+    ) -> Result<Self, LabError> {
         let ports = free_ports().map_err(LabError::file("a port of 127.0.0.1"))?;
         let [port, client, peer] = ports;
         let mut server = Self {
@@ -42,7 +55,7 @@ impl ApiServer {
             etcd: None,
             programs,
             folder: folder.to_owned(),
-            port,
+            at: (address, port).into(),
             etcd_ports: (client, peer),
             flags,
         };
@@ -76,13 +89,14 @@ impl ApiServer {
         let mut command = Command::new(&self.programs.api_server);
         command
             .arg(format!("--etcd-servers={}", self.store()))
-            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
-            .arg(format!("--secure-port={}", self.port))
+            .arg(format!("--bind-address={}", self.at.ip()))
+            .arg(format!("--advertise-address={}", self.at.ip()))
+            .arg(format!("--secure-port={}", self.at.port()))
             .arg(format!(
                 "--cert-dir={}",
                 self.folder.join("certs").display()
             ))
-            .args(keys::flags(&self.folder))
+            .args(keys::flags_beside(&self.folder, &self.flags))
             .args(&self.flags);
         let mut api = Process::start("kube-apiserver", &self.folder, &command)?;
         let begun = Instant::now();
@@ -143,8 +157,8 @@ impl ApiServer {
 
     /// The address it serves at.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.port).into()
+    pub const fn address(&self) -> SocketAddr {
+        self.at
     }
 
     /// A client of somebody with a token.

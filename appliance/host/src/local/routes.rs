@@ -8,7 +8,7 @@ use axum::{
 use kedge_control::local::{ConfigInForce, Reloaded, Tunnel, TunnelList};
 use kedge_core::Code;
 
-use super::{Answer, Answers, Asks, Failure, RequireRoot, metrics, unknown};
+use super::{Answer, Answers, Asks, Failure, MayChange, metrics, unknown};
 
 /// Status, tunnels, configuration and reload; a role adds its own.
 pub fn routes<T: Answers>() -> Router<Asks<T>> {
@@ -48,7 +48,7 @@ async fn config<T: Answers>(State(asks): Loop<T>) -> Result<Answer<ConfigInForce
 
 async fn reload<T: Answers>(
     State(asks): Loop<T>,
-    _root: RequireRoot,
+    _may: MayChange,
 ) -> Result<Answer<Reloaded>, Failure> {
     asks.reload().await.map(Answer)
 }

@@ -17,7 +17,7 @@ pub struct Serving {
 }
 
 impl Socket {
-    /// Serves the routes. Handlers may take [`Peer`] and [`super::RequireRoot`]; a path without a
+    /// Serves the routes. Handlers may take [`Peer`] and [`super::MayChange`]; a path without a
     /// route is a `Document<Problem>`, too.
     ///
     /// Must be called inside a tokio runtime.

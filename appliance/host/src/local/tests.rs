@@ -27,7 +27,7 @@ async fn routes_answer_documents_and_the_file_is_closed_to_others() {
         )
         .route(
             "/v1/reload",
-            post(async |RequireRoot(peer): RequireRoot| {
+            post(async |MayChange(peer): MayChange| {
                 Failure(Problem::new(
                     Code::VipUnknown,
                     format!("pid {}", peer.pid.unwrap()),
@@ -40,7 +40,7 @@ async fn routes_answer_documents_and_the_file_is_closed_to_others() {
     assert_eq!(status, StatusCode::OK);
     assert_eq!(body["kind"], "TunnelList");
     let (status, body) = ask(&path, Method::POST, "/v1/reload").await;
-    assert_eq!(status, StatusCode::NOT_FOUND, "tests run as root");
+    assert_eq!(status, StatusCode::NOT_FOUND, "it is its own user");
     assert_eq!(body["what"], format!("pid {}", std::process::id()));
     let (status, body) = ask(&path, Method::GET, "/v1/nothing").await;
     assert_eq!(
@@ -70,21 +70,37 @@ async fn a_stale_socket_is_replaced_and_a_live_stranger_is_not() {
     Socket::bind(&path).unwrap();
 }
 
+#[test]
+fn root_and_the_role_s_user_may_change_it() {
+    let peer = |uid| Peer { uid, pid: None };
+    for (uid, role, may) in [
+        (Some(0), 0, true),
+        (Some(0), 65532, true),
+        (Some(65532), 65532, true),
+        (Some(65532), 0, false),
+        (Some(1000), 65532, false),
+        (None, 0, false),
+    ] {
+        let said = peer(uid).may_change(Uid::from_raw(role));
+        assert_eq!(said, may, "{uid:?} asks a role of {role}");
+    }
+}
+
 #[tokio::test]
-async fn a_peer_that_is_not_root_may_not_change_anything() {
+async fn a_peer_that_is_neither_root_nor_the_role_s_user_may_not_change_anything() {
     let (mut parts, ()) = Request::new(()).into_parts();
     let peer = Peer {
-        uid: Some(1000),
+        uid: Some(geteuid().as_raw() + 1000),
         pid: None,
     };
     parts.extensions.insert(ConnectInfo(peer));
-    let Failure(problem) = RequireRoot::from_request_parts(&mut parts, &())
+    let Failure(problem) = MayChange::from_request_parts(&mut parts, &())
         .await
         .unwrap_err();
     assert_eq!(problem.code, Code::HostSocketPermission);
     parts.extensions.remove::<ConnectInfo<Peer>>();
     assert!(
-        RequireRoot::from_request_parts(&mut parts, &())
+        MayChange::from_request_parts(&mut parts, &())
             .await
             .is_err()
     );

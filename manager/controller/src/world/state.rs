@@ -313,7 +313,11 @@ impl State {
             let last = self.refused.get(key);
             let times = last.map_or(0, |last| last.times) + 1;
             if last.is_none_or(|last| last.problem != *problem) {
-                warn!(KEDGE_CODE = %problem.code, object = %key, %problem, "an object cannot be written");
+                let evidence = problem.evidence.join("; ");
+                warn!(
+                    KEDGE_CODE = %problem.code, object = %key, %problem, evidence,
+                    "an object cannot be written"
+                );
             }
             let refused = Refused {
                 problem: problem.clone(),

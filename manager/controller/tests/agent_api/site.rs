@@ -25,7 +25,7 @@ use kedge_host::{
     Root,
     enrol::{Client, Settings},
     identity::IdentityKey,
-    local::{RequireRoot, Serving, Socket, call},
+    local::{MayChange, Serving, Socket, call},
     state::Store,
 };
 use kedge_manager_controller::{Manager, ManagerOptions, clock::Clock};
@@ -83,7 +83,7 @@ impl Site {
         options.certificate_life = self.certificate_life;
         let socket = Socket::bind(&self.socket()).unwrap();
         let manager = Manager::start(&options).await.unwrap();
-        self.serving = Some(socket.serve(manager.routes::<RequireRoot>()));
+        self.serving = Some(socket.serve(manager.routes::<MayChange>()));
         self.manager = Some(manager);
     }
 

@@ -13,7 +13,7 @@ use kedge_control::{
     token::Token,
 };
 use kedge_crd::kinds::KINDS;
-use kedge_host::local::{RequireRoot, Serving, Socket, call};
+use kedge_host::local::{MayChange, Serving, Socket, call};
 use kedge_manager_controller::{
     Manager, ManagerOptions,
     store::{Name, ObjectKey},
@@ -54,7 +54,7 @@ impl Ground {
     async fn over(folder: TempDir, options: ManagerOptions, bare: Option<Bare>) -> Self {
         let manager = Manager::start(&options).await.unwrap();
         let socket = Socket::bind(&folder.path().join("manager.sock")).unwrap();
-        let serving = socket.serve(manager.routes::<RequireRoot>());
+        let serving = socket.serve(manager.routes::<MayChange>());
         Self {
             manager,
             _serving: serving,

@@ -19,7 +19,7 @@ use kedge_crd::{
 };
 use kedge_host::{
     Root,
-    local::{RequireRoot, Serving, Socket, call},
+    local::{MayChange, Serving, Socket, call},
 };
 use kedge_manager_controller::{
     Manager, ManagerOptions, Place,
@@ -169,7 +169,7 @@ impl Fleet {
         let path = Root::new(folder.path()).socket(kedge_host::Role::Manager);
         let serving = Socket::bind(&path)
             .unwrap()
-            .serve(manager.routes::<RequireRoot>());
+            .serve(manager.routes::<MayChange>());
         Console {
             path,
             _serving: serving,

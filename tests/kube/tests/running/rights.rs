@@ -174,6 +174,12 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "loadbalancers/managed",
         "the admission policy",
     ),
+    (
+        "update",
+        "kedge.dev",
+        "tcploadbalancers/managed",
+        "the admission policy",
+    ),
     ("update", "kedge.dev", "loadbalancers/finalizers", OWNERS),
     ("update", "kedge.dev", "vippools/finalizers", OWNERS),
     ("update", IPAM, "ipaddressclaims/finalizers", OWNERS),

@@ -1,0 +1,159 @@
+//! The images of the node: what releases write, with the executable under test in it, and what holds
+//! the namespaces of Pods.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use kedge_dist::{
+    Machine,
+    oci::{Image, Role},
+};
+use kedge_tests_kube::assets::Program;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// What holds the namespaces of Pods.
+pub const PAUSE: &str = "kedge.invalid/pause:test";
+
+/// The manager's image as a release has it, and a layer on it: the executable under test, which is
+/// linked with libraries, and those.
+pub fn kedge(folder: &Path) {
+    let layout = Layout(folder.join("kedge"));
+    let kedge = Path::new(env!("CARGO_BIN_EXE_kedge-on-kubernetes"));
+    let image = Image {
+        role: Role::Manager,
+        version: env!("CARGO_PKG_VERSION"),
+        machine: Machine::of(&fs::read(kedge).unwrap()).unwrap(),
+        epoch: 1_700_000_000,
+        kedge: b"the layer above has it",
+        sbom: "{}",
+    };
+    image.write(&layout.0).unwrap();
+
+    let files = folder.join("files");
+    let binary = files.join("usr/bin/kedge");
+    fs::create_dir_all(binary.parent().unwrap()).unwrap();
+    run(Command::new("strip")
+        .arg("-o")
+        .args([&binary, &kedge.to_owned()]));
+    for library in libraries(kedge) {
+        let at = files.join(library.trim_start_matches('/'));
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::copy(&library, at).unwrap();
+    }
+    let mut index = layout.index();
+    let listed = index["manifests"][0].clone();
+    let mut manifest = layout.get(&listed);
+    let mut config = layout.get(&manifest["config"]);
+    let layer = layout.layer(&files);
+    push(&mut manifest["layers"], &layer);
+    push(&mut config["rootfs"]["diff_ids"], &layer["digest"]);
+    manifest["config"] = layout.put_json(CONFIG, &config);
+    let mut again = layout.put_json(MANIFEST, &manifest);
+    again["platform"] = listed["platform"].clone();
+    let name = format!("docker.io/kedge/manager:{}", image.version);
+    again["annotations"] = json!({ NAME: name });
+    index["manifests"][0] = again;
+    layout.close(&index, &folder.join("kedge.tar"));
+}
+
+/// What holds the namespaces of Pods, in an image.
+pub fn pause(folder: &Path) {
+    let layout = Layout(folder.join("pause"));
+    fs::create_dir_all(layout.0.join("blobs/sha256")).unwrap();
+    let files = folder.join("pause-files");
+    fs::create_dir_all(&files).unwrap();
+    fs::copy(Program::Pause.path().unwrap(), files.join("pause")).unwrap();
+    let layer = layout.layer(&files);
+    let machine = Machine::of(&fs::read(files.join("pause")).unwrap()).unwrap();
+    let config = json!({"os": "linux", "architecture": machine.debian(),
+        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
+        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}});
+    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
+        "config": layout.put_json(CONFIG, &config), "layers": [layer]});
+    let mut listed = layout.put_json(MANIFEST, &manifest);
+    listed["annotations"] = json!({ NAME: PAUSE });
+    let index = json!({"schemaVersion": 2, "manifests": [listed]});
+    fs::write(
+        layout.0.join("oci-layout"),
+        r#"{"imageLayoutVersion":"1.0.0"}"#,
+    )
+    .unwrap();
+    layout.close(&index, &folder.join("pause.tar"));
+}
+
+/// A layout of images that is being written.
+struct Layout(PathBuf);
+
+impl Layout {
+    fn index(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.0.join("index.json")).unwrap()).unwrap()
+    }
+
+    fn get(&self, descriptor: &Value) -> Value {
+        let digest = descriptor["digest"].as_str().unwrap();
+        let blob = self.0.join("blobs").join(digest.replace(':', "/"));
+        serde_json::from_slice(&fs::read(blob).unwrap()).unwrap()
+    }
+
+    fn put(&self, kind: &str, content: &[u8]) -> Value {
+        let digest = format!("{:x}", Sha256::digest(content));
+        fs::write(self.0.join("blobs/sha256").join(&digest), content).unwrap();
+        json!({"mediaType": kind, "digest": format!("sha256:{digest}"), "size": content.len()})
+    }
+
+    fn put_json(&self, kind: &str, content: &Value) -> Value {
+        self.put(kind, content.to_string().as_bytes())
+    }
+
+    /// A layer of these files, which are root's.
+    fn layer(&self, files: &Path) -> Value {
+        let tar = files.with_extension("tar.layer");
+        let mut command = Command::new("tar");
+        command.args(["--owner=0", "--group=0", "--mode=u=rwX,go=rX", "-cf"]);
+        run(command.arg(&tar).arg("-C").arg(files).arg("."));
+        let layer = self.put(LAYER, &fs::read(&tar).unwrap());
+        fs::remove_file(tar).unwrap();
+        layer
+    }
+
+    /// Packs it into one file.
+    fn close(&self, index: &Value, into: &Path) {
+        fs::write(self.0.join("index.json"), index.to_string()).unwrap();
+        run(Command::new("tar")
+            .arg("-cf")
+            .arg(into)
+            .arg("-C")
+            .arg(&self.0)
+            .arg("."));
+    }
+}
+
+/// What an executable is linked with, the loader too.
+fn libraries(executable: &Path) -> Vec<String> {
+    let said = Command::new("ldd").arg(executable).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let words = said.split_whitespace();
+    words
+        .filter(|word| word.starts_with('/'))
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+fn push(list: &mut Value, item: &Value) {
+    list.as_array_mut().unwrap().push(item.clone());
+}
+
+fn run(command: &mut Command) {
+    let status = command.status();
+    assert!(status.is_ok_and(|it| it.success()), "{command:?}");
+}
+
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// By which containerd keeps an image.
+const NAME: &str = "io.containerd.image.name";

@@ -1,0 +1,64 @@
+//! What we give Kubernetes to run, run by a kubelet, containerd and runc: the chart's manager, the agent of
+//! Services, and the Job that cleans up, in their images, as who they are, with the rights they bring.
+//!
+//! ```text
+//!   node 10.1.0.2   etcd, kube-apiserver, controllers, scheduler, kube-proxy, kubelet, containerd
+//!     │ │ │ │
+//!   Pods 10.244.0.0/24, which reach the API server and the manager by their Services
+//! ```
+//!
+//! All of it is in one network namespace without a way out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "test code"
+)]
+
+mod agent;
+mod cgroups;
+mod cluster;
+mod image;
+mod manager;
+mod node;
+mod pods;
+
+use kedge_tests_kube::assets::{Program, ready};
+use kedge_tests_netns::lan::Lan;
+
+use cluster::Cluster;
+
+#[test]
+fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
+    let programs = [
+        Program::ControllerManager,
+        Program::KubeProxy,
+        Program::Helm,
+    ];
+    if !kedge_tests_netns::ready() || !ready(&programs) || !node::can_be() {
+        return;
+    }
+    let lan = Lan::quiet();
+    let node = lan.host("node", &format!("{}/24", node::ADDRESS));
+    node.forwards();
+    node.namespace()
+        .run(|| {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let Some(cluster) = Cluster::start().await else {
+                    return;
+                };
+                manager::runs(&cluster).await;
+                agent::runs(&cluster).await;
+                agent::works(&cluster).await;
+                manager::ends(&cluster).await;
+            });
+        })
+        .unwrap();
+}
