@@ -33,6 +33,7 @@ pub mod lan;
 pub mod manager;
 pub mod openbgpd;
 pub mod plain;
+pub mod sealed;
 pub mod speaking;
 mod steady;
 pub mod talk;
