@@ -13,6 +13,7 @@
     reason = "test code"
 )]
 
+mod apart;
 mod http;
 mod passed;
 
