@@ -14,6 +14,7 @@
 )]
 
 mod apart;
+mod behind;
 mod http;
 mod passed;
 
