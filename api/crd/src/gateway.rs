@@ -129,6 +129,9 @@ pub struct GatewayTunnel {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::schema::prefixes")]
     pub cidrs: Vec<IpNet>,
+    /// Among whom a host's overlay addresses are unique; `Unique` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addressing: Option<Addressing>,
     /// The device's MTU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<Mtu>,
@@ -138,6 +141,17 @@ pub struct GatewayTunnel {
     /// What moves the packets; `Userspace` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<TunnelMode>,
+}
+
+/// Among whom a host's overlay addresses are unique.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Addressing {
+    /// All hosts and gateways.
+    #[default]
+    Unique,
+    /// The hosts of its tenant, and all gateways. Instances must keep tenants apart (`tenants.isolation: namespace`):
+    /// one that does not leaves out whoever has another's address.
+    PerTenant,
 }
 
 /// What moves a tunnel's packets.

@@ -200,7 +200,9 @@ fn beyond(frontend: &Frontend, pool: &Pool) -> Option<&'static str> {
     if pool.health.is_some() {
         return Some("active health checks; a backend is left out after a connect that fails");
     }
-    if pool.members.iter().any(|member| member.weight != 1) {
+    let mut weights = pool.members.iter().map(|member| member.weight);
+    let first = weights.next();
+    if weights.any(|weight| Some(weight) != first) {
         return Some("weights");
     }
     None

@@ -86,7 +86,13 @@ pub struct Asked {
 #[must_use]
 pub fn ask(client: &Host, address: IpAddr, port: u16, words: &[u8]) -> Option<Asked> {
     let at = SocketAddr::new(address, port);
-    let mut stream = client.run(move || TcpStream::connect_timeout(&at, secs(1)).ok())?;
+    let stream = client.run(move || TcpStream::connect_timeout(&at, secs(1)).ok())?;
+    asked(stream, words)
+}
+
+/// The same over a connection that is there.
+#[must_use]
+pub fn asked(mut stream: TcpStream, words: &[u8]) -> Option<Asked> {
     stream.set_read_timeout(Some(secs(2))).unwrap();
     stream.write_all(words).ok()?;
     let mut name = Vec::new();

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{Read, Write},
-    net::{IpAddr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     sync::Arc,
 };
 
@@ -19,6 +19,7 @@ use crate::{lan::Host, secs};
 #[derive(Clone, Debug)]
 pub struct Browser<'a> {
     host: &'a Host,
+    from: Ipv4Addr,
     address: IpAddr,
     trusted: Vec<CertificateDer<'static>>,
 }
@@ -44,11 +45,21 @@ impl<T: Read + Write> Stream for T {}
 impl<'a> Browser<'a> {
     /// A client on a host that asks at an address.
     #[must_use]
-    pub const fn new(host: &'a Host, address: IpAddr) -> Self {
+    pub fn new(host: &'a Host, address: IpAddr) -> Self {
         Self {
             host,
+            from: Ipv4Addr::UNSPECIFIED,
             address,
             trusted: Vec::new(),
+        }
+    }
+
+    /// The same, which asks from another address of its host.
+    #[must_use]
+    pub fn from(&self, from: Ipv4Addr) -> Self {
+        Self {
+            from,
+            ..self.clone()
         }
     }
 
@@ -94,9 +105,7 @@ impl<'a> Browser<'a> {
 
     fn connect(&self, port: u16) -> Option<TcpStream> {
         let at = SocketAddr::new(self.address, port);
-        let stream = self
-            .host
-            .run(move || TcpStream::connect_timeout(&at, secs(1)).ok())?;
+        let stream = self.host.connect(self.from, at)?;
         stream.set_read_timeout(Some(secs(5))).unwrap();
         Some(stream)
     }

@@ -1,7 +1,7 @@
 //! A throw-away LAN: a bridge in a namespace of its own, and hosts on it.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command},
     time::Duration,
@@ -12,6 +12,9 @@ use kedge_net::{
     link::{Links, sysctl},
     netns::{Lease, Namespace, Worker},
 };
+use socket2::{Domain, Socket, Type};
+
+use crate::secs;
 
 /// A LAN. Everything on it goes when it is dropped.
 #[derive(Debug)]
@@ -289,6 +292,17 @@ impl Host {
         own.map(IpNet::addr)
             .find(|it| matches!(it, IpAddr::V6(v6) if v6.is_unicast_link_local()))
             .unwrap()
+    }
+
+    /// A connection from one of its addresses, if it comes about.
+    #[must_use]
+    pub fn connect(&self, from: Ipv4Addr, to: SocketAddr) -> Option<TcpStream> {
+        self.run(move || {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+            socket.connect_timeout(&to.into(), secs(1)).ok()?;
+            Some(socket.into())
+        })
     }
 
     /// Runs a job inside.

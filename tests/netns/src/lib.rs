@@ -34,6 +34,7 @@ pub mod manager;
 pub mod openbgpd;
 pub mod plain;
 pub mod role;
+pub mod sealed;
 pub mod speaking;
 mod steady;
 pub mod talk;

@@ -59,9 +59,21 @@ pub fn gateway<'a>(
 /// An agent that begins to enrol with the tenant `shop`.
 #[must_use]
 pub fn agent<'a>(manager: &Manager<'_>, host: &'a Host, executable: &str, yaml: &str) -> Agent<'a> {
+    agent_of("shop", manager, host, executable, yaml)
+}
+
+/// An agent that begins to enrol with a tenant.
+#[must_use]
+pub fn agent_of<'a>(
+    tenant: &str,
+    manager: &Manager<'_>,
+    host: &'a Host,
+    executable: &str,
+    yaml: &str,
+) -> Agent<'a> {
     let yaml = format!("node: {{name: {}}}\n{TOLD}{yaml}", host.name);
     let mut agent = Agent::new(host, executable, &yaml);
-    manager.token(agent.root(), "--tenant shop");
+    manager.token(agent.root(), &format!("--tenant {tenant}"));
     agent.start();
     agent
 }

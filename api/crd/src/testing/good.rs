@@ -56,7 +56,8 @@ fn spec(kind: &str) -> Value {
             "tunnel": {
                 "listenPorts": [51820],
                 "publicEndpoints": [{"instance": "a", "host": "gw.example.net", "port": 51820, "listen": "192.0.2.1"}],
-                "cidrs": ["198.18.0.0/16"], "mtu": 1420, "keepaliveSeconds": 25, "mode": "Userspace",
+                "cidrs": ["198.18.0.0/16"], "addressing": "PerTenant", "mtu": 1420, "keepaliveSeconds": 25,
+                "mode": "Userspace",
             },
             "proxyProtocol": {"from": ["192.0.2.8/32", "2001:db8::/64"]},
             "envoy": {

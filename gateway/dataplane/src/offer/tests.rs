@@ -64,6 +64,16 @@ fn a_tcp_frontend_is_served_with_the_members_of_its_pool() {
 }
 
 #[test]
+fn members_of_one_weight_have_equal_shares() {
+    let served = served(&offer(|_, p| {
+        p.members[0].weight = 128;
+        p.members.push(p.members[0].clone());
+    }));
+    assert_eq!(served.refused, []);
+    assert_eq!(served.listeners[0].1.members.len(), 2);
+}
+
+#[test]
 fn what_the_proxy_does_not_do_is_refused_and_never_left_out_in_silence() {
     type Change = fn(&mut Frontend, &mut Pool);
     let table: [(Change, UnservedReason, &str); 9] = [
@@ -114,7 +124,13 @@ fn what_the_proxy_does_not_do_is_refused_and_never_left_out_in_silence() {
             "health",
         ),
         (
-            |_, p| p.members[0].weight = 2,
+            |_, p| {
+                let heavy = PoolMember {
+                    weight: 2,
+                    ..p.members[0].clone()
+                };
+                p.members.push(heavy);
+            },
             UnservedReason::Unsupported,
             "weights",
         ),

@@ -272,6 +272,44 @@ fn a_port_that_is_given_back_goes_to_who_waits_for_it() {
 }
 
 #[test]
+fn where_tenants_are_apart_each_has_the_first_addresses_that_no_gateway_has() {
+    let mut world = world();
+    world.write(
+        "apiVersion: kedge.dev/v1alpha1\nkind: EdgeGateway\n\
+         metadata: {name: gw, namespace: kedge-system}\n\
+         spec: {tunnel: {addressing: PerTenant, cidrs: [198.18.0.0/16], \
+         publicEndpoints: [{host: 198.51.100.7}]}}\n",
+    );
+    world.settle();
+    for (space, name) in [("b", "h"), ("c", "h"), ("b", "i"), ("c", "i")] {
+        world.host(space, name);
+        world.settle();
+    }
+    let address = |space: &str, name: &str| {
+        let key = key::<EdgeHostSpec>(&Name::new(space, name));
+        let host = world.objects.get(&key).unwrap().effective();
+        host["spec"]["tunnel"]["addresses"].clone()
+    };
+    // The first two are those of the instances of both gateways.
+    for space in ["b", "c"] {
+        assert_eq!(address(space, "h"), json!(["198.18.0.3/32"]));
+        assert_eq!(address(space, "i"), json!(["198.18.0.4/32"]));
+    }
+    world.agrees_with_one_plan();
+    // Hosts of another gateway have what nobody has.
+    world.write(
+        "apiVersion: kedge.dev/v1alpha1\nkind: Tenant\nmetadata: {name: a}\n\
+         spec: {namespace: a, gatewayRef: {name: gw, namespace: a}}\n",
+    );
+    world.host("a", "h");
+    world.settle();
+    let key = key::<EdgeHostSpec>(&Name::new("a", "h"));
+    let host = world.objects.get(&key).unwrap().effective();
+    assert_eq!(host["spec"]["tunnel"]["addresses"][1], "198.18.0.5/32");
+    world.agrees_with_one_plan();
+}
+
+#[test]
 fn who_changes_to_another_gateway_takes_nobodys_port_there() {
     let mut world = world();
     world.balancer("c", "c2", "a");

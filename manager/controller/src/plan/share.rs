@@ -46,6 +46,8 @@ pub struct Share {
     pub names: BTreeMap<Name, BTreeSet<Held>>,
     /// The overlay addresses it has.
     pub addresses: BTreeSet<IpAddr>,
+    /// Those of its gateways' instances among them.
+    pub instances: BTreeSet<IpAddr>,
     /// Its hosts, as peers.
     pub peers: BTreeMap<Name, Vec<PeerConfig>>,
     /// Its hosts that are told of each other.
@@ -72,7 +74,8 @@ pub struct Face {
 pub struct Commons {
     ports: BTreeMap<Name, BTreeSet<Port>>,
     names: BTreeMap<Name, BTreeMap<String, Vec<Held>>>,
-    addresses: BTreeSet<(IpAddr, Arc<str>)>,
+    addresses: Owned,
+    instances: Owned,
     peers: BTreeMap<Name, BTreeMap<String, Vec<PeerConfig>>>,
     meshes: BTreeMap<Name, BTreeMap<String, Vec<Mesh>>>,
     listeners: BTreeMap<Name, BTreeMap<String, Vec<Listener>>>,
@@ -91,15 +94,18 @@ impl Commons {
             let all = self.ports.entry(gateway.clone()).or_default();
             all.extend(ports.iter().cloned());
         }
-        if last.addresses != share.addresses {
-            let owner: Arc<str> = space.into();
-            for address in last.addresses.difference(&share.addresses) {
-                self.addresses.remove(&(*address, Arc::clone(&owner)));
-            }
-            for address in share.addresses.difference(&last.addresses) {
-                self.addresses.insert((*address, Arc::clone(&owner)));
-            }
-        }
+        own(
+            &mut self.addresses,
+            space,
+            &last.addresses,
+            &share.addresses,
+        );
+        own(
+            &mut self.instances,
+            space,
+            &last.instances,
+            &share.instances,
+        );
         put(&mut self.peers, space, &last.peers, &share.peers);
         put(&mut self.meshes, space, &last.meshes, &share.meshes);
         put(
@@ -142,12 +148,13 @@ impl Commons {
     /// Whether another namespace has the overlay address.
     #[must_use]
     pub fn has_address(&self, address: IpAddr, own: &str) -> bool {
-        let from = (address, Arc::from(""));
-        let mut owners = self.addresses.range(from..);
-        owners
-            .by_ref()
-            .take_while(|(of, _)| *of == address)
-            .any(|(_, owner)| **owner != *own)
+        is_anothers(&self.addresses, address, own)
+    }
+
+    /// Whether an instance of another namespace's gateway has the overlay address.
+    #[must_use]
+    pub fn has_instance(&self, address: IpAddr, own: &str) -> bool {
+        is_anothers(&self.instances, address, own)
     }
 
     /// The peers a gateway has of other namespaces.
@@ -189,6 +196,28 @@ impl Commons {
 
 type Parts<T> = BTreeMap<Name, BTreeMap<String, Vec<T>>>;
 
+/// Addresses, and the namespaces that have them.
+type Owned = BTreeSet<(IpAddr, Arc<str>)>;
+
+fn own(all: &mut Owned, space: &str, last: &BTreeSet<IpAddr>, share: &BTreeSet<IpAddr>) {
+    if last == share {
+        return;
+    }
+    let owner: Arc<str> = space.into();
+    for address in last.difference(share) {
+        all.remove(&(*address, Arc::clone(&owner)));
+    }
+    for address in share.difference(last) {
+        all.insert((*address, Arc::clone(&owner)));
+    }
+}
+
+fn is_anothers(all: &Owned, address: IpAddr, own: &str) -> bool {
+    let owners = all.range((address, Arc::from(""))..);
+    let mut owners = owners.take_while(|(of, _)| *of == address);
+    owners.any(|(_, owner)| **owner != *own)
+}
+
 fn put<T: Clone + PartialEq>(
     all: &mut Parts<T>,
     space: &str,
@@ -226,6 +255,7 @@ impl Share {
     pub fn observed(snapshot: &Snapshot) -> Self {
         let mut share = Self {
             addresses: addresses(snapshot),
+            instances: overlay::instances(snapshot).collect(),
             ..Self::default()
         };
         for (name, layers) in &snapshot.balancers {
@@ -267,6 +297,7 @@ impl Share {
     ) -> Self {
         let mut share = Self {
             addresses: addresses(snapshot),
+            instances: overlay::instances(snapshot).collect(),
             ports: ledger.ports.of_space(&snapshot.space),
             ..Self::default()
         };
@@ -431,8 +462,6 @@ impl Face {
 fn addresses(snapshot: &Snapshot) -> BTreeSet<IpAddr> {
     let hosts = snapshot.hosts.values();
     let hosts = hosts.flat_map(|host| &host.spec.tunnel.addresses);
-    let gateways = snapshot.gateways.values();
-    let instances = gateways.flat_map(|gateway| &gateway.spec.instances);
-    let instances = instances.flat_map(|instance| &instance.addresses);
-    hosts.chain(instances).map(IpNet::addr).collect()
+    let hosts = hosts.map(IpNet::addr);
+    hosts.chain(overlay::instances(snapshot)).collect()
 }

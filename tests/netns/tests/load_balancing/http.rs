@@ -12,10 +12,10 @@ use kedge_tests_netns::{
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 
-use super::{BACKEND, LEFT, SITE, Site, busy, load_balancer};
+use super::{BACKEND, LEFT, SITE, Site, busy, by_envoy, load_balancer};
 
-const HTTP: &str = "HTTPLoadBalancer";
-const NAME: &str = "shop.example.com";
+pub const HTTP: &str = "HTTPLoadBalancer";
+pub const NAME: &str = "shop.example.com";
 const GENERATED: &str = "front.shop.lb.example.net";
 
 fn front(name: &str, space: &str, more: &str) -> String {
@@ -51,7 +51,7 @@ fn site_yaml() -> String {
 }
 
 /// A Secret with a new certificate of an authority.
-fn secret(authority: &CertifiedIssuer<'_, KeyPair>) -> String {
+pub fn secret(authority: &CertifiedIssuer<'_, KeyPair>) -> String {
     let key = KeyPair::generate().unwrap();
     let names = vec![NAME.to_owned()];
     let certified = CertificateParams::new(names).unwrap();
@@ -64,7 +64,7 @@ fn secret(authority: &CertifiedIssuer<'_, KeyPair>) -> String {
     .to_string()
 }
 
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
+pub fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
@@ -94,8 +94,7 @@ fn requests_for_a_name_flow_to_hosts_behind_nat_and_nobody_else_gets_them() {
     for (edge, name) in site.edges.iter().zip(["edge-a", "edge-b"]) {
         web::serve(edge, BACKEND, name, false);
     }
-    let proxy = format!("proxy: {{engine: envoy, envoy: '{}'}}\n", envoy.display());
-    let (manager, gateway, _agents) = site.start_with(&site_yaml(), &proxy);
+    let (manager, gateway, _agents) = site.start_with(&site_yaml(), &by_envoy(envoy));
     let routed = load_balancer("web", "  exposure: Routed\n");
     manager.write("web.yaml", &routed);
     manager.write("front.yaml", &front("front", "shop", MORE));

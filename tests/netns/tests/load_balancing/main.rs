@@ -13,11 +13,15 @@
     reason = "test code"
 )]
 
+mod apart;
+mod behind;
 mod http;
+mod passed;
 
 use std::{
     collections::BTreeSet,
     net::{SocketAddr, UdpSocket},
+    path::Path,
 };
 
 use kedge_tests_netns::{
@@ -104,15 +108,7 @@ impl Site {
         let gateway = tenant::gateway(&manager, &self.gateway, KEDGE, &yaml);
         let edges = [&self.edges[0], &self.edges[1]];
         let agents = edges.map(|edge| tenant::agent(&manager, edge, KEDGE, ""));
-        eventually("the tunnels of both hosts are up", secs(30), || {
-            let status = gateway.kedge("status -o json").json();
-            let tunnels = status["tunnels"].as_array().cloned().unwrap_or_default();
-            tunnels
-                .iter()
-                .filter(|tunnel| tunnel["state"] == "Up")
-                .count()
-                == 2
-        });
+        all_up(&gateway, 2);
         (manager, gateway, agents)
     }
 
@@ -286,12 +282,32 @@ fn a_host_is_left(site: &Site, manager: &Manager<'_>) {
     eventually("nothing is left", secs(10), || busy().is_none());
 }
 
+/// Waits for the tunnels of as many hosts.
+fn all_up(gateway: &Gateway<'_>, hosts: usize) {
+    eventually("the tunnels of all hosts are up", secs(30), || {
+        let status = gateway.kedge("status -o json").json();
+        let tunnels = status["tunnels"].as_array().cloned().unwrap_or_default();
+        let up = tunnels.iter().filter(|tunnel| tunnel["state"] == "Up");
+        up.count() == hosts
+    });
+}
+
+/// How a gateway is told to have an Envoy carry the bytes.
+fn by_envoy(envoy: &Path) -> String {
+    format!("proxy: {{engine: envoy, envoy: '{}'}}\n", envoy.display())
+}
+
 /// Whether anything is open to the host that is left, by the gateway's word.
 fn busy(manager: &Manager<'_>) -> Option<bool> {
+    busy_at(manager, "shop/edge-b")
+}
+
+/// The same of any host.
+fn busy_at(manager: &Manager<'_>, host: &str) -> Option<bool> {
     let status = manager.status("EdgeGateway", "kedge-system/gw");
     let draining = status["instances"][0]["draining"].as_array().cloned();
     let mut draining = draining.unwrap_or_default().into_iter();
-    let found = draining.find(|one| one["host"] == "shop/edge-b" && one["port"] == BACKEND);
+    let found = draining.find(|one| one["host"] == host && one["port"] == BACKEND);
     found.and_then(|one| one["busy"].as_bool())
 }
 
@@ -372,10 +388,7 @@ fn say(client: &UdpSocket) -> Option<String> {
 #[test]
 fn bytes_flow_through_envoy() {
     if let Some(envoy) = executable().filter(|_| ready()) {
-        bytes_flow(&format!(
-            "proxy: {{engine: envoy, envoy: '{}'}}\n",
-            envoy.display()
-        ));
+        bytes_flow(&by_envoy(envoy));
     }
 }
 
