@@ -14,6 +14,7 @@ mod beside;
 pub mod certificates;
 pub mod gateway_api;
 mod hands;
+mod health;
 pub mod identity;
 pub mod names;
 mod place;

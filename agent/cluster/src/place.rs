@@ -52,3 +52,30 @@ pub fn unusable(place: &Place, error: &dyn std::error::Error) -> Problem {
                 .command("kedge k8s services --kubeconfig FILE"),
         )
 }
+
+/// Whether a server keeps `ipMode`: beta, and so on by default, since 1.30 (KEP-1860). A version that
+/// cannot be read is a newer one.
+pub(crate) fn keeps_ip_mode(major: &str, minor: &str) -> bool {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok()
+    };
+    match (number(major), number(minor)) {
+        (Some(1), Some(minor)) => minor >= 30,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_keep_the_mode_since_it_is_on_by_default() {
+        assert!(!keeps_ip_mode("1", "29"));
+        assert!(keeps_ip_mode("1", "30"));
+        assert!(keeps_ip_mode("1", "36+k3s1"));
+        assert!(keeps_ip_mode("2", "0"));
+        assert!(keeps_ip_mode("", "?"));
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,8 +24,9 @@ use crate::{
     beside::{put_beside, take_away},
     certificates::{Certificates, LACKING},
     hands::{Hands, NotWritten},
+    health::{self, Health},
     identity::Identity,
-    place::{Place, connect, unusable},
+    place::{Place, connect, keeps_ip_mode, unusable},
     plan::{Plan, http, plan, status::Note},
     seen::Seen,
     snapshot::{Config, Key, ManagerRefusal, Offered, Snapshot},
@@ -50,6 +52,8 @@ pub struct Options {
     pub poll: Poll,
     /// Whether more than half of what is offered may go although nobody saw its Services being deleted.
     pub confirm: bool,
+    /// Where a kubelet asks how it is, if one does.
+    pub health: Option<SocketAddr>,
 }
 
 /// How often the manager is asked.
@@ -77,18 +81,22 @@ impl Default for Poll {
 ///
 /// # Errors
 ///
-/// The cluster cannot be reached at all.
+/// The cluster cannot be reached at all, or health cannot be served.
 pub async fn run(options: &Options, stop: impl Future<Output = ()>) -> Result<(), Problem> {
+    let listener = health::listen(options.health).await?;
     let (client, around) = connect(&options.place).await?;
     let version = client.apiserver_version().await;
     let version = version.map_err(|error| unusable(&options.place, &error))?;
     let namespace = options.namespace.clone().unwrap_or(around);
     let changed = Arc::new(Notify::new());
+    let seen = Arc::new(Seen::new(Arc::clone(&changed)));
+    let health = Health::new(Arc::clone(&seen), TURN);
     let agent = Agent {
         leases: Api::namespaced(client.clone(), &namespace),
         secrets: Api::namespaced(client.clone(), &namespace),
         leader: Leader::new(options.terms, options.me.clone(), LEASE),
-        seen: Seen::new(Arc::clone(&changed)),
+        seen,
+        health: Arc::clone(&health),
         config: Config {
             ip_mode: keeps_ip_mode(&version.major, &version.minor),
             ..options.config.clone()
@@ -101,23 +109,11 @@ pub async fn run(options: &Options, stop: impl Future<Output = ()>) -> Result<()
         () = agent.leader.run(&agent.leases, &agent.changed) => {}
         () = agent.seen.watch(&agent.client) => {}
         () = agent.work() => {}
+        () = health::serve(listener, health) => {}
         () = stop => {}
     }
     agent.leader.release(&agent.leases).await;
     Ok(())
-}
-
-/// Whether a server keeps `ipMode`: beta, and so on by default, since 1.30 (KEP-1860). A version that
-/// cannot be read is a newer one.
-fn keeps_ip_mode(major: &str, minor: &str) -> bool {
-    let number = |text: &str| {
-        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u32>().ok()
-    };
-    match (number(major), number(minor)) {
-        (Some(1), Some(minor)) => minor >= 30,
-        _ => true,
-    }
 }
 
 /// An agent while it runs.
@@ -128,7 +124,8 @@ struct Agent<'a> {
     leases: Api<Lease>,
     secrets: Api<Secret>,
     leader: Leader,
-    seen: Seen,
+    seen: Arc<Seen>,
+    health: Arc<Health>,
     changed: Arc<Notify>,
 }
 
@@ -173,7 +170,9 @@ impl Agent<'_> {
                 };
             }
             // Whatever does not come back is begun anew: the Lease is renewed meanwhile.
+            self.health.begins();
             let done = timeout(TURN, self.turn(&mut reign)).await;
+            self.health.ends();
             let done = done.unwrap_or_else(|_| Err(stuck()));
             self.tell(&mut reign, done.as_ref().err());
             let Poll { idle, busy, .. } = self.options.poll;
@@ -475,15 +474,6 @@ const TOLD_AGAIN: Duration = Duration::from_secs(30 * 60);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn servers_keep_the_mode_since_it_is_on_by_default() {
-        assert!(!keeps_ip_mode("1", "29"));
-        assert!(keeps_ip_mode("1", "30"));
-        assert!(keeps_ip_mode("1", "36+k3s1"));
-        assert!(keeps_ip_mode("2", "0"));
-        assert!(keeps_ip_mode("", "?"));
-    }
 
     #[test]
     fn conditions_tell_whole_seconds() {

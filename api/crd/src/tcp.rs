@@ -60,6 +60,23 @@ pub struct TcpLoadBalancerSpec {
     /// How a backend is chosen; `RoundRobin` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<BalancePolicy>,
+    /// An address of its own, taken from a pool: what the annotation `kedge.dev/vip-pool` asks for as well. When left
+    /// out its ports are at the gateway's addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<TcpAddress>,
+}
+
+/// An address from a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TcpAddress {
+    /// The VIPPool of the same namespace that it is from.
+    #[schemars(length(min = 1, max = 253))]
+    pub pool: String,
+    /// Which of the pool's addresses it is to be; the lowest free one when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 45))]
+    pub ip: Option<IpAddr>,
 }
 
 /// One port.

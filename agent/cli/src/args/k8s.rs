@@ -1,6 +1,6 @@
 //! `kedge k8s`.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use kedge_host::enrol::ManagerUrl;
@@ -93,6 +93,9 @@ pub struct K8sRunArgs {
     /// Let more than half of what is offered go although nobody saw its Services being deleted
     #[arg(long)]
     pub confirm_removal: bool,
+    /// Answer a kubelet's probes at this address, without TLS: /healthz and /readyz
+    #[arg(long, value_name = "ADDRESS")]
+    pub health_listen: Option<SocketAddr>,
 }
 
 /// What to take back.

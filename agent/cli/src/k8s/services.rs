@@ -40,6 +40,7 @@ pub fn run(app: &App, args: &K8sRunArgs) -> Result<Exit, Failure> {
         terms: Terms::default(),
         poll: Poll::default(),
         confirm: args.confirm_removal,
+        health: args.health_listen,
     };
     runtime()?.block_on(async {
         let stop = told().map_err(|error| {

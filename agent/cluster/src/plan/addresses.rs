@@ -3,9 +3,13 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Service;
+use kedge_crd::{balancer::POOL_ANNOTATION, tcp::TcpAddress};
 
 use super::refusal::Refusal;
-use crate::{names::METALLB_ADDRESSES, snapshot::Snapshot};
+use crate::{
+    names::{METALLB_ADDRESSES, METALLB_POOLS},
+    snapshot::Snapshot,
+};
 
 /// The addresses a Service asks for, as they are spelt: `spec.loadBalancerIP`, which is deprecated
 /// and in use, and the annotations of MetalLB, which are a list.
@@ -35,17 +39,48 @@ pub fn is_asked(asked: &[String], address: &str) -> bool {
     asked.is_empty() || asked.iter().any(|wish| is_same(wish, address))
 }
 
-/// Whether the gateway has every address that is asked for.
+/// The address of its own that a Service asks for, if it names a pool.
 ///
 /// # Errors
 ///
-/// It has not: clients would be told of another one than the Service names.
-pub fn check(snapshot: &Snapshot, service: &Service) -> Result<(), Refusal> {
+/// It asks for what it cannot have: clients would be told of another address than the Service names.
+pub fn own(snapshot: &Snapshot, service: &Service) -> Result<Option<TcpAddress>, Refusal> {
+    let asked = asked(service);
+    let Some(pool) = pool(service) else {
+        return check(snapshot, &asked).map(|()| None);
+    };
+    let ip = match asked.as_slice() {
+        [] => None,
+        [one] => {
+            let parsed = one.parse().map_err(|_| Refusal::NoAddress {
+                wanted: one.clone(),
+            });
+            Some(parsed?)
+        }
+        several => {
+            return Err(Refusal::OneAddress {
+                wanted: several.join(", "),
+            });
+        }
+    };
+    let pool = pool.to_owned();
+    Ok(Some(TcpAddress { pool, ip }))
+}
+
+/// The pool it names, in our words or in MetalLB's.
+fn pool(service: &Service) -> Option<&str> {
+    let annotations = service.metadata.annotations.as_ref()?;
+    let mut keys = [POOL_ANNOTATION].into_iter().chain(METALLB_POOLS);
+    keys.find_map(|key| annotations.get(key))
+        .map(String::as_str)
+}
+
+/// Whether the gateway has every address that is asked for.
+fn check(snapshot: &Snapshot, asked: &[String]) -> Result<(), Refusal> {
     let Some(offered) = &snapshot.offered else {
         return Ok(());
     };
-    let asked = asked(service);
-    match lacking(&asked, &offered.addresses) {
+    match lacking(asked, &offered.addresses) {
         None => Ok(()),
         Some(wish) => Err(Refusal::Address {
             wanted: wish.to_owned(),

@@ -30,6 +30,10 @@ pub enum Refusal {
     Family { value: String },
     /// An address the gateway does not have.
     Address { wanted: String, has: Vec<String> },
+    /// What is no address.
+    NoAddress { wanted: String },
+    /// More addresses of a pool than one.
+    OneAddress { wanted: String },
     /// An annotation that cannot be honoured.
     Annotation { key: String, why: &'static str },
 }
@@ -50,7 +54,9 @@ impl Refusal {
             Self::Affinity { .. } | Self::TrafficPolicy { .. } | Self::Family { .. } => {
                 "UnknownValue"
             }
-            Self::Address { .. } => "AddressNotAvailable",
+            Self::Address { .. } | Self::NoAddress { .. } | Self::OneAddress { .. } => {
+                "AddressNotAvailable"
+            }
             Self::Annotation { .. } => "AnnotationNotSupported",
         }
     }
@@ -103,6 +109,11 @@ impl fmt::Display for Refusal {
                 f,
                 "the address {wanted} is asked for, and the gateway has {}",
                 has.join(", ")
+            ),
+            Self::NoAddress { wanted } => write!(f, "{wanted:?} is no address"),
+            Self::OneAddress { wanted } => write!(
+                f,
+                "a Service has one address of a pool, and {wanted} are asked for"
             ),
             Self::Annotation { key, why } => write!(f, "annotation {key}: {why}"),
         }

@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use kedge_crd::{
     TcpLoadBalancerSpec,
+    balancer::POOL_ANNOTATION,
     host::{Family, HOST_LABEL},
     selector::{LabelSelector, Operator, Requirement},
     tcp::{Backend, BackendPort, ProxyProtocol, SessionAffinity, TcpPort},
@@ -36,7 +37,7 @@ pub fn wanted(snapshot: &Snapshot, service: &Service) -> Result<TcpLoadBalancerS
     let spec = service.spec.clone().unwrap_or_default();
     annotations(service)?;
     refused_fields(&spec)?;
-    addresses::check(snapshot, service)?;
+    let address = addresses::own(snapshot, service)?;
     let ports = ports(&spec)?;
     let backends = ports.iter().map(|(port, node_port)| BackendPort {
         name: port.name.clone(),
@@ -49,6 +50,7 @@ pub fn wanted(snapshot: &Snapshot, service: &Service) -> Result<TcpLoadBalancerS
         endpoints: vec![endpoint(snapshot, service, backends)?],
         session_affinity: affinity(&spec)?,
         proxy_protocol: proxy_protocol(service),
+        address,
         ..TcpLoadBalancerSpec::default()
     })
 }
@@ -120,16 +122,15 @@ fn annotations(service: &Service) -> Result<(), Refusal> {
     for (key, value) in service.metadata.annotations.iter().flatten() {
         match key.as_str() {
             EXPOSE => {}
+            key if key == POOL_ANNOTATION || METALLB_POOLS.contains(&key) => {
+                if value.is_empty() {
+                    return refused(key, "it names no pool");
+                }
+            }
             PROXY_PROTOCOL if value == "v1" || value == "v2" => {}
             PROXY_PROTOCOL => return refused(key, "the values it may have are v1 and v2"),
             key if key.starts_with(PREFIX) => {
                 return refused(key, "nobody here honours it");
-            }
-            key if METALLB_POOLS.contains(&key) => {
-                return refused(
-                    key,
-                    "the gateway's addresses are its tenant's, not of a pool",
-                );
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use kedge_crd::{
-    Endpoint,
+    Endpoint, Tenant,
     balancer::{API_PORT, PoolRef},
     host::Family,
 };
@@ -171,7 +171,16 @@ fn claim(
 ///
 /// It may not.
 pub fn allowed(snapshot: &Snapshot, name: &Name, pool: &str) -> Result<(), Because> {
-    let Some(tenant) = snapshot.tenant_of(&name.namespace) else {
+    may_use(snapshot.tenant_of(&name.namespace), pool)
+}
+
+/// Whether a tenant, if there is one, may use a pool of ours.
+///
+/// # Errors
+///
+/// It may not.
+pub fn may_use(tenant: Option<&Tenant>, pool: &str) -> Result<(), Because> {
+    let Some(tenant) = tenant else {
         return Ok(());
     };
     let allowed = &tenant.spec.allowed_pools;

@@ -71,6 +71,7 @@ impl Agent {
                 certificates: Duration::from_secs(1),
             },
             confirm: false,
+            health: None,
         };
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)

@@ -107,6 +107,28 @@ async fn services_are_offered_told_and_taken_back() {
         })
         .await;
 
+    // Of an address of its own every port is free, and it may say which of the pool's.
+    let of_pool = |ip: Value| {
+        json!({"metadata": {"annotations": {"kedge.dev/vip-pool": "public"}},
+            "spec": {"loadBalancerIP": ip}})
+    };
+    world.service("own", of_pool(json!("198.51.100.11"))).await;
+    world.service("next", of_pool(json!(null))).await;
+    for (name, address) in [("own", "198.51.100.11"), ("next", "198.51.100.10")] {
+        let shown = world.shown(name, "it has an address of its own", |service| {
+            !self::ports(service).is_empty()
+        });
+        let shown = serde_json::to_value(&shown.await.status.unwrap().load_balancer).unwrap();
+        assert_eq!(shown["ingress"][0]["ip"], address, "{shown}");
+        assert_eq!(shown["ingress"][0]["ports"], ports);
+    }
+    world.service("third", of_pool(json!(null))).await;
+    world
+        .shown("third", "it says why it has no address", |service| {
+            condition(service, "Accepted") == "False PoolExhausted"
+        })
+        .await;
+
     // By a wish, a Service that is no load balancer: conditions tell where it is.
     let wish = json!({"metadata": {"annotations": {"kedge.dev/expose": "true"}},
         "spec": {"type": "NodePort", "loadBalancerClass": null,

@@ -4,6 +4,7 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Mutex,
     time::Duration,
 };
 
@@ -166,11 +167,17 @@ impl World {
 
     /// Waits until a Service shows something.
     pub async fn shown(&self, name: &str, what: &str, holds: impl Fn(&Service) -> bool) -> Service {
-        eventually(what, LIMIT, async || {
-            self.find(name).await.is_some_and(|service| holds(&service))
+        let last = Mutex::new(None);
+        // What it said instead, for whoever reads of the failure.
+        let what = Said(what, &last);
+        eventually(what.0, LIMIT, async || {
+            let found = self.find(name).await;
+            let is_so = found.as_ref().is_some_and(&holds);
+            *last.lock().unwrap() = found;
+            is_so
         })
         .await;
-        self.find(name).await.unwrap()
+        last.lock().unwrap().take().unwrap()
     }
 
     /// The reasons of events about a Service.
@@ -337,6 +344,18 @@ pub fn merge(into: &mut Value, changes: Value) {
     }
 }
 
+/// What is waited for, and the Service as it was seen last: told when it never comes.
+struct Said<'a>(&'a str, &'a Mutex<Option<Service>>);
+
+impl Drop for Said<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let last = self.1.lock().unwrap();
+            println!("{}: {:#?}", self.0, last.as_ref().map(|it| &it.status));
+        }
+    }
+}
+
 /// A tenant and its gateway, and the agent's right to speak.
 const SITE: &str = "\
 apiVersion: kedge.dev/v1alpha1
@@ -355,6 +374,11 @@ spec:
   namespace: t
   gatewayRef: {name: gw, namespace: kedge-system}
   dns: {domain: edge.example.org, allowedHostnames: ['*.example.net']}
+---
+apiVersion: kedge.dev/v1alpha1
+kind: VIPPool
+metadata: {name: public, namespace: t}
+spec: {addresses: [198.51.100.10-198.51.100.11], prefix: 24}
 ---
 apiVersion: kedge.dev/v1alpha1
 kind: EdgeHost

@@ -74,7 +74,7 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
             "AddressNotAvailable",
         ),
         (
-            annotation("metallb.io/address-pool", "first"),
+            annotation("metallb.io/address-pool", ""),
             "AnnotationNotSupported",
         ),
         (
@@ -82,8 +82,18 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
             "AnnotationNotSupported",
         ),
         (
-            annotation("kedge.dev/vip-pool", "shop"),
+            annotation("kedge.dev/vip-pools", "shop"),
             "AnnotationNotSupported",
+        ),
+        (
+            json!({"spec": {"loadBalancerIP": "10.1.2.x"},
+                "metadata": {"annotations": {"kedge.dev/vip-pool": "shop"}}}),
+            "AddressNotAvailable",
+        ),
+        (
+            json!({"metadata": {"annotations": {"kedge.dev/vip-pool": "shop",
+                "metallb.io/loadBalancerIPs": "192.0.2.9,192.0.2.10"}}}),
+            "AddressNotAvailable",
         ),
         (
             json!({"spec": {"type": "ClusterIP", "loadBalancerClass": null},
@@ -145,6 +155,24 @@ fn what_can_be_done_is_asked_for() {
             "proxyProtocol": "V2",
         })
     );
+}
+
+#[test]
+fn an_address_of_its_own_is_asked_for_by_pool_and_perhaps_by_name() {
+    let asked = |annotations: serde_json::Value, ip: serde_json::Value| {
+        let spec =
+            spec(json!({"spec": {"loadBalancerIP": ip}, "metadata": {"annotations": annotations}}));
+        spec["address"].clone()
+    };
+    let pool = json!({"kedge.dev/vip-pool": "shop"});
+    assert_eq!(asked(json!({}), json!(null)), json!(null));
+    assert_eq!(asked(pool.clone(), json!(null)), json!({"pool": "shop"}));
+    // Whether the pool has it, the manager knows: it need not be one of the gateway's.
+    let named = json!({"pool": "shop", "ip": "192.0.2.9"});
+    assert_eq!(asked(pool, json!("192.0.2.9")), named);
+    let metallb =
+        json!({"metallb.io/address-pool": "shop", "metallb.io/loadBalancerIPs": "192.0.2.9"});
+    assert_eq!(asked(metallb, json!(null)), named);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
         holder::Holder,
         ledger::Ledger,
         ports::{Owner, Seat},
-        vip::{next_of, readable, this_of},
+        vip::{may_use, next_of, readable, this_of},
     },
     snapshot::Snapshot,
     store::Name,
@@ -122,11 +122,7 @@ pub fn choose(
     let Some(asked) = asked else {
         return Ok(None);
     };
-    let allowed = &tenant.spec.allowed_pools;
-    if !allowed.is_empty() && !allowed.contains(&asked.pool) {
-        let (pool, tenant) = (asked.pool.clone(), tenant.metadata.name.clone());
-        return Err(Because::PoolForbidden { pool, tenant });
-    }
+    may_use(Some(tenant), &asked.pool)?;
     let name = Name::new(&found.name.namespace, &asked.pool);
     let pool = readable(ledger, &name)?;
     let sharing = Sharing::of(&found.name, &tenant.metadata.name, &asked.shared_by);

@@ -17,7 +17,7 @@ use kedge_crd::{
 use super::{
     Given, Member, Tcp, is_routed,
     place::gateway,
-    read::{Found, Life, pool, protocols, target, tenant},
+    read::{Found, Life, asks_for_own, ip, pool, protocols, target, tenant},
     refusal::Refusal,
     resting::{Rests, rests},
     usage::Usage,
@@ -31,7 +31,7 @@ use crate::{
         overlay,
         ports::{Owner, Seat},
         selected::selects,
-        vip::{next_of, usable},
+        vip::{may_use, next_of, readable, this_of},
     },
     snapshot::{Snapshot, key},
     store::Name,
@@ -115,10 +115,14 @@ fn one(
     let checked = check(object).and_then(|()| members(snapshot, leaving, found, object, &gateway));
     let checked = checked.and_then(|members| {
         let own = pool(object).map(|pool| {
+            may_use(tenant(snapshot, &found.name, &object.metadata.labels), pool)?;
             let name = Name::new(space, pool);
-            let pool = usable(snapshot, ledger, &name)?;
+            let pool = readable(ledger, &name)?;
             let holder = Holder::Tcp(found.name.clone());
-            next_of(snapshot, ledger, &holder, (&name, &pool))
+            match ip(object) {
+                Some(ip) => this_of(snapshot, ledger, &holder, (&name, &pool, ip)),
+                None => next_of(snapshot, ledger, &holder, (&name, &pool)),
+            }
         });
         let own = own.transpose().map_err(Refusal::Address)?;
         Ok((members, own))
@@ -135,10 +139,7 @@ fn one(
         object,
         gateway: &gateway,
         keeps: &found.keeps,
-        own: found.kept.own.filter(|_| {
-            let kept = found.kept.pool.as_deref();
-            kept.is_some() && kept == pool(object)
-        }),
+        own: found.kept.own.filter(|_| asks_for_own(object, &found.kept)),
     };
     let kept = seats.kept();
     match checked {

@@ -121,7 +121,7 @@ impl Found {
         if gateway.is_some() && gateway != self.kept.gateway {
             return Vec::new();
         }
-        if pool(object) != self.kept.pool.as_deref() {
+        if !asks_for_kept(object, &self.kept) {
             return Vec::new();
         }
         let is_asked = |(name, seat): &(String, Seat)| {
@@ -157,8 +157,25 @@ pub fn is_hashed(object: &TcpLoadBalancer) -> bool {
 
 /// The pool an address of its own is to be taken from.
 pub fn pool(object: &TcpLoadBalancer) -> Option<&str> {
-    let pool = object.metadata.annotations.get(POOL_ANNOTATION);
+    let asked = object.spec.address.as_ref().map(|it| &it.pool);
+    let pool = asked.or_else(|| object.metadata.annotations.get(POOL_ANNOTATION));
     pool.map(String::as_str)
+}
+
+/// Which of the pool's addresses it is to be; any where it does not say.
+pub fn ip(object: &TcpLoadBalancer) -> Option<IpAddr> {
+    object.spec.address.as_ref()?.ip
+}
+
+/// Whether the address of its own that was chosen is asked for still.
+pub fn asks_for_own(object: &TcpLoadBalancer, kept: &Kept) -> bool {
+    kept.pool.is_some() && asks_for_kept(object, kept)
+}
+
+/// Whether what was chosen is at the address that is asked for now: one of its own, or the gateway's.
+fn asks_for_kept(object: &TcpLoadBalancer, kept: &Kept) -> bool {
+    let asked = ip(object);
+    pool(object) == kept.pool.as_deref() && (asked.is_none() || asked == kept.own)
 }
 
 /// Whose it is: tenants may share a namespace.
@@ -199,8 +216,8 @@ pub fn all(snapshot: &Snapshot) -> Vec<Found> {
 /// Enters what was chosen earlier and is still asked for, so that nobody else gets it, and what rests.
 pub fn enter(snapshot: &Snapshot, all: &[Found], ledger: &mut Ledger) {
     for found in all {
-        let asked = found.asked().and_then(pool);
-        let keeps = asked.is_some() && asked == found.kept.pool.as_deref();
+        let asked = found.asked();
+        let keeps = asked.is_some_and(|object| asks_for_own(object, &found.kept));
         // What must wait stays as it is, its address with it.
         if let Some(own) = found.kept.own
             && (keeps || resting::rests(snapshot, found).waits)

@@ -459,6 +459,48 @@ fn an_own_address_comes_from_a_pool_the_tenant_may_use() {
 }
 
 #[test]
+fn an_own_address_is_named_and_another_one_is_taken_when_that_is_named() {
+    let mut world = ready();
+    let at = |address: &str| format!("{WEB}, address: {address}");
+    let has = |world: &World, name: &str| {
+        let ingress = &world.tcp(name).status.ingress;
+        ingress
+            .iter()
+            .filter_map(|it| Some(it.ip?.to_string()))
+            .collect::<Vec<_>>()
+    };
+    world.offer("web", "", &at("{pool: edge-lan, ip: 10.20.14.15}"));
+    world.offer("next", "", &at("{pool: edge-lan}"));
+    world.settle();
+    assert_eq!(has(&world, "web"), ["10.20.14.15"]);
+    assert_eq!(has(&world, "next"), ["10.20.14.10"]);
+    // It stays where nobody names one any more, and is nobody else's.
+    world.offer("web", "", &at("{pool: edge-lan}"));
+    world.offer("late", "", &at("{pool: edge-lan, ip: 10.20.14.15}"));
+    world.settle();
+    assert_eq!(has(&world, "web"), ["10.20.14.15"]);
+    assert_eq!(reason(&world, "late", "Accepted"), "False: Conflict");
+    world.offer("web", "", &at("{pool: edge-lan, ip: 10.20.14.14}"));
+    world.settle();
+    assert_eq!(has(&world, "web"), ["10.20.14.14"]);
+    // The address is free, its ports rest.
+    world.later(3600);
+    world.settle();
+    assert_eq!(has(&world, "late"), ["10.20.14.15"]);
+    for (address, because) in [
+        ("{pool: edge-lan, ip: 192.0.2.1}", "Forbidden"),
+        ("{pool: none}", "WaitingForPool"),
+    ] {
+        world.offer("wrong", "", &at(address));
+        world.settle();
+        assert_eq!(
+            reason(&world, "wrong", "Accepted"),
+            format!("False: {because}")
+        );
+    }
+}
+
+#[test]
 fn without_a_tenant_or_its_gateway_nobody_is_served() {
     let mut world = world(&[]);
     world.offer("web", "", WEB);

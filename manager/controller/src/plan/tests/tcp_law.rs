@@ -57,9 +57,14 @@ fn happen(world: &mut World, event: &Event) {
                 true => ", {name: q, port: 8080}",
                 false => "",
             };
+            let address = match kind {
+                5 => ", address: {pool: edge-lan, ip: 10.20.14.15}",
+                6 => ", address: {pool: edge-lan}",
+                _ => "",
+            };
             let spec = format!(
                 "ports: [{{name: p, port: {port}, protocol: {protocol}}}{second}], \
-                 endpoints: [{{hostSelector: {{}}}}]"
+                 endpoints: [{{hostSelector: {{}}}}]{address}"
             );
             world.offer(NAMES[usize::from(*name)], annotations, &spec);
         }
