@@ -8,7 +8,7 @@ use axum::{
 use kedge_control::local::{ConfigInForce, Reloaded, Tunnel, TunnelList};
 use kedge_core::Code;
 
-use super::{Answer, Answers, Asks, Failure, MayChange, metrics, unknown};
+use super::{Answer, Answers, Asks, Failure, MayChange, metrics, ready::readyz, unknown};
 
 /// Status, tunnels, configuration and reload; a role adds its own.
 pub fn routes<T: Answers>() -> Router<Asks<T>> {
@@ -19,6 +19,7 @@ pub fn routes<T: Answers>() -> Router<Asks<T>> {
         .route("/v1/config", get(config::<T>))
         .route("/v1/reload", post(reload::<T>))
         .route("/metrics", get(metrics::metrics::<T>))
+        .route("/readyz", get(readyz::<T>))
 }
 
 type Loop<T> = State<Asks<T>>;
@@ -90,6 +91,10 @@ mod tests {
             }
         }
 
+        fn unready(&self) -> Option<&'static str> {
+            (self.generation == 0).then_some("nothing was read")
+        }
+
         fn config(&self) -> ConfigInForce {
             ConfigInForce {
                 generation: self.generation,
@@ -129,7 +134,7 @@ mod tests {
             let (mut role, mut reloads) = (Gateway::default(), Vec::new());
             while let Some(ask) = asked.recv().await {
                 reloads.push(ask.answer(&mut role));
-                if reloads.len() == 7 {
+                if reloads.len() == 9 {
                     break;
                 }
             }
@@ -138,10 +143,12 @@ mod tests {
         let get = async |route| ask(&path, Method::GET, route).await;
         assert_eq!(get("/v1/status").await.1["kind"], "TunnelList");
         assert_eq!(get("/v1/tunnels/t%2Fedge-a").await.1["name"], "t/edge-a");
-        let told = call(&path, Method::GET, "/metrics", Vec::new())
-            .await
-            .unwrap();
-        let told = String::from_utf8(told.body.to_vec()).unwrap();
+        let said = async |route| {
+            let said = call(&path, Method::GET, route, Vec::new()).await.unwrap();
+            let words = String::from_utf8(said.body.to_vec()).unwrap();
+            (said.status, words)
+        };
+        let (_, told) = said("/metrics").await;
         assert!(
             told.contains("kedge_tunnel_up{peer=\"t/edge-a\"} 0"),
             "{told}"
@@ -149,13 +156,25 @@ mod tests {
         let (status, nobody) = get("/v1/tunnels/nobody").await;
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert_eq!(nobody["code"], Code::TunUnknown.to_string());
+        let unready = (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "nothing was read\n".to_owned(),
+        );
+        assert_eq!(said("/readyz").await, unready);
         let (status, reloaded) = ask(&path, Method::POST, "/v1/reload").await;
         assert_eq!(status, StatusCode::OK, "tests run as root: {reloaded}");
         assert_eq!(get("/v1/config").await.1["generation"], 1);
+        assert_eq!(
+            said("/readyz").await,
+            (StatusCode::OK, "ready\n".to_owned())
+        );
         let (status, refused) = ask(&path, Method::POST, "/v1/reload").await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
         let reloads = looped.await.unwrap();
-        assert_eq!(reloads, [false, false, false, false, true, false, true]);
+        assert_eq!(
+            reloads,
+            [false, false, false, false, false, true, false, false, true]
+        );
         // The loop has ended and the socket has not.
         let (_, leaving) = get("/v1/status").await;
         assert_eq!(leaving["code"], Code::HostNotRunning.to_string());

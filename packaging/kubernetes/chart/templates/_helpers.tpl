@@ -25,6 +25,9 @@ app.kubernetes.io/component: gateway
 {{- $config := deepCopy .Values.gateway.config }}
 {{- $_ := set $config "version" 1 }}
 {{- $_ := set $config "manager" (mergeOverwrite $manager (get $config "manager" | default dict)) }}
+{{- with .Values.gateway.metrics }}
+{{- $_ := set $config "metrics" (dict "listen" (printf "%s:%d" .listenAddress (int .port))) }}
+{{- end }}
 {{- toYaml $config }}
 {{- end -}}
 

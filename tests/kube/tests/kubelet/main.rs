@@ -29,6 +29,8 @@ mod node;
 mod pods;
 mod token;
 
+use std::process::Command;
+
 use kedge_tests_kube::assets::{Program, ready};
 use kedge_tests_netns::lan::Lan;
 
@@ -44,9 +46,15 @@ fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
     if !kedge_tests_netns::ready() || !ready(&programs) || !node::can_be() {
         return;
     }
-    let lan = Lan::quiet();
+    let lan = Lan::new();
     let node = lan.host("node", &format!("{}/24", node::ADDRESS));
     node.forwards();
+    // What a node itself sends to a Service must have a way before kube-proxy sees it.
+    node.run(|| {
+        let line = "route add default dev eth0";
+        let ip = Command::new("ip").args(line.split(' ')).status();
+        assert!(ip.unwrap().success());
+    });
     let edge = lan.host("edge", "10.1.0.3/24");
     let client = lan.host("client", "10.1.0.4/24");
     node.namespace()
