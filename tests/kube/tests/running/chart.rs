@@ -67,7 +67,7 @@ fn every_value_is_described_has_a_type_and_changes_what_is_installed() {
                 values["gateway"]["enabled"] = json!(true);
                 values["gateway"]["nodeSelector"]["edge"] = json!("yes");
             }
-            before = (path != "/gateway/enabled").then(|| render(&alone));
+            before = (*path != "/gateway/enabled").then(|| render(&alone));
         }
         let before = before.as_ref().unwrap_or(&usual);
         assert_ne!(&render(&changed), before, "{path} changes nothing");
