@@ -8,7 +8,7 @@ use axum::{
 use kedge_control::local::{ConfigInForce, Reloaded, Tunnel, TunnelList};
 use kedge_core::Code;
 
-use super::{Answer, Answers, Asks, Failure, MayChange, metrics, ready::readyz, unknown};
+use super::{Answer, Answers, Asks, Failure, MayChange, metrics, unknown};
 
 /// Status, tunnels, configuration and reload; a role adds its own.
 pub fn routes<T: Answers>() -> Router<Asks<T>> {
@@ -19,7 +19,6 @@ pub fn routes<T: Answers>() -> Router<Asks<T>> {
         .route("/v1/config", get(config::<T>))
         .route("/v1/reload", post(reload::<T>))
         .route("/metrics", get(metrics::metrics::<T>))
-        .route("/readyz", get(readyz::<T>))
 }
 
 type Loop<T> = State<Asks<T>>;
@@ -61,7 +60,7 @@ mod tests {
     use serde_json::Value;
 
     use super::{
-        super::{Serving, Socket, call, questions},
+        super::{Serving, Socket, call, questions, ready::readyz},
         *,
     };
     use crate::Role;
@@ -129,7 +128,7 @@ mod tests {
         let (asks, mut asked) = questions::<Gateway>();
         let _serving: Serving = Socket::bind(&path)
             .unwrap()
-            .serve(routes().with_state(asks));
+            .serve(routes().with_state(asks.clone()));
         let looped = tokio::spawn(async move {
             let (mut role, mut reloads) = (Gateway::default(), Vec::new());
             while let Some(ask) = asked.recv().await {
@@ -143,12 +142,10 @@ mod tests {
         let get = async |route| ask(&path, Method::GET, route).await;
         assert_eq!(get("/v1/status").await.1["kind"], "TunnelList");
         assert_eq!(get("/v1/tunnels/t%2Fedge-a").await.1["name"], "t/edge-a");
-        let said = async |route| {
-            let said = call(&path, Method::GET, route, Vec::new()).await.unwrap();
-            let words = String::from_utf8(said.body.to_vec()).unwrap();
-            (said.status, words)
-        };
-        let (_, told) = said("/metrics").await;
+        let told = call(&path, Method::GET, "/metrics", Vec::new())
+            .await
+            .unwrap();
+        let told = String::from_utf8(told.body.to_vec()).unwrap();
         assert!(
             told.contains("kedge_tunnel_up{peer=\"t/edge-a\"} 0"),
             "{told}"
@@ -156,18 +153,12 @@ mod tests {
         let (status, nobody) = get("/v1/tunnels/nobody").await;
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert_eq!(nobody["code"], Code::TunUnknown.to_string());
-        let unready = (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "nothing was read\n".to_owned(),
-        );
-        assert_eq!(said("/readyz").await, unready);
+        let probed = async || readyz(State(asks.clone())).await.status();
+        assert_eq!(probed().await, StatusCode::SERVICE_UNAVAILABLE);
         let (status, reloaded) = ask(&path, Method::POST, "/v1/reload").await;
         assert_eq!(status, StatusCode::OK, "tests run as root: {reloaded}");
         assert_eq!(get("/v1/config").await.1["generation"], 1);
-        assert_eq!(
-            said("/readyz").await,
-            (StatusCode::OK, "ready\n".to_owned())
-        );
+        assert_eq!(probed().await, StatusCode::OK);
         let (status, refused) = ask(&path, Method::POST, "/v1/reload").await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
         let reloads = looped.await.unwrap();

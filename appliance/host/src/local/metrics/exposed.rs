@@ -13,8 +13,8 @@ use crate::section;
 section! {
     /// Metrics, for scrapers.
     MetricsFile {
-        /// Where `/metrics` and `/readyz` are told beside the control socket, without TLS: `address:port`.
-        /// Left out, at the control socket alone.
+        /// Where `/metrics` is told beside the control socket, and `/readyz`, without TLS: `address:port`.
+        /// Left out, metrics are at the control socket alone.
         #[schemars(with = "Option<String>")]
         listen: SocketAddr,
     }
