@@ -5,6 +5,7 @@ mod bounded;
 mod call;
 mod metrics;
 mod question;
+mod ready;
 mod routes;
 mod serving;
 

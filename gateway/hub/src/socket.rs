@@ -29,6 +29,10 @@ impl Answers for Hub {
         self.tunnels()
     }
 
+    fn unready(&self) -> Option<&'static str> {
+        self.unready()
+    }
+
     fn config(&self) -> ConfigInForce {
         self.live.in_force()
     }

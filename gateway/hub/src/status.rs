@@ -39,6 +39,15 @@ impl Hub {
         }
     }
 
+    /// Why hosts cannot call it.
+    pub fn unready(&self) -> Option<&'static str> {
+        match (&self.plan.tunnel, self.keeper.device()) {
+            (None, _) => Some("no manager has given it a tunnel yet"),
+            (Some(_), None) => Some("the tunnel's device is not open"),
+            (Some(_), Some(_)) => None,
+        }
+    }
+
     /// Every host's tunnel.
     pub fn tunnels(&self) -> TunnelList {
         let wish = self.plan.tunnel.as_ref();

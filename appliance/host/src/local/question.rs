@@ -36,6 +36,11 @@ pub trait Answers: 'static {
         Vec::new()
     }
 
+    /// Why it does not do its work yet; problems beside that are in its status.
+    fn unready(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The configuration in force.
     fn config(&self) -> ConfigInForce;
 

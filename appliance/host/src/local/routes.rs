@@ -60,7 +60,7 @@ mod tests {
     use serde_json::Value;
 
     use super::{
-        super::{Serving, Socket, call, questions},
+        super::{Serving, Socket, call, questions, ready::readyz},
         *,
     };
     use crate::Role;
@@ -88,6 +88,10 @@ mod tests {
                 items,
                 ..TunnelList::default()
             }
+        }
+
+        fn unready(&self) -> Option<&'static str> {
+            (self.generation == 0).then_some("nothing was read")
         }
 
         fn config(&self) -> ConfigInForce {
@@ -124,12 +128,12 @@ mod tests {
         let (asks, mut asked) = questions::<Gateway>();
         let _serving: Serving = Socket::bind(&path)
             .unwrap()
-            .serve(routes().with_state(asks));
+            .serve(routes().with_state(asks.clone()));
         let looped = tokio::spawn(async move {
             let (mut role, mut reloads) = (Gateway::default(), Vec::new());
             while let Some(ask) = asked.recv().await {
                 reloads.push(ask.answer(&mut role));
-                if reloads.len() == 7 {
+                if reloads.len() == 9 {
                     break;
                 }
             }
@@ -149,13 +153,19 @@ mod tests {
         let (status, nobody) = get("/v1/tunnels/nobody").await;
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert_eq!(nobody["code"], Code::TunUnknown.to_string());
+        let probed = async || readyz(State(asks.clone())).await.status();
+        assert_eq!(probed().await, StatusCode::SERVICE_UNAVAILABLE);
         let (status, reloaded) = ask(&path, Method::POST, "/v1/reload").await;
         assert_eq!(status, StatusCode::OK, "tests run as root: {reloaded}");
         assert_eq!(get("/v1/config").await.1["generation"], 1);
+        assert_eq!(probed().await, StatusCode::OK);
         let (status, refused) = ask(&path, Method::POST, "/v1/reload").await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
         let reloads = looped.await.unwrap();
-        assert_eq!(reloads, [false, false, false, false, true, false, true]);
+        assert_eq!(
+            reloads,
+            [false, false, false, false, false, true, false, false, true]
+        );
         // The loop has ended and the socket has not.
         let (_, leaving) = get("/v1/status").await;
         assert_eq!(leaving["code"], Code::HostNotRunning.to_string());

@@ -11,6 +11,26 @@ app.kubernetes.io/name: kedge
 app.kubernetes.io/component: manager
 {{- end -}}
 
+{{- define "kedge.gatewaySelector" -}}
+app.kubernetes.io/name: kedge
+app.kubernetes.io/component: gateway
+{{- end -}}
+
+{{/* Of a gateway in a Pod; the manager is this one's unless another one is named. */}}
+{{- define "kedge.gatewayConfig" -}}
+{{- $manager := dict "url" (printf "https://kedge-manager.%s.svc:%d" (include "kedge.namespace" .) (int .Values.service.port)) }}
+{{- if .Values.gateway.tokenSecret }}
+{{- $_ := set $manager "token_file" "/run/secrets/kedge/token" }}
+{{- end }}
+{{- $config := deepCopy .Values.gateway.config }}
+{{- $_ := set $config "version" 1 }}
+{{- $_ := set $config "manager" (mergeOverwrite $manager (get $config "manager" | default dict)) }}
+{{- with .Values.gateway.metrics }}
+{{- $_ := set $config "metrics" (dict "listen" (printf "%s:%d" .listenAddress (int .port))) }}
+{{- end }}
+{{- toYaml $config }}
+{{- end -}}
+
 {{- define "kedge.labels" -}}
 app.kubernetes.io/name: kedge
 {{- if .Values.clusterctl }}

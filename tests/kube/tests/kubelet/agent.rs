@@ -1,11 +1,6 @@
 //! The agent of Services, as its guide sets it up.
 
-use std::{
-    fs,
-    path::Path,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::{fs, path::Path, process::Command};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
@@ -13,7 +8,8 @@ use kube::Api;
 use crate::{
     cluster::Cluster,
     manager,
-    pods::{LIMIT, Pods, restarts, waits},
+    pods::{Pods, restarts, waits},
+    token,
 };
 
 /// Sets it up, and waits until both are ready and what they may be.
@@ -21,7 +17,13 @@ pub async fn runs(cluster: &Cluster) {
     let site = cluster.folder("site.yaml");
     fs::write(&site, SITE).unwrap();
     cluster.kubectl(&["apply", "--filename", site.to_str().unwrap()]);
-    token(cluster).await;
+    token::put(
+        cluster,
+        ["--tenant", "shop"],
+        "kedge-system",
+        "kedge-services-token",
+    )
+    .await;
     let overlay = overlay(cluster).await;
     println!("{}", cluster.kubectl(&["apply", "--kustomize", &overlay]));
     let pods = Pods::of(cluster, "services");
@@ -61,37 +63,6 @@ pub async fn works(cluster: &Cluster) {
         cluster.kubectl(&balancers).is_empty()
     })
     .await;
-}
-
-/// The token, where the guides say that it is made and where it is put.
-async fn token(cluster: &Cluster) {
-    let asked = [
-        "--namespace=kedge-system",
-        "exec",
-        "deploy/kedge-manager",
-        "--",
-        "kedge",
-    ];
-    let asked = [&asked[..], &["token", "create", "--tenant", "shop"]].concat();
-    let begun = Instant::now();
-    let said = loop {
-        // A manager hears of the Tenant a moment after it was made.
-        match cluster.try_kubectl(&asked) {
-            Ok(said) => break said,
-            Err(said) => assert!(begun.elapsed() < LIMIT, "{said}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
-    let file = cluster.folder("token");
-    fs::write(&file, said).unwrap();
-    cluster.kubectl(&[
-        "--namespace=kedge-system",
-        "create",
-        "secret",
-        "generic",
-        "kedge-services-token",
-        &format!("--from-file=token={}", file.display()),
-    ]);
 }
 
 /// The manifests, and where the manager is.

@@ -93,8 +93,10 @@ impl Drop for Cluster {
         if std::thread::panicking() {
             eprintln!("{}", last_words(&self.folder(node::NAME)));
             let ours = "--selector=app.kubernetes.io/name=kedge";
-            let said = self.try_kubectl(&["--namespace=kedge-system", "logs", ours, "--prefix"]);
-            eprintln!("{}", said.unwrap_or_else(|said| said));
+            for space in ["--namespace=kedge-system", "--namespace=kedge-gateway"] {
+                let said = self.try_kubectl(&[space, "logs", ours, "--prefix"]);
+                eprintln!("{}", said.unwrap_or_else(|said| said));
+            }
         }
     }
 }
@@ -143,4 +145,4 @@ const READY: Duration = Duration::from_secs(60);
 const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     clusterrole-aggregation-controller,deployment-controller,replicaset-controller,job-controller,\
     endpoints-controller,endpointslice-controller,serviceaccount-controller,node-lifecycle-controller,\
-    root-ca-certificate-publisher-controller";
+    root-ca-certificate-publisher-controller,daemonset-controller";

@@ -18,21 +18,11 @@ use sha2::{Digest as _, Sha256};
 /// What holds the namespaces of Pods.
 pub const PAUSE: &str = "kedge.invalid/pause:test";
 
-/// The manager's image as a release has it, and a layer on it: the executable under test, which is
-/// linked with libraries, and those.
+/// The images of manager and gateway as a release has them, and a layer on each: the executable under
+/// test, which is linked with libraries, and those.
 pub fn kedge(folder: &Path) {
-    let layout = Layout(folder.join("kedge"));
     let kedge = Path::new(env!("CARGO_BIN_EXE_kedge-on-kubernetes"));
-    let image = Image {
-        role: Role::Manager,
-        version: env!("CARGO_PKG_VERSION"),
-        machine: Machine::of(&fs::read(kedge).unwrap()).unwrap(),
-        epoch: 1_700_000_000,
-        kedge: b"the layer above has it",
-        sbom: "{}",
-    };
-    image.write(&layout.0).unwrap();
-
+    let machine = Machine::of(&fs::read(kedge).unwrap()).unwrap();
     let files = folder.join("files");
     let binary = files.join("usr/bin/kedge");
     fs::create_dir_all(binary.parent().unwrap()).unwrap();
@@ -44,20 +34,20 @@ pub fn kedge(folder: &Path) {
         fs::create_dir_all(at.parent().unwrap()).unwrap();
         fs::copy(&library, at).unwrap();
     }
-    let mut index = layout.index();
-    let listed = index["manifests"][0].clone();
-    let mut manifest = layout.get(&listed);
-    let mut config = layout.get(&manifest["config"]);
-    let layer = layout.layer(&files);
-    push(&mut manifest["layers"], &layer);
-    push(&mut config["rootfs"]["diff_ids"], &layer["digest"]);
-    manifest["config"] = layout.put_json(CONFIG, &config);
-    let mut again = layout.put_json(MANIFEST, &manifest);
-    again["platform"] = listed["platform"].clone();
-    let name = format!("docker.io/kedge/manager:{}", image.version);
-    again["annotations"] = json!({ NAME: name });
-    index["manifests"][0] = again;
-    layout.close(&index, &folder.join("kedge.tar"));
+    for role in [Role::Manager, Role::Gateway] {
+        let layout = Layout(folder.join(role.name()));
+        let image = Image {
+            role,
+            version: env!("CARGO_PKG_VERSION"),
+            machine,
+            epoch: 1_700_000_000,
+            kedge: b"the layer above has it",
+            sbom: "{}",
+        };
+        image.write(&layout.0).unwrap();
+        layout.add(&files, &format!("kedge/{}:{}", role.name(), image.version));
+        layout.pack();
+    }
 }
 
 /// What holds the namespaces of Pods, in an image.
@@ -82,7 +72,8 @@ pub fn pause(folder: &Path) {
         r#"{"imageLayoutVersion":"1.0.0"}"#,
     )
     .unwrap();
-    layout.close(&index, &folder.join("pause.tar"));
+    layout.list(&index);
+    layout.pack();
 }
 
 /// A layout of images that is being written.
@@ -120,15 +111,32 @@ impl Layout {
         layer
     }
 
-    /// Packs it into one file.
-    fn close(&self, index: &Value, into: &Path) {
+    /// Lays files on its first image, and names that.
+    fn add(&self, files: &Path, name: &str) {
+        let mut index = self.index();
+        let listed = index["manifests"][0].clone();
+        let mut manifest = self.get(&listed);
+        let mut config = self.get(&manifest["config"]);
+        let layer = self.layer(files);
+        push(&mut manifest["layers"], &layer);
+        push(&mut config["rootfs"]["diff_ids"], &layer["digest"]);
+        manifest["config"] = self.put_json(CONFIG, &config);
+        let mut again = self.put_json(MANIFEST, &manifest);
+        again["platform"] = listed["platform"].clone();
+        again["annotations"] = json!({ NAME: format!("docker.io/{name}") });
+        index["manifests"][0] = again;
+        self.list(&index);
+    }
+
+    fn list(&self, index: &Value) {
         fs::write(self.0.join("index.json"), index.to_string()).unwrap();
-        run(Command::new("tar")
-            .arg("-cf")
-            .arg(into)
-            .arg("-C")
-            .arg(&self.0)
-            .arg("."));
+    }
+
+    /// Packs it into one file.
+    fn pack(&self) {
+        let mut command = Command::new("tar");
+        command.arg("-cf").arg(self.0.with_extension("tar"));
+        run(command.arg("-C").arg(&self.0).arg("."));
     }
 }
 

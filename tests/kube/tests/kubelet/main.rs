@@ -1,13 +1,15 @@
-//! What we give Kubernetes to run, run by a kubelet, containerd and runc: the chart's manager, the agent of
-//! Services, and the Job that cleans up, in their images, as who they are, with the rights they bring.
+//! What we give Kubernetes to run, run by a kubelet, containerd and runc: the chart's manager and gateway, the
+//! agent of Services, and the Job that cleans up, in their images, as who they are, with the rights they bring.
 //!
 //! ```text
-//!   node 10.1.0.2   etcd, kube-apiserver, controllers, scheduler, kube-proxy, kubelet, containerd
+//!   edge 10.1.0.3      client 10.1.0.4    a host's agent and server, and who asks that server
+//!     │                  │
+//!   node 10.1.0.2   etcd, kube-apiserver, controllers, scheduler, kube-proxy, kubelet, containerd; the gateway's Pod
 //!     │ │ │ │
 //!   Pods 10.244.0.0/24, which reach the API server and the manager by their Services
 //! ```
 //!
-//! All of it is in one network namespace without a way out.
+//! There is no way out of that LAN.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -20,10 +22,14 @@
 mod agent;
 mod cgroups;
 mod cluster;
+mod gateway;
 mod image;
 mod manager;
 mod node;
 mod pods;
+mod token;
+
+use std::process::Command;
 
 use kedge_tests_kube::assets::{Program, ready};
 use kedge_tests_netns::lan::Lan;
@@ -40,9 +46,17 @@ fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
     if !kedge_tests_netns::ready() || !ready(&programs) || !node::can_be() {
         return;
     }
-    let lan = Lan::quiet();
+    let lan = Lan::new();
     let node = lan.host("node", &format!("{}/24", node::ADDRESS));
     node.forwards();
+    // What a node itself sends to a Service must have a way before kube-proxy sees it.
+    node.run(|| {
+        let line = "route add default dev eth0";
+        let ip = Command::new("ip").args(line.split(' ')).status();
+        assert!(ip.unwrap().success());
+    });
+    let edge = lan.host("edge", "10.1.0.3/24");
+    let client = lan.host("client", "10.1.0.4/24");
     node.namespace()
         .run(|| {
             let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -57,7 +71,10 @@ fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
                 manager::runs(&cluster).await;
                 agent::runs(&cluster).await;
                 agent::works(&cluster).await;
+                gateway::runs(&cluster).await;
+                gateway::works(&cluster, &edge, &client).await;
                 manager::ends(&cluster).await;
+                gateway::is_gone(&cluster).await;
             });
         })
         .unwrap();

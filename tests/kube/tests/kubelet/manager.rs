@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
 use kedge_tests_kube::chart;
 use kube::Api;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cluster::Cluster,
@@ -14,14 +14,13 @@ use crate::{
 
 /// Installs the chart, and waits until its managers are ready and what they may be.
 pub async fn runs(cluster: &Cluster) {
-    cluster.kubectl(&["create", "namespace", "tenant-shop"]);
-    println!(
-        "{}",
-        chart::install(
-            &cluster.server,
-            &json!({"tenantNamespaces": ["tenant-shop"]})
-        )
-    );
+    for namespace in ["kedge-system", "tenant-shop", "tenant-plant"] {
+        cluster.kubectl(&["create", "namespace", namespace]);
+    }
+    // The manager, the agent of Services and the Job ask for nothing that this forbids.
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    cluster.kubectl(&["label", "namespace", "kedge-system", restricted]);
+    println!("{}", chart::install(&cluster.server, &values()));
     let pods = Pods::of(cluster, "manager");
     for pod in pods.are_ready(2).await {
         assert_eq!(restarts(&pod), 0, "{pod:?}");
@@ -31,6 +30,11 @@ pub async fn runs(cluster: &Cluster) {
         let log = pods.log(&pod);
         assert!(log.contains("the manager serves"), "{log}");
     }
+}
+
+/// What the chart is installed with.
+pub fn values() -> Value {
+    json!({"tenantNamespaces": ["tenant-shop", "tenant-plant"]})
 }
 
 /// The one that leads is deleted, and then the chart, whose Job stops the others.
@@ -52,8 +56,13 @@ pub async fn ends(cluster: &Cluster) {
 
 /// Where the agent API is inside the cluster.
 pub async fn address(cluster: &Cluster) -> String {
+    let at = service(cluster).await.cluster_ip.unwrap();
+    format!("https://{at}:9443")
+}
+
+/// Its Service.
+pub async fn service(cluster: &Cluster) -> ServiceSpec {
     let services: Api<Service> = Api::namespaced(cluster.client.clone(), "kedge-system");
     let service = services.get("kedge-manager").await.unwrap();
-    let at = service.spec.unwrap().cluster_ip.unwrap();
-    format!("https://{at}:9443")
+    service.spec.unwrap()
 }

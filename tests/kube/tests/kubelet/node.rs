@@ -1,6 +1,6 @@
 //! A node: the kubelet, Debian's containerd and runc, and the plugins of its Pods' network.
 //!
-//! Both run in namespaces of processes and mounts of their own, in the network of the calling thread,
+//! Both run in namespaces of processes, mounts and names of their own, in the network of the calling thread,
 //! and below a cgroup that goes with them.
 
 use std::{fs, path::Path, process::Command};
@@ -15,6 +15,8 @@ use crate::{cgroups::Cgroups, image};
 
 /// Its name.
 pub const NAME: &str = "node";
+/// The file of its folder with the names that it knows, and so do Pods in its network.
+pub const NAMES: &str = "hosts";
 /// Its address.
 pub const ADDRESS: &str = "10.1.0.2";
 
@@ -40,10 +42,12 @@ impl Node {
         put("kubelet.json", kubelet(folder, cgroups.name()).to_string());
         // There are no name servers here.
         put("resolv.conf", String::new());
+        put(NAMES, "127.0.0.1 localhost\n".to_owned());
         fs::copy(kubeconfig, folder.join("kubeconfig")).unwrap();
         let mut command = Command::new("unshare");
         command
-            .args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"])
+            .args(["--mount", "--pid", "--uts", "--fork"])
+            .args(["--mount-proc", "--kill-child"])
             .args([
                 "--propagation",
                 "private",

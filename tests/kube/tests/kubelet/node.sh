@@ -1,5 +1,5 @@
 # A node: the first process of namespaces of its own, so that everything it starts ends with it, and
-# what it mounts is seen by nobody else. `$1` is a folder with the configuration of both programs.
+# what it mounts is seen by nobody else. `$0` is its name, `$1` a folder with the configuration of both programs.
 set -eu
 folder=$1
 kubelet=$2
@@ -7,6 +7,8 @@ kubelet=$2
 for own in /run /var/log /var/lib /opt; do
     if [ -d "$own" ]; then mount -t tmpfs tmpfs "$own"; fi
 done
+echo "$0" >/proc/sys/kernel/hostname
+mount --bind "$folder/hosts" /etc/hosts
 # A kubelet sets what becomes of the whole machine without memory: here it sets a copy.
 for setting in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops \
     kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do

@@ -19,15 +19,21 @@ use crate::cluster::Cluster;
 pub struct Pods<'a> {
     cluster: &'a Cluster,
     api: Api<Pod>,
+    space: String,
     component: &'static str,
 }
 
 impl<'a> Pods<'a> {
     pub fn of(cluster: &'a Cluster, component: &'static str) -> Self {
-        let api = Api::namespaced(cluster.client.clone(), "kedge-system");
+        Self::within(cluster, "kedge-system", component)
+    }
+
+    /// The same, in another namespace.
+    pub fn within(cluster: &'a Cluster, namespace: &str, component: &'static str) -> Self {
         Self {
             cluster,
-            api,
+            api: Api::namespaced(cluster.client.clone(), namespace),
+            space: format!("--namespace={namespace}"),
             component,
         }
     }
@@ -58,7 +64,7 @@ impl<'a> Pods<'a> {
 
     fn described(&self) -> String {
         let of = format!("app.kubernetes.io/component={}", self.component);
-        let space = "--namespace=kedge-system";
+        let space = &self.space;
         let said = self
             .cluster
             .kubectl(&["describe", "pods", space, "--selector", &of]);
@@ -70,8 +76,16 @@ impl<'a> Pods<'a> {
 
     /// What a Pod printed, by way of the kubelet.
     pub fn log(&self, pod: &Pod) -> String {
-        let space = "--namespace=kedge-system";
-        self.cluster.kubectl(&["logs", space, &pod.name_any()])
+        self.cluster
+            .kubectl(&["logs", &self.space, &pod.name_any()])
+    }
+
+    /// What `kedge` says in a Pod; words are separated by one space.
+    pub fn asked(&self, pod: &Pod, line: &str) -> Result<String, String> {
+        let name = pod.name_any();
+        let start = ["exec", &self.space, &name, "--", "kedge"];
+        let words: Vec<&str> = start.into_iter().chain(line.split(' ')).collect();
+        self.cluster.try_kubectl(&words)
     }
 
     /// The one that holds a Lease.
@@ -88,10 +102,7 @@ impl<'a> Pods<'a> {
         let count = self.all().await.len();
         let first = self.leader(lease).await;
         let first = first.unwrap_or_else(|| panic!("none of the Pods holds {lease}"));
-        let ended = self.delete(&first).await;
-        // It was told to end, and did before anybody had to kill it.
-        assert_eq!(ended.exit_code, 0, "{ended:?}");
-        assert_eq!(ended.reason.as_deref(), Some("Completed"), "{ended:?}");
+        self.ends(&first).await;
         waits(&format!("another one holds {lease}"), async || {
             self.leader(lease).await.is_some()
         })
@@ -99,6 +110,13 @@ impl<'a> Pods<'a> {
         for pod in self.are_ready(count).await {
             assert_eq!(restarts(&pod), 0, "{pod:?}");
         }
+    }
+
+    /// Deletes a Pod: it was told to end, and did before anybody had to kill it.
+    pub async fn ends(&self, pod: &Pod) {
+        let ended = self.delete(pod).await;
+        assert_eq!(ended.exit_code, 0, "{ended:?}");
+        assert_eq!(ended.reason.as_deref(), Some("Completed"), "{ended:?}");
     }
 
     /// Deletes a Pod, and waits until it is gone; how its container ended.
@@ -144,6 +162,7 @@ impl<'a> Pods<'a> {
 pub struct Process {
     status: BTreeMap<String, String>,
     mounts: String,
+    root: PathBuf,
 }
 
 impl Process {
@@ -154,16 +173,25 @@ impl Process {
         Self {
             status: lines.collect(),
             mounts: fs::read_to_string(path.join("mounts")).unwrap(),
+            root: path.join("root"),
         }
     }
 
     /// It is nobody in particular, has no right, gets none, and writes nowhere but in its volumes.
     pub fn assert_confined(&self) {
+        self.assert_has("65532", 0);
+    }
+
+    /// It is who it may be, has these rights, gets no others, and writes nowhere but in its volumes.
+    pub fn assert_has(&self, id: &str, capabilities: u64) {
         let is = |name: &str, text: &str| assert_eq!(self.status[name], text, "{name}: {self:?}");
         for ids in ["Uid", "Gid"] {
-            is(ids, "65532\t65532\t65532\t65532");
+            is(ids, &[id; 4].join("\t"));
         }
-        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        for set in ["CapPrm", "CapEff", "CapBnd"] {
+            is(set, &format!("{capabilities:016x}"));
+        }
+        for set in ["CapInh", "CapAmb"] {
             is(set, "0000000000000000");
         }
         is("NoNewPrivs", "1");
@@ -175,6 +203,11 @@ impl Process {
             .map(|line| line.split(' ').collect::<Vec<_>>());
         let root = mounts.find(|words| words[1] == "/").unwrap();
         assert!(root[3].split(',').any(|it| it == "ro"), "{root:?}");
+    }
+
+    /// A folder as it sees it.
+    pub fn folder(&self, path: &str) -> PathBuf {
+        self.root.join(path)
     }
 }
 

@@ -60,7 +60,17 @@ fn every_value_is_described_has_a_type_and_changes_what_is_installed() {
         if path.starts_with("/service/loadBalancer") {
             changed["service"]["type"] = json!("LoadBalancer");
         }
-        assert_ne!(render(&changed), usual, "{path} changes nothing");
+        let mut before = None;
+        if path.starts_with("/gateway/") {
+            let mut alone = json!({});
+            for values in [&mut alone, &mut changed] {
+                values["gateway"]["enabled"] = json!(true);
+                values["gateway"]["nodeSelector"]["edge"] = json!("yes");
+            }
+            before = (*path != "/gateway/enabled").then(|| render(&alone));
+        }
+        let before = before.as_ref().unwrap_or(&usual);
+        assert_ne!(&render(&changed), before, "{path} changes nothing");
     }
     let others: Vec<&str> = OTHERWISE.iter().map(|(path, _)| *path).collect();
     assert_eq!(fields, others, "each has another value here");
@@ -150,6 +160,20 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("/elemental/enabled", "false"),
     ("/elemental/external", "true"),
     ("/externalDNS/enabled", "true"),
+    ("/gateway/config", r#"{"tunnel": {"tls_port": 443}}"#),
+    ("/gateway/enabled", "true"),
+    ("/gateway/image/repository", r#""r.example.org/g""#),
+    ("/gateway/image/tag", r#""9""#),
+    ("/gateway/metrics/listenAddress", r#""0.0.0.0""#),
+    ("/gateway/metrics/port", "9999"),
+    ("/gateway/namespace", r#""n""#),
+    ("/gateway/nodeSelector", r#"{"a": "b"}"#),
+    ("/gateway/podAnnotations", r#"{"a": "b"}"#),
+    ("/gateway/priorityClassName", r#""p""#),
+    ("/gateway/resources", r#"{"limits": {"memory": "2Gi"}}"#),
+    ("/gateway/stateDirectory", r#""/srv/kedge""#),
+    ("/gateway/tokenSecret", r#""t""#),
+    ("/gateway/tolerations", r#"[{"operator": "Exists"}]"#),
     ("/image/pullPolicy", r#""Always""#),
     ("/image/pullSecrets", r#"["a"]"#),
     ("/image/repository", r#""r.example.org/k""#),

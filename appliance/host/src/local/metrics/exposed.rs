@@ -7,14 +7,14 @@ use kedge_core::Code;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tracing::{info, warn};
 
-use super::super::{Answers, Asks};
+use super::super::{Answers, Asks, ready::readyz};
 use crate::section;
 
 section! {
     /// Metrics, for scrapers.
     MetricsFile {
-        /// Where `/metrics` is told beside the control socket, without TLS: `address:port`. Left out, at
-        /// the control socket alone.
+        /// Where `/metrics` is told beside the control socket, and `/readyz`, without TLS: `address:port`.
+        /// Left out, metrics are at the control socket alone.
         #[schemars(with = "Option<String>")]
         listen: SocketAddr,
     }
@@ -46,6 +46,7 @@ impl<T: Answers> Exposed<T> {
         let Some(address) = address else { return };
         let routes = Router::new()
             .route("/metrics", get(super::metrics::<T>))
+            .route("/readyz", get(readyz::<T>))
             .with_state(self.asks.clone());
         match TcpListener::bind(address).await {
             Ok(listener) => {
