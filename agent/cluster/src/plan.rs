@@ -21,6 +21,7 @@ pub mod nodes;
 pub mod owner;
 mod refusal;
 mod routed;
+mod sources;
 pub mod status;
 mod trouble;
 pub mod wanted;

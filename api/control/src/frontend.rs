@@ -17,6 +17,10 @@ pub struct Offer {
     /// Where clients come.
     #[serde(default)]
     pub frontends: Vec<Frontend>,
+    /// More frontends: those that let in some clients alone. A gateway that does not know of that must not serve
+    /// them at all, and does not know this list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restricted: Vec<Frontend>,
     /// Names whose HTTP is served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<Site>,
@@ -44,6 +48,7 @@ impl Offer {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.frontends.is_empty()
+            && self.restricted.is_empty()
             && self.sites.is_empty()
             && self.pools.is_empty()
             && self.proxy_protocol.is_none()
@@ -69,6 +74,10 @@ pub struct Frontend {
     /// Whether backends are told who the client is.
     #[serde(default)]
     pub client_ip: ClientIp,
+    /// The addresses that clients may have; any without one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    pub source_ranges: Vec<IpNet>,
 }
 
 /// What a frontend carries.

@@ -155,6 +155,9 @@ pub struct GatewayReport {
     /// where a gateway cannot leave backends: it goes on sending clients there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<Vec<Draining>>,
+    /// Whether it knows frontends that let in some clients alone. One that does not never hears of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tells_clients_apart: bool,
     /// What the gateway could not do.
     #[serde(default)]
     pub problems: Vec<Problem>,

@@ -424,6 +424,9 @@ pub struct InstanceStatus {
     /// Whether it can leave a backend: send nothing new there, and tell what is open to it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drains: bool,
+    /// Whether it tells clients apart by their addresses where a TCPLoadBalancer names some.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tells_clients_apart: bool,
     /// The backends that it is leaving.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]

@@ -182,6 +182,23 @@ pub(crate) fn prefixes(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Prefixes of clients, each once.
+pub(crate) fn clients(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {"type": "string", "maxLength": 49},
+        "maxItems": 64,
+        "x-kubernetes-validations": [
+            {
+                "rule": "self.all(c, isCIDR(c))", "message": "must be prefixes such as 10.0.0.0/8",
+            },
+            {
+                "rule": "self.all(c, self.exists_one(d, d == c))", "message": "a prefix stands twice",
+            },
+        ],
+    })
+}
+
 /// Prefixes that somebody is trusted for: some, each once, and none that is everybody.
 pub(crate) fn sources(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, num::NonZeroU16};
 
+use ipnet::IpNet;
 use kedge_core::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,11 @@ pub struct TcpLoadBalancerSpec {
     /// Who may reach it; `External` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exposure: Option<Exposure>,
+    /// The addresses that clients may have, at most 64 prefixes; any when left out. Nobody else is served at its
+    /// ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "crate::schema::clients")]
+    pub source_ranges: Vec<IpNet>,
     /// Which hosts take traffic; `Cluster` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<TrafficPolicy>,

@@ -96,6 +96,10 @@ impl Server {
     }
 
     fn pass_on(&mut self, client: SocketAddr, bytes: &[u8]) {
+        if !self.shared.ranges.has(client.ip()) {
+            self.shared.counters.outside.add();
+            return;
+        }
         let way = {
             let mut pool = self.shared.pool();
             self.sessions().datagram(Instant::now(), client, &mut pool)

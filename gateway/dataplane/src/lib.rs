@@ -20,6 +20,7 @@ mod plane;
 mod pool;
 mod proxied;
 mod proxy_protocol;
+mod ranges;
 mod relay;
 mod sessions;
 

@@ -27,6 +27,7 @@ use crate::{
     means::Means,
     pool::Pool,
     proxied::Told,
+    ranges::Ranges,
 };
 
 /// Bounds of the data plane.
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     /// Rings when a member was refused.
     pub recheck: Notify,
     pub told: Told,
+    pub ranges: Ranges,
     name: Mutex<String>,
     pool: Mutex<Pool>,
     /// That of the door, where clients come through one.
@@ -86,6 +88,8 @@ pub(crate) struct Counters {
     pub unnamed: Count,
     /// Connections of others than the load balancers before the gateway, or without their header.
     pub unproxied: Count,
+    /// Connections and datagrams of clients that are not let in.
+    pub outside: Count,
 }
 
 impl Counters {
@@ -95,7 +99,7 @@ impl Counters {
     }
 
     fn refused(&self) -> u64 {
-        let others = self.unnamed.get() + self.unproxied.get();
+        let others = self.unnamed.get() + self.unproxied.get() + self.outside.get();
         self.unreachable.get() + self.full.get() + others
     }
 }
@@ -134,6 +138,7 @@ impl Shared {
             counters: Counters::default(),
             recheck: Notify::new(),
             told: Told::default(),
+            ranges: Ranges::default(),
             name: Mutex::new(name),
             pool: Mutex::default(),
             binding: Arc::new(Mutex::new(Binding::Waiting)),

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
+use ipnet::IpNet;
 use kedge_control::{
     balance::{Listener, Member},
     frontend::{Affinity, ClientIp, Frontend, Offer, Policy, Pool, Protocol, is_server_name},
@@ -19,6 +20,8 @@ pub enum Carries {
     Connections {
         /// Whether members are told who the client is.
         told: ClientIp,
+        /// The addresses that clients may have; any without one.
+        ranges: Vec<IpNet>,
     },
     /// TCP connections of clients that ask for one of these names by TLS, which stays as it is. Others
     /// with other names share the place.
@@ -32,6 +35,8 @@ pub enum Carries {
     Datagrams {
         /// How much.
         idle: Duration,
+        /// The addresses that clients may have; any without one.
+        ranges: Vec<IpNet>,
     },
 }
 
@@ -39,8 +44,16 @@ impl Carries {
     /// Whether members are told who the client is.
     pub(crate) const fn told(&self) -> ClientIp {
         match self {
-            Self::Connections { told } | Self::Named { told, .. } => *told,
+            Self::Connections { told, .. } | Self::Named { told, .. } => *told,
             Self::Datagrams { .. } => ClientIp::Hidden,
+        }
+    }
+
+    /// The addresses that clients may have.
+    pub(crate) fn ranges(&self) -> &[IpNet] {
+        match self {
+            Self::Connections { ranges, .. } | Self::Datagrams { ranges, .. } => ranges,
+            Self::Named { .. } => &[],
         }
     }
 }
@@ -142,12 +155,14 @@ fn checked(
         return Err((UnservedReason::Unsupported, text));
     }
     let told = frontend.client_ip;
+    let ranges = frontend.source_ranges.clone();
     let carries = match &frontend.protocol {
         // A session that nothing ever ends would be kept for good.
         Protocol::Udp => Carries::Datagrams {
             idle: Duration::from_secs(u64::from(pool.limits.idle_seconds.max(1))),
+            ranges,
         },
-        Protocol::Tcp => Carries::Connections { told },
+        Protocol::Tcp => Carries::Connections { told, ranges },
         Protocol::TlsPassthrough { server_names } => {
             let names = server_names.clone();
             wrong(&names).map_or(Ok(Carries::Named { names, told }), |text| {
@@ -184,6 +199,11 @@ fn wrong(names: &[String]) -> Option<String> {
 fn beyond(frontend: &Frontend, pool: &Pool) -> Option<&'static str> {
     if frontend.client_ip != ClientIp::Hidden && frontend.protocol == Protocol::Udp {
         return Some("the PROXY protocol before datagrams");
+    }
+    if matches!(frontend.protocol, Protocol::TlsPassthrough { .. })
+        && !frontend.source_ranges.is_empty()
+    {
+        return Some("to tell clients apart by their addresses where names share a port");
     }
     if let Protocol::TlsPassthrough { server_names } = &frontend.protocol
         && server_names.iter().any(|name| name.starts_with("*."))

@@ -106,7 +106,10 @@ impl Running {
             Serves::Alone(Carries::Connections { .. }, _) => {
                 matches!(carries, Carries::Connections { .. })
             }
-            Serves::Alone(own, _) => own == carries,
+            Serves::Alone(Carries::Datagrams { idle: own, .. }, _) => {
+                matches!(carries, Carries::Datagrams { idle, .. } if idle == own)
+            }
+            Serves::Alone(own @ Carries::Named { .. }, _) => own == carries,
             Serves::Named(_) => matches!(carries, Carries::Named { .. }),
         }
     }
@@ -120,6 +123,7 @@ impl Running {
             }
             (Serves::Alone(_, shared), carries) => {
                 shared.told.set(carries.told());
+                shared.ranges.set(carries.ranges().to_vec());
                 shared.rename(listener.name);
                 shared.pool().set(listener.members, hosts);
             }
@@ -163,9 +167,12 @@ impl DataPlane {
     ///
     /// Must be called within a tokio runtime.
     pub fn apply(&self, listeners: Vec<Listener>) {
-        let told = ClientIp::Hidden;
+        let carries = Carries::Connections {
+            told: ClientIp::Hidden,
+            ranges: Vec::new(),
+        };
         let listeners = listeners.into_iter();
-        self.serve(listeners.map(|listener| (Carries::Connections { told }, listener)));
+        self.serve(listeners.map(|listener| (carries.clone(), listener)));
     }
 
     /// As [`apply`](Self::apply), for listeners of every kind. Those with names share an address and
@@ -229,9 +236,10 @@ impl DataPlane {
         let shared = Shared::new(listener.name.clone(), at, self.limits, means);
         let shared = Arc::new(shared);
         shared.told.set(carries.told());
+        shared.ranges.set(carries.ranges().to_vec());
         shared.pool().set(listener.members.clone(), &inner.hosts);
         match carries {
-            Carries::Datagrams { idle } => {
+            Carries::Datagrams { idle, .. } => {
                 let datagrams = datagrams::run(Arc::clone(&shared), *idle, stopped);
                 tasks.spawn(datagrams);
             }

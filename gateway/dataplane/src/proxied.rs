@@ -33,9 +33,26 @@ impl Told {
 
 /// Serves a client that has just come.
 pub(crate) async fn meet(client: Client, shared: Arc<Shared>) {
-    if let Some(client) = met(client, &shared).await {
+    let Some(client) = met(client, &shared).await else {
+        return;
+    };
+    if is_let_in(&client, &shared) {
         serve(client, shared).await;
+    } else {
+        debug!(listener = shared.name(), "a client is not let in");
+        shared.counters.outside.add();
+        reset(&client.socket);
     }
+}
+
+/// Whether the listener takes a client with its address. A load balancer that has a connection for itself is one.
+fn is_let_in(client: &Client, shared: &Shared) -> bool {
+    if shared.ranges.is_open() {
+        return true;
+    }
+    let proxied = client.proxied.as_ref().map(|ends| ends.source);
+    let client = proxied.map_or_else(|| client.socket.peer_addr(), Ok);
+    client.is_ok_and(|client| shared.ranges.has(client.ip()))
 }
 
 /// A client that has just come, as soon as it is known who it is. Nobody, where it comes by another way than

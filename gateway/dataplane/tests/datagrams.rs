@@ -39,7 +39,8 @@ fn listener(port: u16, members: &[Member]) -> Listener {
 }
 
 const fn carries(idle: Duration) -> Carries {
-    Carries::Datagrams { idle }
+    let ranges = Vec::new();
+    Carries::Datagrams { idle, ranges }
 }
 
 async fn plane_for(members: &[Member], idle: Duration, limits: Limits) -> (DataPlane, SocketAddr) {

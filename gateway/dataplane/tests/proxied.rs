@@ -109,7 +109,8 @@ impl Site {
 }
 
 const fn told(told: ClientIp) -> Carries {
-    Carries::Connections { told }
+    let ranges = Vec::new();
+    Carries::Connections { told, ranges }
 }
 
 #[tokio::test]

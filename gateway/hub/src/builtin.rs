@@ -141,6 +141,7 @@ mod tests {
                 },
                 pool: "web".to_owned(),
                 client_ip: ClientIp::Hidden,
+                source_ranges: Vec::new(),
             });
             offer.pools.push(Pool {
                 name: "web".to_owned(),
@@ -205,6 +206,7 @@ mod tests {
             protocol,
             pool: "ns/edge/api".to_owned(),
             client_ip: ClientIp::Hidden,
+            source_ranges: Vec::new(),
         };
         let mut offer = Offer::default();
         for (tenant, protocol) in [(OWN, Protocol::Udp), ("t", Protocol::Udp)] {

@@ -470,6 +470,7 @@ impl Hub {
             peers: self.hosts.iter().map(peer).collect(),
             unserved: Some(self.plane.unserved()),
             draining: Some(self.left()),
+            tells_clients_apart: true,
             problems: self.own_problems().into_iter().take(MAX_ITEMS).collect(),
         });
     }

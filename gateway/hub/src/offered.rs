@@ -31,6 +31,7 @@ pub(crate) fn merged(listeners: &[Listener], tenants: &Offer) -> Offer {
             protocol: Protocol::Tcp,
             pool: listener.name.clone(),
             client_ip: ClientIp::Hidden,
+            source_ranges: Vec::new(),
         });
         let members = listener.members.iter().filter_map(|member| {
             Some(PoolMember {
@@ -48,8 +49,10 @@ pub(crate) fn merged(listeners: &[Listener], tenants: &Offer) -> Offer {
             ..Pool::default()
         });
     }
-    let frontends = tenants.frontends.iter().filter(|one| !is_own(one));
-    offer.frontends.extend(frontends.cloned());
+    let frontends = tenants.frontends.iter().chain(&tenants.restricted);
+    offer
+        .frontends
+        .extend(frontends.filter(|one| !is_own(one)).cloned());
     let sites = tenants.sites.iter().filter(|site| site.tenant != OWN);
     offer.sites.extend(sites.cloned());
     let pools = tenants.pools.iter().filter(|pool| pool.tenant != OWN);
@@ -85,7 +88,17 @@ mod tests {
             pool.tenant = "t".to_owned();
         }
         tenants.proxy_protocol = Some(ProxyProtocol::default());
-        let both = merged(&[listener], &tenants);
+        let restricted = Frontend {
+            name: "ns/admin".to_owned(),
+            source_ranges: vec!["192.0.2.0/24".parse().unwrap()],
+            ..tenants.frontends[0].clone()
+        };
+        let for_everybody = merged(std::slice::from_ref(&listener), &tenants);
+        tenants.restricted = vec![restricted.clone()];
+        let mut both = merged(&[listener], &tenants);
+        assert_eq!(both.restricted, []);
+        assert_eq!(both.frontends.pop(), Some(restricted));
+        assert_eq!(both, for_everybody);
         assert!(both.proxy_protocol.is_some(), "it is the gateway's");
         let owners: Vec<&str> = both.frontends.iter().map(|one| &*one.tenant).collect();
         assert_eq!(owners, [OWN, "t"]);

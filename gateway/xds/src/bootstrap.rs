@@ -94,4 +94,4 @@ const DOWNSTREAM_CONNECTIONS: &str = "type.googleapis.com/\
 
 /// The statistics of listeners and clusters that are kept.
 const KEPT: &str = ".*(upstream_cx_active|upstream_cx_total|upstream_cx_connect_fail|upstream_cx_none_healthy|\
-     downstream_cx_total|downstream_cx_active|membership_healthy|bytes_total)$";
+     downstream_cx_total|downstream_cx_active|no_filter_chain_match|membership_healthy|bytes_total)$";

@@ -12,6 +12,8 @@
 //! cluster called after the name the client asks for. The prefix keeps clients from asking for a cluster
 //! that is not theirs to ask for.
 //!
+//! A TCP frontend that lets in some clients alone has its listener ask for their addresses: [`ranges`].
+//!
 //! Where clients come through load balancers, every listener takes connections of those alone: [`outer`].
 //!
 //! A listener's name holds its address: one that moves is another, and none ever waits for an address
@@ -25,6 +27,7 @@ mod members;
 pub mod names;
 mod outer;
 mod proto;
+mod ranges;
 mod site;
 mod taken;
 

@@ -115,6 +115,7 @@ impl Told {
             listen_port: 51820,
             unserved: Some(Vec::new()),
             draining: Some(left.collect()),
+            tells_clients_apart: true,
             ..GatewayReport::default()
         }
     }

@@ -181,6 +181,7 @@ fn offer(gateway: &Host, fill: u16) -> Offer {
             protocol: Protocol::Tcp,
             pool: name.to_owned(),
             client_ip: ClientIp::Hidden,
+            source_ranges: Vec::new(),
         });
     }
     offer

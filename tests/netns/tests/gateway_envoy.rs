@@ -467,6 +467,7 @@ fn tenants(gateway: &Host, edges: &[Edge<'_>], agents: &[Agent<'_>]) -> GatewayC
                 protocol,
                 pool: kind.to_owned(),
                 client_ip: ClientIp::Hidden,
+                source_ranges: Vec::new(),
             });
             offer.pools.push(Pool {
                 name: kind.to_owned(),

@@ -199,6 +199,7 @@ fn wished(gateway: Ipv4Addr, agent: &Agent<'_>) -> GatewayConfig {
         protocol,
         pool: name.to_owned(),
         client_ip,
+        source_ranges: Vec::new(),
     };
     let named = Protocol::TlsPassthrough {
         server_names: vec!["a.example".to_owned()],

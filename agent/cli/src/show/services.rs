@@ -247,8 +247,8 @@ mod tests {
             addresses: Vec::new(),
             unserved: Vec::new(),
             ready: false,
-            reason: "SourceRangesNotSupported".to_owned(),
-            message: "gateways do not filter\u{1b}[31m".to_owned(),
+            reason: "TypeNotSupported".to_owned(),
+            message: "it has no node ports\u{1b}[31m".to_owned(),
             ..web.clone()
         };
         let list = OfferedServiceList {
@@ -261,7 +261,7 @@ mod tests {
             [
                 "NAMESPACE  NAME    ADDRESS      PORTS           READY",
                 "shop       closed  <pending>    80/TCP,443/TCP  NO",
-                "  `-> SourceRangesNotSupported: gateways do not filter\\u{1b}[31m",
+                "  `-> TypeNotSupported: it has no node ports\\u{1b}[31m",
                 "shop       web     203.0.113.7  80/TCP,443/TCP  yes",
                 "  `-> 443/TCP: PortInUse",
                 "Next: kedge k8s status",

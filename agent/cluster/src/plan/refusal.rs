@@ -18,8 +18,10 @@ pub enum Refusal {
     Protocol { protocol: String },
     /// A port without a node port.
     NoNodePort { port: String },
-    /// `loadBalancerSourceRanges`.
-    SourceRanges,
+    /// A client's address in `loadBalancerSourceRanges` that nobody can read.
+    SourceRange { value: String },
+    /// More of them than a TCPLoadBalancer takes.
+    TooManySourceRanges { count: usize },
     /// A time after which a client may change its backend.
     AffinityTimeout { seconds: i32 },
     /// An affinity nobody knows.
@@ -49,7 +51,8 @@ impl Refusal {
             Self::TooManyPorts { .. } => "TooManyPorts",
             Self::Protocol { .. } => "ProtocolNotSupported",
             Self::NoNodePort { .. } => "NodePortRequired",
-            Self::SourceRanges => "SourceRangesNotSupported",
+            Self::SourceRange { .. } => "SourceRangeInvalid",
+            Self::TooManySourceRanges { .. } => "TooManySourceRanges",
             Self::AffinityTimeout { .. } => "AffinityTimeoutNotSupported",
             Self::Affinity { .. } | Self::TrafficPolicy { .. } | Self::Family { .. } => {
                 "UnknownValue"
@@ -76,7 +79,10 @@ impl fmt::Display for Refusal {
             ),
             Self::NoPorts => f.write_str("spec.ports is empty"),
             Self::TooManyPorts { count } => {
-                write!(f, "spec.ports has {count} ports, and {MAX_PORTS} are served")
+                write!(
+                    f,
+                    "spec.ports has {count} ports, and {MAX_PORTS} are served"
+                )
             }
             Self::Protocol { protocol } => {
                 write!(f, "spec.ports: {protocol} is not served, TCP and UDP are")
@@ -86,8 +92,13 @@ impl fmt::Display for Refusal {
                 "spec.ports: {port} has no nodePort, and hosts are reached by it; leave \
                  allocateLoadBalancerNodePorts out"
             ),
-            Self::SourceRanges => f.write_str(
-                "spec.loadBalancerSourceRanges: gateways do not filter clients, so nobody is let in",
+            Self::SourceRange { value } => write!(
+                f,
+                "spec.loadBalancerSourceRanges: {value:?} is no prefix such as 192.0.2.0/24, so nobody is let in"
+            ),
+            Self::TooManySourceRanges { count } => write!(
+                f,
+                "spec.loadBalancerSourceRanges has {count} prefixes, and {MAX_SOURCES} are taken"
             ),
             Self::AffinityTimeout { seconds } => write!(
                 f,
@@ -122,5 +133,7 @@ impl fmt::Display for Refusal {
 
 /// As many ports as a TCPLoadBalancer takes.
 pub const MAX_PORTS: usize = 32;
+/// As many prefixes of clients as it takes.
+pub const MAX_SOURCES: usize = 64;
 /// The timeout an API server fills in for `sessionAffinity: ClientIP`.
 pub const AFFINITY_TIMEOUT: i32 = 10_800;

@@ -17,6 +17,7 @@ use super::{
     nodes::{self, every, local},
     owner::Owner,
     refusal::{AFFINITY_TIMEOUT, MAX_PORTS, Refusal},
+    sources::sources,
 };
 use crate::{
     names::{EXPOSE, METALLB_POOLS, PREFIX, PROXY_PROTOCOL},
@@ -36,7 +37,7 @@ use crate::{
 pub fn wanted(snapshot: &Snapshot, service: &Service) -> Result<TcpLoadBalancerSpec, Refusal> {
     let spec = service.spec.clone().unwrap_or_default();
     annotations(service)?;
-    refused_fields(&spec)?;
+    let source_ranges = sources(&spec)?;
     let address = addresses::own(snapshot, service)?;
     let ports = ports(&spec)?;
     let backends = ports.iter().map(|(port, node_port)| BackendPort {
@@ -48,6 +49,7 @@ pub fn wanted(snapshot: &Snapshot, service: &Service) -> Result<TcpLoadBalancerS
         source: Some(Owner::from(service).source()),
         ports: ports.into_iter().map(|(port, _)| port).collect(),
         endpoints: vec![endpoint(snapshot, service, backends)?],
+        source_ranges,
         session_affinity: affinity(&spec)?,
         proxy_protocol: proxy_protocol(service),
         address,
@@ -136,23 +138,6 @@ fn annotations(service: &Service) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-fn refused_fields(spec: &ServiceSpec) -> Result<(), Refusal> {
-    let ranges = spec.load_balancer_source_ranges.as_deref();
-    let ranges = ranges.unwrap_or_default();
-    if !ranges.is_empty() && !are_everybody(ranges, spec) {
-        return Err(Refusal::SourceRanges);
-    }
-    Ok(())
-}
-
-/// Whether ranges of addresses are all there are of the Service's families.
-fn are_everybody(ranges: &[String], spec: &ServiceSpec) -> bool {
-    let has = |range: &str| ranges.iter().any(|it| it.trim() == range);
-    let families = spec.ip_families.as_deref().unwrap_or_default();
-    let is_v4_only = families == ["IPv4"];
-    has("0.0.0.0/0") && (is_v4_only || has("::/0"))
 }
 
 /// The family of the Service's node ports that hosts are reached by: its first one (KEP-563).

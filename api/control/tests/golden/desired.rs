@@ -135,6 +135,17 @@ fn offer() -> Offer {
             protocol: Protocol::Tcp,
             pool: text("store-014/web/https"),
             client_ip: ClientIp::ProxyV2,
+            source_ranges: Vec::new(),
+        }],
+        restricted: vec![Frontend {
+            name: text("store-014/admin/ssh"),
+            tenant: text("store-014"),
+            address: "203.0.113.7".parse().unwrap(),
+            port: NonZeroU16::new(22).unwrap(),
+            protocol: Protocol::Tcp,
+            pool: text("store-014/admin/ssh"),
+            client_ip: ClientIp::Hidden,
+            source_ranges: vec!["192.0.2.0/24".parse().unwrap()],
         }],
         pools: vec![Pool {
             name: text("store-014/web/https"),
@@ -292,6 +303,7 @@ fn reports() {
         "gateway-report",
         &GatewayReport {
             draining: None,
+            tells_clients_apart: true,
             boot_id: text("0b0e"),
             version: text("0.1.0"),
             applied_generation: 3,

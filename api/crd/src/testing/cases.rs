@@ -251,6 +251,21 @@ pub const CASES: &[Case] = &[
         r#"{"spec": {"endpoints": [{"addresses": ["host"]}]}}"#,
         "must be an IP address",
     ),
+    // Whose clients it is for: by prefixes, each once.
+    fine(
+        TCP,
+        r#"{"spec": {"sourceRanges": ["0.0.0.0/0", "192.0.2.7/32"]}}"#,
+    ),
+    bad(
+        TCP,
+        r#"{"spec": {"sourceRanges": ["192.0.2.7"]}}"#,
+        "must be prefixes",
+    ),
+    bad(
+        TCP,
+        r#"{"spec": {"sourceRanges": ["10.0.0.0/8", "10.0.0.0/8"]}}"#,
+        "a prefix stands twice",
+    ),
     bad(
         TCP,
         r#"{"spec": {"healthCheck": {"interval": "soon"}}}"#,

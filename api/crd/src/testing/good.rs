@@ -106,6 +106,7 @@ fn spec(kind: &str) -> Value {
                 {"hostSelector": {"matchLabels": {"a": "b"}}, "ports": [{"name": "dns", "port": 30053}]},
                 {"addresses": ["10.0.0.1"], "ports": [{"name": "dns-tcp", "port": 30053}]},
             ],
+            "sourceRanges": ["192.0.2.0/24", "2001:db8::/32"],
             "exposure": "External", "externalTrafficPolicy": "Local", "sessionAffinity": "ClientIP",
             "proxyProtocol": "V2",
             "healthCheck": {"interval": "5s", "timeout": "2s", "fall": 3, "rise": 2},

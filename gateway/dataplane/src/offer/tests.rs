@@ -31,6 +31,7 @@ fn offer(change: impl FnOnce(&mut Frontend, &mut Pool)) -> Offer {
         protocol: Protocol::Tcp,
         pool: "ns/web/http".to_owned(),
         client_ip: ClientIp::Hidden,
+        source_ranges: Vec::new(),
     };
     let mut pool = Pool {
         name: "ns/web/http".to_owned(),
@@ -76,7 +77,16 @@ fn members_of_one_weight_have_equal_shares() {
 #[test]
 fn what_the_proxy_does_not_do_is_refused_and_never_left_out_in_silence() {
     type Change = fn(&mut Frontend, &mut Pool);
-    let table: [(Change, UnservedReason, &str); 9] = [
+    let table: [(Change, UnservedReason, &str); 10] = [
+        (
+            |f, _| {
+                let server_names = vec!["a.example".to_owned()];
+                f.protocol = Protocol::TlsPassthrough { server_names };
+                f.source_ranges = vec!["192.0.2.0/24".parse().unwrap()];
+            },
+            UnservedReason::Unsupported,
+            "apart",
+        ),
         (
             |f, _| {
                 let server_names = vec!["A.example".to_owned()];
@@ -163,12 +173,16 @@ fn datagrams_and_connections_share_a_port() {
     let mut other = both.frontends[0].clone();
     other.name = "ns/web/udp".to_owned();
     other.protocol = Protocol::Udp;
+    other.source_ranges = vec!["192.0.2.0/24".parse().unwrap()];
     both.frontends.push(other);
     both.pools[0].limits.idle_seconds = 0;
     let served = served(&both);
     assert_eq!(served.refused, []);
-    let idle = Duration::from_secs(1);
-    assert_eq!(served.listeners[1].0, Carries::Datagrams { idle });
+    let carries = Carries::Datagrams {
+        idle: Duration::from_secs(1),
+        ranges: vec!["192.0.2.0/24".parse().unwrap()],
+    };
+    assert_eq!(served.listeners[1].0, carries);
 }
 
 #[test]
@@ -220,4 +234,5 @@ fn names_share_a_place_and_each_is_one_frontends() {
 
 const HIDDEN: Carries = Carries::Connections {
     told: ClientIp::Hidden,
+    ranges: Vec::new(),
 };

@@ -35,7 +35,7 @@ struct Heard {
 pub(super) struct Counted {
     pub accepted: u64,
     pub open: u64,
-    /// Connections for which no member was fit.
+    /// Connections for which no member was fit, and those of clients that are not let in.
     pub refused: u64,
 }
 
@@ -78,7 +78,8 @@ impl Counters {
         Counted {
             accepted: of(format!("{listener}.downstream_cx_total")),
             open: of(format!("{listener}.downstream_cx_active")),
-            refused: of(format!("{cluster}.upstream_cx_none_healthy")),
+            refused: of(format!("{cluster}.upstream_cx_none_healthy"))
+                + of(format!("{listener}.no_filter_chain_match")),
         }
     }
 
@@ -145,7 +146,7 @@ async fn ask(admin: &std::path::Path) -> Option<BTreeMap<String, u64>> {
 }
 
 /// The counters that are shown. The parts of the expression must not be encoded differently: Envoy takes it as it is.
-const QUESTION: &str = "/stats?format=json&filter=(downstream_cx_total|downstream_cx_active|upstream_cx_none_healthy)$";
+const QUESTION: &str = "/stats?format=json&filter=(downstream_cx_total|downstream_cx_active|no_filter_chain_match|upstream_cx_none_healthy)$";
 /// Between two questions.
 const EVERY: Duration = Duration::from_secs(5);
 /// How long an answer may take.

@@ -37,6 +37,7 @@ use kedge_control::frontend::{Affinity, Frontend, Limits, Pool, ProxyProtocol};
 use super::{
     names, outer,
     proto::{address, any, keepalive, number, span, yes},
+    ranges::{self, matcher},
     site::{Chain, covers},
 };
 use crate::resource::Resource;
@@ -54,14 +55,22 @@ pub fn tcp(frontend: &Frontend, pool: &Pool, outer: Option<&ProxyProtocol>) -> R
         },
         ..proxy(cluster.clone(), pool.limits)
     };
+    let from = &frontend.source_ranges;
     let listener = Listener {
         filter_chains: vec![FilterChain {
+            // It has a name before anybody asks for it: the first ranges leave what is open as it is. An Envoy that
+            // knows it without one is not told of the name alone, it is not in `made`.
+            name: ranges::CHAIN.to_owned(),
             filters: vec![network("envoy.filters.network.tcp_proxy", any(&proxy))],
             ..FilterChain::default()
         }],
+        filter_chain_matcher: (!from.is_empty()).then(|| matcher(from, outer)),
         ..listener(name, at)
     };
-    outer::listener(listener, &made, outer)
+    if from.is_empty() {
+        return outer::listener(listener, &made, outer);
+    }
+    outer::listener(listener, &(made, from), outer)
 }
 
 /// The listener of everything with TLS on this address and port: of the names in `passed`, which are

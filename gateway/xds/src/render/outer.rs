@@ -17,7 +17,8 @@ use crate::{Kind, resource::Resource};
 ///
 /// Its first filter takes a header before anything else is looked at. The address that it says is the client's from
 /// there on; only the chains still ask who has the connection, and none is for anybody else: what has no chain is
-/// closed. A chain that is for all of no other chain (`default_filter_chain`) could not ask.
+/// closed. A chain that is for all of no other chain (`default_filter_chain`) could not ask. A listener that leads to
+/// its chains itself asks for both ([`matcher`](super::ranges::matcher)).
 pub fn listener(
     mut listener: Listener,
     made: &impl Serialize,
@@ -32,6 +33,9 @@ pub fn listener(
         any(&Filter::default()),
     );
     listener.listener_filters.insert(0, filter);
+    if listener.filter_chain_matcher.is_some() {
+        return Resource::new(Kind::Listener, name, &(made, outer), &listener);
+    }
     let ranges: Vec<CidrRange> = outer.from.iter().map(range).collect();
     for chain in &mut listener.filter_chains {
         let fits = chain.filter_chain_match.get_or_insert_default();
@@ -40,7 +44,7 @@ pub fn listener(
     Resource::new(Kind::Listener, name, &(made, outer), &listener)
 }
 
-fn range(net: &ipnet::IpNet) -> CidrRange {
+pub fn range(net: &ipnet::IpNet) -> CidrRange {
     CidrRange {
         address_prefix: net.network().to_string(),
         prefix_len: Some(number(net.prefix_len().into())),

@@ -47,6 +47,12 @@ impl<'a> Taken<'a> {
                 }
                 self.places.insert(at, (Use::Alone, &frontend.name));
             }
+            Protocol::TlsPassthrough { .. } if !frontend.source_ranges.is_empty() => {
+                // The listener is everybody's whose names are there.
+                return Err(Reason::Unsupported(
+                    "clients are told apart by their addresses where a port is one frontend's alone",
+                ));
+            }
             Protocol::TlsPassthrough { server_names } => {
                 self.is_free(at, Use::Tls)?;
                 self.names(at, &frontend.name, server_names)?;

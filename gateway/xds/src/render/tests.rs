@@ -1,6 +1,7 @@
 //! What is told of an offer, and what is not.
 
 mod outer;
+mod ranges;
 
 use std::{collections::BTreeSet, net::IpAddr, num::NonZeroU16};
 
@@ -459,6 +460,7 @@ fn tcp(pool: &str, address: &str, number: u16) -> Frontend {
         protocol: Protocol::Tcp,
         pool: pool.to_owned(),
         client_ip: ClientIp::Hidden,
+        source_ranges: Vec::new(),
     }
 }
 

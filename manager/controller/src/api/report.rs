@@ -97,7 +97,8 @@ async fn instance(
     report.peers.retain(|peer| own.contains(peer.name.as_str()));
     // Nor is what it says of frontends that it was not given.
     let given = state.gateway_config(&key).map(|config| &config.offer);
-    let given = given.into_iter().flat_map(|offer| &offer.frontends);
+    let given = given.into_iter();
+    let given = given.flat_map(|offer| offer.frontends.iter().chain(&offer.restricted));
     let given: BTreeSet<&str> = given.map(|frontend| frontend.name.as_str()).collect();
     if let Some(unserved) = &mut report.unserved {
         unserved.retain(|one| given.contains(one.frontend.as_str()));

@@ -24,10 +24,16 @@ pub fn at<'a>(offered: impl Iterator<Item = &'a Offered>, address: IpAddr) -> Of
     let mut offer = Offer::default();
     for part in offered {
         match part {
-            Offered::Frontend(frontend) => offer.frontends.push(Frontend {
-                address: here(frontend.address),
-                ..frontend.clone()
-            }),
+            Offered::Frontend(frontend) => {
+                let list = match frontend.source_ranges.is_empty() {
+                    true => &mut offer.frontends,
+                    false => &mut offer.restricted,
+                };
+                list.push(Frontend {
+                    address: here(frontend.address),
+                    ..frontend.clone()
+                });
+            }
             Offered::Pool(pool) => offer.pools.push(pool.clone()),
             Offered::Site(site) => offer.sites.push(Site {
                 address: here(site.address),
@@ -35,9 +41,9 @@ pub fn at<'a>(offered: impl Iterator<Item = &'a Offered>, address: IpAddr) -> Of
             }),
         }
     }
-    offer
-        .frontends
-        .sort_by(|one, other| one.name.cmp(&other.name));
+    for list in [&mut offer.frontends, &mut offer.restricted] {
+        list.sort_by(|one, other| one.name.cmp(&other.name));
+    }
     offer.pools.sort_by(|one, other| one.name.cmp(&other.name));
     offer.sites.sort_by(|one, other| one.name.cmp(&other.name));
     offer

@@ -5,13 +5,18 @@ use kedge_crd::{Condition, gateway::InstanceStatus};
 use super::gateway::current;
 use crate::{snapshot::Snapshot, store::Name};
 
-/// What the gateway made of these parts: each its name there, and what people call it. One instance that
+/// What is asked of a gateway for an object.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The parts: each its name there, and what people call it.
+    pub parts: Vec<(String, String)>,
+    /// Whether some clients alone are let in.
+    pub is_restricted: bool,
+}
+
+/// What the gateway made of that. One instance that
 /// serves them is enough, unless another one says that it never will: clients may be led to that one.
-pub fn programmed(
-    snapshot: &Snapshot,
-    gateway: Option<&Name>,
-    parts: &[(String, String)],
-) -> Condition {
+pub fn programmed(snapshot: &Snapshot, gateway: Option<&Name>, asked: &Asked) -> Condition {
     let said =
         |holds: bool, reason: &str, text: String| Condition::new("Programmed", holds, reason, text);
     let Some((name, gateway)) = gateway.and_then(|name| Some((name, snapshot.gateway(name)?)))
@@ -20,7 +25,7 @@ pub fn programmed(
     };
     let mut serving = false;
     for instance in current(snapshot, name, gateway) {
-        match verdict(parts, instance) {
+        match verdict(asked, instance) {
             Verdict::Serves => serving = true,
             Verdict::Waits => {}
             Verdict::Never { reason, text } => {
@@ -43,14 +48,19 @@ enum Verdict {
 }
 
 /// What an instance that has the latest desired state makes of it.
-fn verdict(parts: &[(String, String)], status: &InstanceStatus) -> Verdict {
+fn verdict(asked: &Asked, status: &InstanceStatus) -> Verdict {
     if !status.serves_frontends {
         let text = "it is too old to serve load balancers of this kind".to_owned();
         let reason = "Unsupported".to_owned();
         return Verdict::Never { reason, text };
     }
+    if asked.is_restricted && !status.tells_clients_apart {
+        let text = "it is too old for spec.sourceRanges, and serves nobody".to_owned();
+        let reason = "Unsupported".to_owned();
+        return Verdict::Never { reason, text };
+    }
     let mut waits = false;
-    for (name, told) in parts {
+    for (name, told) in &asked.parts {
         let unserved = status
             .unserved
             .iter()

@@ -125,6 +125,7 @@ fn instance_status(name: &str, report: &GatewayReport) -> InstanceStatus {
         unserved: unserved(report),
         drains: report.draining.is_some(),
         draining: draining(report),
+        tells_clients_apart: report.tells_clients_apart,
         ..InstanceStatus::default()
     }
 }

@@ -440,6 +440,7 @@ impl Face {
                     config_generation: instance.config_generation,
                     serves_frontends: instance.serves_frontends,
                     drains: instance.drains,
+                    tells_clients_apart: instance.tells_clients_apart,
                     ..kedge_crd::gateway::InstanceStatus::default()
                 });
         let status = kedge_crd::EdgeGatewayStatus {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use kedge_control::{
     frontend::{
         Affinity, ClientIp, Frontend, Health, Limits, Offer, Policy, Pool, PoolMember, Protocol,
@@ -74,6 +75,22 @@ impl Dice {
         }
     }
 
+    fn ranges(&mut self) -> Vec<IpNet> {
+        let ranges = [
+            "0.0.0.0/0",
+            "::/0",
+            "192.0.2.0/24",
+            "10.20.14.1/32",
+            "2001:db8::/33",
+            // With an address, and twice.
+            "192.0.2.77/24",
+        ];
+        let count = self.of(&[0, 0, 1, 3, 64]);
+        (0..count)
+            .map(|_| self.of(&ranges).parse().unwrap())
+            .collect()
+    }
+
     fn frontend(&mut self, index: u64, address: IpAddr) -> Frontend {
         let names = [
             "a.example",
@@ -103,6 +120,7 @@ impl Dice {
             },
             pool: format!("pool-{}", self.below(8)),
             client_ip: self.of(&[ClientIp::Hidden, ClientIp::ProxyV1, ClientIp::ProxyV2]),
+            source_ranges: self.ranges(),
         }
     }
 }

@@ -163,6 +163,7 @@ pub fn tcp(name: &str, port: u16) -> Frontend {
         protocol: Protocol::Tcp,
         pool: name.to_owned(),
         client_ip: ClientIp::Hidden,
+        source_ranges: Vec::new(),
     }
 }
 

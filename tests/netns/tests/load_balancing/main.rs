@@ -17,6 +17,7 @@ mod apart;
 mod behind;
 mod http;
 mod passed;
+mod ranges;
 
 use std::{
     collections::BTreeSet,

@@ -35,14 +35,23 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
     let many: Vec<Value> = (1..40)
         .map(|port| json!({"name": format!("p{port}"), "port": port, "nodePort": 30000 + port}))
         .collect();
+    let sources: Vec<String> = (0..65).map(|at| format!("10.0.{at}.0/24")).collect();
     let cases = [
         (
-            json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}}),
-            "SourceRangesNotSupported",
+            json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24", "192.0.2.0/33"]}}),
+            "SourceRangeInvalid",
         ),
         (
-            json!({"spec": {"loadBalancerSourceRanges": ["0.0.0.0/0"], "ipFamilies": ["IPv4", "IPv6"]}}),
-            "SourceRangesNotSupported",
+            json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.1"]}}),
+            "SourceRangeInvalid",
+        ),
+        (
+            json!({"spec": {"loadBalancerSourceRanges": ["::ffff:192.0.2.0/120"]}}),
+            "SourceRangeInvalid",
+        ),
+        (
+            json!({"spec": {"loadBalancerSourceRanges": sources}}),
+            "TooManySourceRanges",
         ),
         (
             json!({"spec": {"allocateLoadBalancerNodePorts": false,
@@ -124,6 +133,22 @@ fn what_is_somebody_elses_matter_or_asks_for_nothing_is_served() {
     for changes in cases {
         assert_eq!(refused(changes.clone()), "", "{changes}");
     }
+}
+
+#[test]
+fn the_clients_that_may_come_are_told_each_once() {
+    let told = |ranges: &[&str]| {
+        let spec = spec(json!({"spec": {"loadBalancerSourceRanges": ranges,
+            "ipFamilies": ["IPv4", "IPv6"]}}));
+        spec["sourceRanges"].clone()
+    };
+    assert_eq!(told(&[]), json!(null));
+    assert_eq!(
+        told(&[" 192.0.2.7/24", "192.0.2.0/24 ", "2001:db8::/32"]),
+        json!(["192.0.2.0/24", "2001:db8::/32"])
+    );
+    assert_eq!(told(&["0.0.0.0/0"]), json!(["0.0.0.0/0"]), "of one family");
+    assert_eq!(told(&["0.0.0.0/0", "::/0"]), json!(null), "everybody");
 }
 
 #[test]

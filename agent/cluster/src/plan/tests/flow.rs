@@ -77,13 +77,13 @@ fn what_is_ours_no_longer_is_taken_back() {
 fn a_refusal_closes_what_was_open_and_opens_it_again() {
     let mut world = World::with([service("web", json!({}))]);
     world.settle();
-    let ranges = json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}});
+    let ranges = json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/33"]}});
     world.patch("web", ranges);
     world.settle();
     assert!(world.offered().is_empty());
     let status = world.service("web").status.clone().unwrap();
     assert!(status.load_balancer.is_none_or(|it| it.ingress.is_none()));
-    assert!(world.said("web", "Ready").starts_with("False SourceRanges"));
+    assert!(world.said("web", "Ready").starts_with("False SourceRange"));
     world.patch("web", json!({"spec": {"loadBalancerSourceRanges": null}}));
     world.settle();
     assert!(world.said("web", "Ready").starts_with("True"));

@@ -47,6 +47,7 @@ fn changes() -> impl Strategy<Value = Value> {
         json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": null}}),
         json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "kedge.dev/gateway"}}),
         json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}}),
+        json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/33"]}}),
         json!({"spec": {"loadBalancerSourceRanges": null}}),
         json!({"spec": {"externalTrafficPolicy": "Local"}}),
         json!({"spec": {"loadBalancerIP": "192.0.2.9"}}),

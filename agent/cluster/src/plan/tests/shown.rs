@@ -115,12 +115,12 @@ fn a_condition_keeps_its_time_and_an_event_tells_a_change_once() {
     assert_eq!(world.settle(), 0);
     world.patch(
         "web",
-        json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/24"]}}),
+        json!({"spec": {"loadBalancerSourceRanges": ["192.0.2.0/33"]}}),
     );
     let next = super::super::plan(&world.snapshot);
     let show = &next.show[0];
     assert!(show.notes[0].is_warning);
-    assert_eq!(show.notes[0].reason, "SourceRangesNotSupported");
+    assert_eq!(show.notes[0].reason, "SourceRangeInvalid");
     let ready = &show.shown.conditions[1];
     assert_eq!(ready.last_transition_time, world.snapshot.now);
 }

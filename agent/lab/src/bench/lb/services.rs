@@ -89,6 +89,7 @@ pub(super) fn add(
         protocol: Protocol::Tcp,
         pool: name.clone(),
         client_ip: ClientIp::Hidden,
+        source_ranges: Vec::new(),
     });
     offer.pools.push(Pool {
         name,

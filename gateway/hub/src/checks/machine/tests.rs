@@ -33,6 +33,7 @@ fn add(offer: &mut Offer, name: &str, members: &[(&str, u16)]) {
         protocol: Protocol::Tcp,
         pool: name.to_owned(),
         client_ip: ClientIp::Hidden,
+        source_ranges: Vec::new(),
     });
 }
 

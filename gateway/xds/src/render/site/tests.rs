@@ -139,6 +139,7 @@ fn what_is_passed_through_stays_beside_what_is_served() {
         },
         pool: "web".to_owned(),
         client_ip: ClientIp::Hidden,
+        source_ranges: Vec::new(),
     };
     let rendered = |names: &[&str], sites: Vec<Site>| {
         let mut offer = offer(sites);

@@ -205,6 +205,7 @@ impl<'t, F: Fn(&str) -> Option<&'t Tcp>> Led<'_, F> {
                 },
                 pool: lead.pool,
                 client_ip: lead.client_ip,
+                source_ranges: Vec::new(),
             }));
         }
     }

@@ -14,7 +14,10 @@ use kedge_crd::{
 use super::{Http, Served, names::zone};
 use crate::{
     plan::{
-        dns as records, gateway::public_addresses, offered::Offered, programmed::programmed,
+        dns as records,
+        gateway::public_addresses,
+        offered::Offered,
+        programmed::{Asked, programmed},
         report::clean,
     },
     snapshot::Snapshot,
@@ -24,7 +27,7 @@ use crate::{
 pub fn status(snapshot: &Snapshot, http: &Http) -> HttpLoadBalancerStatus {
     let mut conditions = vec![accepted(http)];
     if let Some(served) = http.served() {
-        conditions.push(programmed(snapshot, http.gateway.as_ref(), &parts(served)));
+        conditions.push(programmed(snapshot, http.gateway.as_ref(), &asked(served)));
         conditions.push(resolved(served));
         conditions.extend(http.endings.condition());
     }
@@ -74,7 +77,7 @@ fn accepted(http: &Http) -> Condition {
 }
 
 /// What of it an instance may not serve: its name at gateways, and for people.
-fn parts(served: &Served) -> Vec<(String, String)> {
+fn asked(served: &Served) -> Asked {
     let part = |part: &Offered| match part {
         Offered::Site(site) => Some((site.name.clone(), "its names".to_owned())),
         Offered::Frontend(frontend) => {
@@ -86,7 +89,10 @@ fn parts(served: &Served) -> Vec<(String, String)> {
         }
         Offered::Pool(_) => None,
     };
-    served.offered.iter().filter_map(part).collect()
+    Asked {
+        parts: served.offered.iter().filter_map(part).collect(),
+        is_restricted: false,
+    }
 }
 
 fn resolved(served: &Served) -> Condition {

@@ -282,6 +282,10 @@ fn routed(object: &TcpLoadBalancer) -> Result<(), Refusal> {
         let why = "Routed: requests tell who the client is by their headers";
         return unsupported("spec.proxyProtocol", why);
     }
+    if !spec.source_ranges.is_empty() {
+        let why = "Routed: it has no ports that clients come to";
+        return unsupported("spec.sourceRanges", why);
+    }
     if pool(object).is_some() {
         let why = "Routed: it is reached at the addresses of HTTPLoadBalancers";
         return unsupported(POOL_ANNOTATION, why);

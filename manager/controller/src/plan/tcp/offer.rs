@@ -1,8 +1,12 @@
 //! What a gateway serves of a TCPLoadBalancer: for each port a frontend and a pool of its own, or the
 //! pool alone where only HTTPLoadBalancers lead to it.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr},
+};
 
+use ipnet::IpNet;
 use kedge_control::{
     frontend::{Affinity, ClientIp, Frontend, Health, Limits, Policy, Pool, PoolMember, Protocol},
     site::HttpVersion,
@@ -48,7 +52,14 @@ fn frontend(tcp: &Tcp, given: &Given) -> Frontend {
         },
         pool: name,
         client_ip: client_ip(&tcp.spec),
+        source_ranges: source_ranges(&tcp.spec),
     }
+}
+
+/// The addresses that clients may have, each once and in order: how they are written changes no listener.
+fn source_ranges(spec: &TcpLoadBalancerSpec) -> Vec<IpNet> {
+    let ranges: BTreeSet<IpNet> = spec.source_ranges.iter().map(IpNet::trunc).collect();
+    ranges.into_iter().collect()
 }
 
 /// Whether backends are told who the client is before the first byte.

@@ -9,7 +9,10 @@ use kedge_crd::{
 use super::{Tcp, offer::frontend_name};
 use crate::{
     plan::{
-        gateway::public_addresses, health::tunnel_is_up, programmed::programmed, report::clean,
+        gateway::public_addresses,
+        health::tunnel_is_up,
+        programmed::{Asked, programmed},
+        report::clean,
     },
     snapshot::Snapshot,
 };
@@ -30,7 +33,7 @@ pub fn status(snapshot: &Snapshot, tcp: &Tcp) -> TcpLoadBalancerStatus {
     if tcp.is_served() {
         conditions.push(match tcp.is_routed() {
             true => Condition::new("Programmed", true, "Routed", ""),
-            false => programmed(snapshot, tcp.gateway.as_ref(), &parts(tcp)),
+            false => programmed(snapshot, tcp.gateway.as_ref(), &asked(tcp)),
         });
         let leaves = tcp.members.iter().any(|member| member.draining);
         conditions.push(match hosts.is_empty() && leaves {
@@ -100,15 +103,16 @@ fn ingress(snapshot: &Snapshot, tcp: &Tcp) -> Vec<Ingress> {
     ingress.take(INGRESS).collect()
 }
 
-/// Its ports: what they are called at gateways, and for people.
-fn parts(tcp: &Tcp) -> Vec<(String, String)> {
-    let given = tcp.given.iter();
-    given
-        .map(|given| {
-            let name = frontend_name(&tcp.name, &given.name);
-            (name, format!("port {}", given.name))
-        })
-        .collect()
+/// What is asked of the gateway: its ports, as they are called there, and for people.
+fn asked(tcp: &Tcp) -> Asked {
+    let parts = tcp.given.iter().map(|given| {
+        let name = frontend_name(&tcp.name, &given.name);
+        (name, format!("port {}", given.name))
+    });
+    Asked {
+        parts: parts.collect(),
+        is_restricted: !tcp.spec.source_ranges.is_empty(),
+    }
 }
 
 fn backends(all: usize, down: &[String]) -> Condition {

@@ -211,6 +211,46 @@ fn the_gateway_says_whether_it_serves_it() {
 }
 
 #[test]
+fn the_clients_of_a_balancer_are_told_to_gateways_that_know_of_them_alone() {
+    let mut world = ready();
+    world.offer("web", "", WEB);
+    let open = served(&world.settle());
+    assert_eq!((open.frontends.len(), open.restricted.len()), (1, 0));
+    let ranges = "sourceRanges: [192.0.2.9/24, '2001:db8::/32', 192.0.2.0/24]";
+    world.offer("web", "", &format!("{WEB}, {ranges}"));
+    let plan = world.settle();
+    let offer = served(&plan);
+    assert_eq!(
+        offer.frontends,
+        [],
+        "an older gateway would let in everybody"
+    );
+    let told = offer.restricted[0].source_ranges.iter();
+    let told: Vec<String> = told.map(ToString::to_string).collect();
+    assert_eq!(told, ["192.0.2.0/24", "2001:db8::/32"]);
+    assert_eq!(offer.restricted[0].name, "store-014/web/http");
+    assert_eq!(offer.pools, open.pools);
+    let generation = plan.gateways.values().next().unwrap().generation;
+    for (knows, wanted) in [(false, "False: Unsupported"), (true, "True: Programmed")] {
+        world.gateway_applies(generation, Some(vec![]));
+        world.gateway_reports(|report| report.tells_clients_apart = knows);
+        world.settle();
+        assert_eq!(reason(&world, "web", "Programmed"), wanted);
+    }
+    // Another one is none of it.
+    world.offer("web", "", WEB);
+    let offer = served(&world.settle());
+    assert_eq!(
+        (offer.frontends, offer.restricted),
+        (open.frontends, vec![])
+    );
+    let routed = format!("{WEB}, exposure: Routed, sourceRanges: [192.0.2.0/24]");
+    world.offer("routed", "", &routed);
+    world.settle();
+    assert_eq!(reason(&world, "routed", "Accepted"), "False: Unsupported");
+}
+
+#[test]
 fn hosts_whose_tunnel_is_down_are_counted_out_and_stay_members() {
     let mut world = ready();
     world.offer("web", "", WEB);

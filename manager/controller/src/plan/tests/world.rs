@@ -160,6 +160,13 @@ impl World {
         }
     }
 
+    /// Gateways report, with a change.
+    pub fn gateway_reports(&mut self, change: impl Fn(&mut GatewayReport)) {
+        for live in self.live.gateways.values_mut() {
+            change(live.report.as_mut().unwrap());
+        }
+    }
+
     /// An admin says whether a host is served.
     pub fn access(&mut self, host: &str, access: &str) {
         self.write(&format!(

@@ -261,6 +261,7 @@ fn what_cannot_be_told_is_refused_alone() {
             protocol,
             pool: "web".to_owned(),
             client_ip: ClientIp::Hidden,
+            source_ranges: Vec::new(),
         };
         let passed = Protocol::TlsPassthrough {
             server_names: vec!["passed.example".to_owned()],
