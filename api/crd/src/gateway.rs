@@ -1,5 +1,7 @@
 //! EdgeGateway: the tunnel hub of the load-balancer side, a group of instances.
 
+mod carried;
+
 use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU16};
 
 use ipnet::IpNet;
@@ -12,6 +14,8 @@ use crate::{
     host::{ConfigMark, Identity},
     meta::{GROUP, Object, Resource, VERSION},
 };
+
+pub use carried::{DrainingBackend, UnservedFrontend};
 
 /// The WireGuard port of an endpoint that names none.
 pub const DEFAULT_PORT: NonZeroU16 = port(51820);
@@ -431,37 +435,6 @@ pub struct InstanceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
     pub draining: Vec<DrainingBackend>,
-}
-
-/// A backend that an instance is leaving.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DrainingBackend {
-    /// Its EdgeHost, `NAMESPACE/NAME`.
-    #[schemars(length(max = 512))]
-    pub host: String,
-    /// The host's overlay address.
-    pub address: IpAddr,
-    /// The port on the host.
-    pub port: u16,
-    /// Whether anything is open to it, or may be.
-    pub busy: bool,
-}
-
-/// A port of a TCPLoadBalancer that an instance does not serve.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UnservedFrontend {
-    /// `NAMESPACE/NAME/PORT`.
-    #[schemars(length(max = 512))]
-    pub name: String,
-    /// `Pending` where it is only not served yet; otherwise why it never will be as it is.
-    #[schemars(length(max = 64))]
-    pub reason: String,
-    /// A sentence.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 1024))]
-    pub message: String,
 }
 
 /// A WireGuard key of an instance, and when it is used.

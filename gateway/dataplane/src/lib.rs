@@ -8,6 +8,7 @@
 //! ```
 
 mod connection;
+mod counters;
 mod datagrams;
 mod door;
 mod gather;

@@ -4,10 +4,7 @@ use std::{
     error::Error,
     io,
     net::SocketAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -24,6 +21,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     connection::{Client, probe, reset, serve},
+    counters::Counters,
     means::Means,
     pool::Pool,
     proxied::Told,
@@ -76,50 +74,6 @@ pub(crate) struct Shared {
     pool: Mutex<Pool>,
     /// That of the door, where clients come through one.
     binding: Arc<Mutex<Binding>>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub accepted: Count,
-    open: Count,
-    pub unreachable: Count,
-    pub full: Count,
-    /// Clients of a door that asked for nobody here.
-    pub unnamed: Count,
-    /// Connections of others than the load balancers before the gateway, or without their header.
-    pub unproxied: Count,
-    /// Connections and datagrams of clients that are not let in.
-    pub outside: Count,
-}
-
-impl Counters {
-    /// So many are open.
-    pub fn is_open(&self, count: usize) {
-        self.open.set(count);
-    }
-
-    fn refused(&self) -> u64 {
-        let others = self.unnamed.get() + self.unproxied.get() + self.outside.get();
-        self.unreachable.get() + self.full.get() + others
-    }
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub fn add(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn set(&self, value: usize) {
-        let value = u64::try_from(value).unwrap_or(u64::MAX);
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 #[derive(Clone, Debug)]
