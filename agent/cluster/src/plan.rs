@@ -119,7 +119,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let mut unwanted: BTreeSet<String> = BTreeSet::new();
     for service in snapshot.services.values() {
         match verdict(snapshot, service) {
-            Verdict::Offer { claim, spec } => offer(snapshot, &mut plan, (service, &claim), spec),
+            Verdict::Offer { claim, spec } => offer(snapshot, &mut plan, (service, &claim), *spec),
             Verdict::Refuse(refusal) => {
                 unwanted.insert(Owner::from(service).exposure());
                 let shown = status::refused(service, &refusal, &snapshot.now);
@@ -160,7 +160,7 @@ enum Verdict {
     /// It is offered.
     Offer {
         claim: Claim,
-        spec: TcpLoadBalancerSpec,
+        spec: Box<TcpLoadBalancerSpec>,
     },
     /// It would be, and cannot be.
     Refuse(Refusal),
@@ -180,7 +180,10 @@ fn verdict(snapshot: &Snapshot, service: &Service) -> Verdict {
         Claim::WithoutNodePorts { kind } => Verdict::Refuse(Refusal::Type { kind }),
         Claim::Answered { by } => Verdict::Refuse(Refusal::Answered { by }),
         Claim::Balancer | Claim::NodePort => match wanted(snapshot, service) {
-            Ok(spec) => Verdict::Offer { claim, spec },
+            Ok(spec) => Verdict::Offer {
+                claim,
+                spec: Box::new(spec),
+            },
             Err(refusal) => Verdict::Refuse(refusal),
         },
     }

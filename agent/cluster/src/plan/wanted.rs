@@ -116,6 +116,10 @@ pub fn proxy_protocol(service: &Service) -> Option<ProxyProtocol> {
     }
 }
 
+fn names_pool(annotation: &str) -> bool {
+    annotation == POOL_ANNOTATION || METALLB_POOLS.contains(&annotation)
+}
+
 fn annotations(service: &Service) -> Result<(), Refusal> {
     let refused = |key: &str, why| {
         let key = key.to_owned();
@@ -124,11 +128,10 @@ fn annotations(service: &Service) -> Result<(), Refusal> {
     for (key, value) in service.metadata.annotations.iter().flatten() {
         match key.as_str() {
             EXPOSE => {}
-            key if key == POOL_ANNOTATION || METALLB_POOLS.contains(&key) => {
-                if value.is_empty() {
-                    return refused(key, "it names no pool");
-                }
+            key if names_pool(key) && value.is_empty() => {
+                return refused(key, "it names no pool");
             }
+            key if names_pool(key) => {}
             PROXY_PROTOCOL if value == "v1" || value == "v2" => {}
             PROXY_PROTOCOL => return refused(key, "the values it may have are v1 and v2"),
             key if key.starts_with(PREFIX) => {
