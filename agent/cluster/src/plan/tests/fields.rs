@@ -184,7 +184,7 @@ fn what_can_be_done_is_asked_for() {
 
 #[test]
 fn an_address_of_its_own_is_asked_for_by_pool_and_perhaps_by_name() {
-    let asked = |annotations: serde_json::Value, ip: serde_json::Value| {
+    let asked = |annotations: Value, ip: Value| {
         let spec =
             spec(json!({"spec": {"loadBalancerIP": ip}, "metadata": {"annotations": annotations}}));
         spec["address"].clone()
