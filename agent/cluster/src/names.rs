@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kedge_control::exposure::CERTIFICATE_PREFIX;
+use kedge_crd::balancer::POOL_ANNOTATION;
 
 /// What no load balancer is called: all names that are made have a uid in them.
 pub const NOBODY: &str = "not-found";
@@ -45,8 +46,9 @@ pub const METALLB_ADDRESSES: [&str; 2] = [
     "metallb.io/loadBalancerIPs",
     "metallb.universe.tf/loadBalancerIPs",
 ];
-/// Where MetalLB's users name a pool.
-pub const METALLB_POOLS: [&str; 2] = [
+/// Where a Service names a pool, in our words or in MetalLB's; ours go first.
+pub const POOLS: [&str; 3] = [
+    POOL_ANNOTATION,
     "metallb.io/address-pool",
     "metallb.universe.tf/address-pool",
 ];

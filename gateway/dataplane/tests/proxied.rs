@@ -1,6 +1,7 @@
 //! Load balancers before the proxy, on loopback: who a client is they say, and nobody else.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+mod alone;
 mod waiting;
 
 use std::{
@@ -8,11 +9,7 @@ use std::{
     time::Duration,
 };
 
-use kedge_control::{
-    balance::{Listener, Member},
-    frontend::ClientIp,
-    local::ListenerStatus,
-};
+use kedge_control::{frontend::ClientIp, local::ListenerStatus};
 use kedge_gateway_dataplane::{Carries, DataPlane, Limits};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -20,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use waiting::{PATIENCE, eventually};
+use waiting::PATIENCE;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const LINE: &[u8] = b"PROXY TCP4 192.0.2.7 203.0.113.9 56324 443\r\n";
@@ -41,24 +38,8 @@ impl Site {
         });
         plane.alive("a", true, "test");
         let member = server.local_addr().unwrap();
-        let listener = Listener {
-            name: "t/web".to_owned(),
-            address: LOOPBACK,
-            port: 0,
-            members: vec![Member {
-                host: "a".to_owned(),
-                address: member.ip(),
-                port: member.port(),
-                draining: false,
-            }],
-        };
-        plane.serve([(carries, listener)]);
-        let at = eventually("the listener is bound", || {
-            let status = plane.status().remove(0);
-            let at = SocketAddr::new(status.address, status.port);
-            status.bound.then_some(at)
-        })
-        .await;
+        plane.serve([(carries, alone::listener("t/web", 0, member))]);
+        let at = alone::bound(&plane).await;
         Self { plane, at, server }
     }
 

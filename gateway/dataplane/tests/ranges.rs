@@ -1,15 +1,15 @@
 //! Clients that are let in by their addresses, over real sockets on the loopback.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+mod alone;
+mod waiting;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
-use kedge_control::{
-    balance::{Listener, Member},
-    frontend::ClientIp,
-};
+use kedge_control::frontend::ClientIp;
 use kedge_gateway_dataplane::{Carries, DataPlane, Limits};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -110,29 +110,10 @@ async fn datagrams_of_others_are_dropped_and_counted_and_sessions_outlive_a_chan
 
 /// Has the plane serve that, and waits until it is bound.
 async fn serve(plane: &DataPlane, carries: Carries, port: u16, member: SocketAddr) -> SocketAddr {
-    let listener = Listener {
-        name: "ns/web/http".to_owned(),
-        address: "127.0.0.1".parse().unwrap(),
-        port,
-        members: vec![Member {
-            host: "a".to_owned(),
-            address: member.ip(),
-            port: member.port(),
-            draining: false,
-        }],
-    };
+    let listener = alone::listener("ns/web/http", port, member);
     plane.serve([(carries, listener)]);
     plane.alive("a", true, "test");
-    let bound = async {
-        loop {
-            let status = plane.status().remove(0);
-            if status.bound {
-                return SocketAddr::new(status.address, status.port);
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, bound).await.unwrap()
+    timeout(PATIENCE, alone::bound(plane)).await.unwrap()
 }
 
 fn parsed(ranges: &[&str]) -> Vec<ipnet::IpNet> {

@@ -49,6 +49,27 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Waits for what an attempt is to bring, prints how long it took, and fails after `limit` with why the last one
+/// brought nothing.
+pub async fn until<T, E>(
+    what: &str,
+    limit: Duration,
+    mut attempt: impl AsyncFnMut() -> Result<T, E>,
+    why: impl Fn(E) -> String,
+) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(brought) => {
+                println!("{what}: {:.1} s", begun.elapsed().as_secs_f64());
+                return brought;
+            }
+            Err(last) => assert!(begun.elapsed() < limit, "{what}: {}", why(last)),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Waits until something holds, prints how long it took, and fails after `limit`.
 pub async fn eventually<F>(what: &str, limit: Duration, mut holds: impl FnMut() -> F) -> Duration
 where

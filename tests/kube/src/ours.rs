@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use http::{Method, StatusCode};
@@ -26,7 +26,7 @@ use tokio::{
     sync::Mutex,
 };
 
-use crate::{manifests, server::free_ports, stack::Stack};
+use crate::{manifests, server::free_ports, stack::Stack, until};
 
 /// Our manager beside everything of a [`Stack`].
 #[derive(Debug)]
@@ -229,18 +229,18 @@ impl Ours {
 
     async fn token_for(&self, request: TokenRequest) -> Token {
         let body = serde_json::to_vec(&request).unwrap();
-        let begun = Instant::now();
-        let answer: Value = loop {
+        // It may not have heard of the tenant yet.
+        let limit = Duration::from_secs(30);
+        let made = async || {
             let reply = call(&self.socket(), Method::POST, "/v1/tokens", body.clone()).await;
             let reply = reply.unwrap();
-            let answer = reply.json().unwrap();
-            // It may not have heard of the tenant yet.
-            if reply.status == StatusCode::CREATED {
-                break answer;
+            let answer: Value = reply.json().unwrap();
+            match reply.status {
+                StatusCode::CREATED => Ok(answer),
+                _ => Err(answer),
             }
-            assert!(begun.elapsed() < Duration::from_secs(30), "{answer}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
         };
+        let answer = until("a token is made", limit, made, |answer| answer.to_string()).await;
         let created: TokenCreated = serde_json::from_value(answer).unwrap();
         created.token.parse().unwrap()
     }

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Service;
-use kedge_crd::{balancer::POOL_ANNOTATION, tcp::TcpAddress};
+use kedge_crd::tcp::TcpAddress;
 
 use super::refusal::Refusal;
 use crate::{
-    names::{METALLB_ADDRESSES, METALLB_POOLS},
+    names::{METALLB_ADDRESSES, POOLS},
     snapshot::Snapshot,
 };
 
@@ -67,12 +67,11 @@ pub fn own(snapshot: &Snapshot, service: &Service) -> Result<Option<TcpAddress>,
     Ok(Some(TcpAddress { pool, ip }))
 }
 
-/// The pool it names, in our words or in MetalLB's.
+/// The pool it names.
 fn pool(service: &Service) -> Option<&str> {
     let annotations = service.metadata.annotations.as_ref()?;
-    let mut keys = [POOL_ANNOTATION].into_iter().chain(METALLB_POOLS);
-    keys.find_map(|key| annotations.get(key))
-        .map(String::as_str)
+    let pool = POOLS.iter().find_map(|key| annotations.get(*key));
+    pool.map(String::as_str)
 }
 
 /// Whether the gateway has every address that is asked for.

@@ -5,7 +5,6 @@ use std::num::NonZeroU16;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use kedge_crd::{
     TcpLoadBalancerSpec,
-    balancer::POOL_ANNOTATION,
     host::{Family, HOST_LABEL},
     selector::{LabelSelector, Operator, Requirement},
     tcp::{Backend, BackendPort, ProxyProtocol, SessionAffinity, TcpPort},
@@ -20,7 +19,7 @@ use super::{
     sources::sources,
 };
 use crate::{
-    names::{EXPOSE, METALLB_POOLS, PREFIX, PROXY_PROTOCOL},
+    names::{EXPOSE, POOLS, PREFIX, PROXY_PROTOCOL},
     snapshot::{Key, Snapshot},
 };
 
@@ -116,10 +115,6 @@ pub fn proxy_protocol(service: &Service) -> Option<ProxyProtocol> {
     }
 }
 
-fn names_pool(annotation: &str) -> bool {
-    annotation == POOL_ANNOTATION || METALLB_POOLS.contains(&annotation)
-}
-
 fn annotations(service: &Service) -> Result<(), Refusal> {
     let refused = |key: &str, why| {
         let key = key.to_owned();
@@ -128,10 +123,10 @@ fn annotations(service: &Service) -> Result<(), Refusal> {
     for (key, value) in service.metadata.annotations.iter().flatten() {
         match key.as_str() {
             EXPOSE => {}
-            key if names_pool(key) && value.is_empty() => {
+            key if POOLS.contains(&key) && value.is_empty() => {
                 return refused(key, "it names no pool");
             }
-            key if names_pool(key) => {}
+            key if POOLS.contains(&key) => {}
             PROXY_PROTOCOL if value == "v1" || value == "v2" => {}
             PROXY_PROTOCOL => return refused(key, "the values it may have are v1 and v2"),
             key if key.starts_with(PREFIX) => {

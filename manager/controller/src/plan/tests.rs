@@ -25,5 +25,6 @@ mod several;
 mod shortcut;
 mod tcp;
 mod tcp_law;
+mod tcp_own;
 mod tenants;
 mod world;

@@ -174,12 +174,27 @@ pub fn allowed(snapshot: &Snapshot, name: &Name, pool: &str) -> Result<(), Becau
     may_use(snapshot.tenant_of(&name.namespace), pool)
 }
 
-/// Whether a tenant, if there is one, may use a pool of ours.
+/// The address of its own that somebody asks a pool for: the one it names, else the one it has, or else the next one.
 ///
 /// # Errors
 ///
-/// It may not.
-pub fn may_use(tenant: Option<&Tenant>, pool: &str) -> Result<(), Because> {
+/// There is none to be had, or its tenant may not use the pool.
+pub fn own_of(
+    snapshot: &Snapshot,
+    ledger: &mut Ledger,
+    (holder, tenant): (&Holder, Option<&Tenant>),
+    (name, ip): (&Name, Option<IpAddr>),
+) -> Result<IpAddr, Because> {
+    may_use(tenant, &name.name)?;
+    let pool = readable(ledger, name)?;
+    match ip {
+        Some(ip) => this_of(snapshot, ledger, holder, (name, &pool, ip)),
+        None => next_of(snapshot, ledger, holder, (name, &pool)),
+    }
+}
+
+/// Whether a tenant, if there is one, may use a pool of ours.
+fn may_use(tenant: Option<&Tenant>, pool: &str) -> Result<(), Because> {
     let Some(tenant) = tenant else {
         return Ok(());
     };
@@ -221,7 +236,7 @@ fn from_pool(
 /// # Errors
 ///
 /// The tenant may not use it, it is not there, or it cannot be read.
-pub fn usable(snapshot: &Snapshot, ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
+fn usable(snapshot: &Snapshot, ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
     allowed(snapshot, name, &name.name)?;
     readable(ledger, name)
 }
@@ -231,7 +246,7 @@ pub fn usable(snapshot: &Snapshot, ledger: &Ledger, name: &Name) -> Result<Pool,
 /// # Errors
 ///
 /// It is not there, or it cannot be read.
-pub fn readable(ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
+fn readable(ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
     match ledger.pool(name) {
         None => Err(Because::PoolMissing { pool: name.clone() }),
         Some(Err(error)) => Err(Because::PoolInvalid {
@@ -247,7 +262,7 @@ pub fn readable(ledger: &Ledger, name: &Name) -> Result<Pool, Because> {
 /// # Errors
 ///
 /// The pool gives none away.
-pub fn next_of(
+fn next_of(
     snapshot: &Snapshot,
     ledger: &mut Ledger,
     holder: &Holder,
@@ -271,7 +286,7 @@ pub fn next_of(
 /// # Errors
 ///
 /// It is not the pool's, somebody else has it, or the pool gives none away.
-pub fn this_of(
+fn this_of(
     snapshot: &Snapshot,
     ledger: &mut Ledger,
     holder: &Holder,

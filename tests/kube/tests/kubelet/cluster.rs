@@ -4,12 +4,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kedge_tests_kube::{
-    assets::Program, controllers::Controllers, process::Process, server::Server,
+    assets::Program, controllers::Controllers, process::Process, server::Server, until,
 };
 use kube::{Api, Client};
 
@@ -44,13 +44,12 @@ impl Cluster {
         let mut node = Node::start(&folder, &kubeconfig);
         let client = server.client().await;
         let nodes: Api<NodeObject> = Api::all(client.clone());
-        let begun = Instant::now();
-        while !is_ready(nodes.get_opt(node::NAME).await.unwrap()) {
-            let may_wait = node.is_running() && begun.elapsed() < READY;
-            assert!(may_wait, "{}", last_words(&folder));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        println!("the node is ready: {:.1} s", begun.elapsed().as_secs_f64());
+        let ready = async || {
+            assert!(node.is_running(), "{}", last_words(&folder));
+            let is_ready = is_ready(nodes.get_opt(node::NAME).await.unwrap());
+            is_ready.then_some(()).ok_or(())
+        };
+        until("the node is ready", READY, ready, |()| last_words(&folder)).await;
         Some(Self {
             client,
             _node: node,

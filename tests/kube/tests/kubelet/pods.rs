@@ -7,7 +7,7 @@ use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{ContainerStateTerminated, Pod},
 };
-use kedge_tests_kube::eventually;
+use kedge_tests_kube::{eventually, until};
 use kube::{
     Api, ResourceExt as _,
     api::{ListParams, WatchEvent, WatchParams},
@@ -50,16 +50,12 @@ impl<'a> Pods<'a> {
     /// Waits until so many are ready by their own probes.
     pub async fn are_ready(&self, count: usize) -> Vec<Pod> {
         let what = format!("{count} of {} are ready", self.component);
-        let begun = std::time::Instant::now();
-        loop {
+        let ready = async || {
             let all = self.all().await;
-            if all.len() == count && all.iter().all(is_ready) {
-                println!("{what}: {:.1} s", begun.elapsed().as_secs_f64());
-                return all;
-            }
-            assert!(begun.elapsed() < LIMIT, "{what}: {}", self.described());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            let are_ready = all.len() == count && all.iter().all(is_ready);
+            are_ready.then_some(all).ok_or(())
+        };
+        until(&what, LIMIT, ready, |()| self.described()).await
     }
 
     fn described(&self) -> String {

@@ -1,9 +1,8 @@
 //! Tokens, made where the guides say and put where they say.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
+
+use kedge_tests_kube::until;
 
 use crate::{cluster::Cluster, pods::LIMIT};
 
@@ -19,15 +18,9 @@ pub async fn made(cluster: &Cluster, whose: [&str; 2]) -> String {
         "create",
     ];
     let asked = [&asked[..], &whose].concat();
-    let begun = Instant::now();
-    loop {
-        // A manager hears of what was made a moment after it was made.
-        match cluster.try_kubectl(&asked) {
-            Ok(said) => return said,
-            Err(said) => assert!(begun.elapsed() < LIMIT, "{said}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    // A manager hears of what was made a moment after it was made.
+    let made = async || cluster.try_kubectl(&asked);
+    until("a token is made", LIMIT, made, |said| said).await
 }
 
 /// A token in a Secret of a namespace.

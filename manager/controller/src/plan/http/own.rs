@@ -14,7 +14,7 @@ use crate::{
         holder::Holder,
         ledger::Ledger,
         ports::{Owner, Seat},
-        vip::{may_use, next_of, readable, this_of},
+        vip::own_of,
     },
     snapshot::Snapshot,
     store::Name,
@@ -122,15 +122,11 @@ pub fn choose(
     let Some(asked) = asked else {
         return Ok(None);
     };
-    may_use(Some(tenant), &asked.pool)?;
     let name = Name::new(&found.name.namespace, &asked.pool);
-    let pool = readable(ledger, &name)?;
     let sharing = Sharing::of(&found.name, &tenant.metadata.name, &asked.shared_by);
     let holder = Holder::Http(sharing.clone());
-    let ip = match asked.ip {
-        Some(ip) => this_of(snapshot, ledger, &holder, (&name, &pool, ip))?,
-        None => next_of(snapshot, ledger, &holder, (&name, &pool))?,
-    };
+    let whose = (&holder, Some(tenant));
+    let ip = own_of(snapshot, ledger, whose, (&name, asked.ip))?;
     let chosen = HttpAddressStatus {
         ip,
         pool: asked.pool.clone(),

@@ -31,7 +31,7 @@ use crate::{
         overlay,
         ports::{Owner, Seat},
         selected::selects,
-        vip::{may_use, next_of, readable, this_of},
+        vip::own_of,
     },
     snapshot::{Snapshot, key},
     store::Name,
@@ -115,14 +115,10 @@ fn one(
     let checked = check(object).and_then(|()| members(snapshot, leaving, found, object, &gateway));
     let checked = checked.and_then(|members| {
         let own = pool(object).map(|pool| {
-            may_use(tenant(snapshot, &found.name, &object.metadata.labels), pool)?;
-            let name = Name::new(space, pool);
-            let pool = readable(ledger, &name)?;
+            let tenant = tenant(snapshot, &found.name, &object.metadata.labels);
             let holder = Holder::Tcp(found.name.clone());
-            match ip(object) {
-                Some(ip) => this_of(snapshot, ledger, &holder, (&name, &pool, ip)),
-                None => next_of(snapshot, ledger, &holder, (&name, &pool)),
-            }
+            let name = Name::new(space, pool);
+            own_of(snapshot, ledger, (&holder, tenant), (&name, ip(object)))
         });
         let own = own.transpose().map_err(Refusal::Address)?;
         Ok((members, own))
