@@ -88,7 +88,8 @@ async fn routes_are_offered_told_and_taken_back() {
         json!({"parentRefs": [{"name": "gw"}], "hostnames": ["raw.example.net"], "rules": [{
             "backendRefs": [{"name": "web", "port": 80}]}]}),
     );
-    manifests::apply(&world.client, &[class, gateway, route, calls, raw]).await;
+    // Whichever second each of them falls into, `calls` is not the younger one of the two that will want one name.
+    manifests::apply(&world.client, &[class, gateway, calls, route, raw]).await;
 
     let offered = world.route_of("shop", |_| true).await;
     assert_eq!(offered["spec"]["source"]["kind"], "HTTPRoute");
