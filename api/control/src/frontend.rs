@@ -53,6 +53,13 @@ impl Offer {
             && self.pools.is_empty()
             && self.proxy_protocol.is_none()
     }
+
+    /// What clients come to, by name: frontends, the restricted ones as well, and sites.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let frontends = self.frontends.iter().chain(&self.restricted);
+        let sites = self.sites.iter().map(|site| &*site.name);
+        frontends.map(|frontend| &*frontend.name).chain(sites)
+    }
 }
 
 /// One way in.

@@ -95,11 +95,9 @@ async fn instance(
         .map(|peer| peer.name.as_str())
         .collect();
     report.peers.retain(|peer| own.contains(peer.name.as_str()));
-    // Nor is what it says of frontends that it was not given.
-    let given = state.gateway_config(&key).map(|config| &config.offer);
-    let given = given.into_iter();
-    let given = given.flat_map(|offer| offer.frontends.iter().chain(&offer.restricted));
-    let given: BTreeSet<&str> = given.map(|frontend| frontend.name.as_str()).collect();
+    // Nor is what it says of frontends and sites that it was not given.
+    let given = state.gateway_config(&key).into_iter();
+    let given: BTreeSet<&str> = given.flat_map(|config| config.offer.names()).collect();
     if let Some(unserved) = &mut report.unserved {
         unserved.retain(|one| given.contains(one.frontend.as_str()));
     }

@@ -21,4 +21,5 @@ mod site;
 mod start;
 mod takeover;
 mod tokens;
+mod unserved;
 mod wire;

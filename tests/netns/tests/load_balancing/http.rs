@@ -86,6 +86,23 @@ fn says(manager: &Manager<'_>, of: &str, kind: &str, what: &str) {
 }
 
 #[test]
+fn of_a_gateway_that_serves_no_http_a_name_is_said_to_be_unserved() {
+    if !ready() {
+        return;
+    }
+    let site = Site::new();
+    let (manager, _gateway, _agents) = site.start_with(&site_yaml(), "");
+    manager.write("web.yaml", &load_balancer("web", "  exposure: Routed\n"));
+    manager.write("front.yaml", &front("front", "shop", ""));
+    says(&manager, "shop/front", "Programmed", "False Unsupported");
+    says(&manager, "shop/front", "Ready", "False Unsupported");
+    let why = "the built-in proxy does not do that: HTTP";
+    eventually("it is explained", secs(10), || {
+        manager.kedge("lb explain front").out.contains(why)
+    });
+}
+
+#[test]
 fn requests_for_a_name_flow_to_hosts_behind_nat_and_nobody_else_gets_them() {
     let Some(envoy) = executable().filter(|_| ready()) else {
         return;
