@@ -1,6 +1,7 @@
 //! A throw-away LAN: a bridge in a namespace of its own, and hosts on it.
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, Command},
@@ -297,11 +298,20 @@ impl Host {
     /// A connection from one of its addresses, if it comes about.
     #[must_use]
     pub fn connect(&self, from: Ipv4Addr, to: SocketAddr) -> Option<TcpStream> {
+        self.try_connect(from, to).ok()
+    }
+
+    /// The same, or why it does not: one that was taken may have been reset before this could look.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn try_connect(&self, from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
         self.run(move || {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
             socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
-            socket.connect_timeout(&to.into(), secs(1)).ok()?;
-            Some(socket.into())
+            socket.connect_timeout(&to.into(), secs(1))?;
+            Ok(socket.into())
         })
     }
 
