@@ -359,6 +359,26 @@ pub struct Filter {
     pub url_rewrite: Option<Redirect>,
     /// What gets copies.
     pub request_mirror: Option<Mirrored>,
+    /// Whose pages may read answers.
+    pub cors: Option<Cors>,
+}
+
+/// Whose pages may read answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Cors {
+    /// Of which origins.
+    pub allow_origins: Vec<String>,
+    /// With which methods.
+    pub allow_methods: Vec<String>,
+    /// With which headers.
+    pub allow_headers: Vec<String>,
+    /// Which headers of answers.
+    pub expose_headers: Vec<String>,
+    /// Whether as the user.
+    pub allow_credentials: bool,
+    /// For how long a browser need not ask again, seconds.
+    pub max_age: Option<u64>,
 }
 
 /// What gets copies of requests.

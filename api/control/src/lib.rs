@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod balance;
+pub mod cors;
 pub mod document;
 pub mod enrol;
 pub mod exposure;

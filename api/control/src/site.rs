@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, num::NonZeroU16};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::cors::Cors;
+
 /// Names that are served, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -75,6 +77,9 @@ pub struct Route {
     /// What of an answer's headers is changed.
     #[serde(default, skip_serializing_if = "HeaderChange::is_none")]
     pub response_headers: HeaderChange,
+    /// Whose pages may read answers; where left out nothing is said of it but by backends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cors: Option<Cors>,
 }
 
 /// Requests: all that is named must fit. Of two that fit the more specific decides, in the order of

@@ -174,6 +174,10 @@ pub struct HttpRule {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4))]
     pub mirrors: Vec<HttpMirror>,
+    /// Whose pages may read what is answered: the gateway answers browsers' preflight requests itself. Where left
+    /// out that is the matter of backends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cors: Option<HttpCors>,
 }
 
 /// A path.
@@ -320,6 +324,35 @@ pub struct HttpMirror {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub millionths: Option<u32>,
+}
+
+/// Whose pages may read answers (Fetch standard, "CORS protocol"). `*`, alone in a list, is everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpCors {
+    /// Their origins, `https://HOST[:PORT]` or `http://…`, HOST perhaps with `*` as its first label, or alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    pub allow_origins: Vec<String>,
+    /// The methods they may use; `GET`, `HEAD` and `POST` always.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 32)))]
+    pub allow_methods: Vec<String>,
+    /// The headers they may send, besides those that are always allowed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    pub allow_headers: Vec<String>,
+    /// The headers of answers they may read, besides those that they always may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 256)))]
+    pub expose_headers: Vec<String>,
+    /// Whether they may ask as the user: with cookies and credentials that the browser has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_credentials: bool,
+    /// How long browsers need not ask again; `5s` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::span")]
+    pub max_age: Option<Span>,
 }
 
 /// How TLS ends for names: at the gateway, with a certificate from a Secret or from an issuer, or where it is

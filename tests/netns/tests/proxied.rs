@@ -233,6 +233,7 @@ fn wished(gateway: Ipv4Addr, agent: &Agent<'_>) -> GatewayConfig {
         },
         request_headers: HeaderChange::default(),
         response_headers: HeaderChange::default(),
+        cors: None,
     };
     let site = Site {
         name: "shop/web".to_owned(),

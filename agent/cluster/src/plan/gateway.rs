@@ -6,6 +6,7 @@
 
 mod attach;
 mod bound;
+mod cors;
 mod listener;
 mod own;
 mod ports;

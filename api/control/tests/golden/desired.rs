@@ -8,6 +8,7 @@ use kedge_control::{
         ShortcutConfig, ShortcutPort, ShortcutTarget, TunnelConfig, VipConfig,
     },
     balance::{Listener, Member},
+    cors::Cors,
     frontend::{
         Affinity, ClientIp, Frontend, Limits, Offer, Policy, Pool, PoolMember, Protocol,
         ProxyProtocol,
@@ -202,6 +203,14 @@ fn site() -> Site {
             remove: vec![text("x-secret")],
         },
         response_headers: HeaderChange::default(),
+        cors: Some(Cors {
+            origins: vec![text("https://*.example.net")],
+            methods: vec![text("PUT")],
+            headers: vec![text("x-from")],
+            exposed: vec![text("x-seen")],
+            credentials: true,
+            max_age_seconds: 600,
+        }),
     };
     let redirect = Route {
         hosts: Vec::new(),
@@ -215,6 +224,7 @@ fn site() -> Site {
         },
         request_headers: HeaderChange::default(),
         response_headers: HeaderChange::default(),
+        cors: None,
     };
     let nobody = Route {
         action: Action::Answer { status: 404 },

@@ -120,6 +120,10 @@ fn spec(kind: &str) -> Value {
                 "method": "GET", "headers": {"x-canary": "1"}, "query": {"lang": "de"},
                 "headerExpressions": {"x-build": "[0-9]+"}, "queryExpressions": {"page": "[0-9]+"},
                 "grpc": true, "mirrors": [{"name": "audit", "port": 80, "millionths": 1000}],
+                "cors": {
+                    "allowOrigins": ["https://*.example.net"], "allowMethods": ["PUT"], "allowHeaders": ["x-a"],
+                    "exposeHeaders": ["x-b"], "allowCredentials": true, "maxAge": "10m",
+                },
                 "backends": [{
                     "name": "shop", "port": 80, "weight": 9,
                     "requestHeaders": {"set": {"a": "b"}}, "responseHeaders": {"remove": ["x"]},

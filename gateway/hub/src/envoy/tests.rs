@@ -29,6 +29,7 @@ async fn a_site_that_cannot_be_told_is_unserved_and_the_rest_is_pending_until_en
             action: Action::Answer { status },
             request_headers: HeaderChange::default(),
             response_headers: HeaderChange::default(),
+            cors: None,
         }],
     };
     beside.apply(Offer {

@@ -38,7 +38,7 @@ use super::{
     names, outer,
     proto::{address, any, keepalive, number, span, yes},
     ranges::{self, matcher},
-    site::{Chain, covers},
+    site::{Chain, FORM, covers},
 };
 use crate::resource::Resource;
 
@@ -116,7 +116,7 @@ pub fn tls(
     if chains.is_empty() && wild.is_empty() {
         return outer::listener(listener, &to, outer);
     }
-    outer::listener(listener, &(to, rest, own, wild, chains), outer)
+    outer::listener(listener, &(to, rest, own, wild, chains, FORM), outer)
 }
 
 /// The chain of these names, or of all of which no other chain knows.

@@ -55,6 +55,10 @@ pub const fn yes() -> BoolValue {
     BoolValue { value: true }
 }
 
+pub const fn no() -> BoolValue {
+    BoolValue { value: false }
+}
+
 /// A peer that is gone without a word is noticed within about a minute.
 pub const fn keepalive() -> TcpKeepalive {
     TcpKeepalive {

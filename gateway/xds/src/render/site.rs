@@ -12,6 +12,7 @@
 mod certificate;
 mod check;
 mod connections;
+mod cors;
 mod hosts;
 mod names;
 mod order;
@@ -34,7 +35,7 @@ use kedge_control::{
 use super::{Here, Rendered, Told, check::Pools, cluster, endpoint};
 use crate::{Key, Kind, resource::Resource};
 use certificate::Pem;
-pub use connections::Chain;
+pub use connections::{Chain, FORM};
 pub use hosts::covers;
 use names::Names;
 

@@ -10,6 +10,7 @@
 //! wish of another tenant is refused. Within a tenant several HTTPLoadBalancers share names.
 
 mod check;
+mod cors;
 mod decide;
 mod doors;
 mod names;

@@ -84,17 +84,15 @@ async fn a_gateway_is_heard_of_every_kind_of_thing_it_was_given_and_of_nothing_e
 
 /// The names that the status of the gateway has.
 fn heard(site: &Site) -> Option<Vec<String>> {
-    let path = site
-        .objects()
-        .join("status/kedge.dev/EdgeGateway/kedge-system/gw.yaml");
-    let status: Value = serde_saphyr::from_str(&fs::read_to_string(path).ok()?).ok()?;
-    let unserved = status
-        .pointer("/status/instances/0/unserved")?
-        .as_array()?
-        .iter();
+    let folder = "status/kedge.dev/EdgeGateway/kedge-system/gw";
+    let mut files = fs::read_dir(site.objects().join(folder)).ok()?.flatten();
+    let text = fs::read_to_string(files.next()?.path()).ok()?;
+    let status: Value = serde_saphyr::from_str(&text).ok()?;
+    let unserved = status.pointer("/status/instances/0/unserved")?;
+    let names = unserved.as_array()?.iter().map(|one| &one["name"]);
     Some(
-        unserved
-            .map(|one| one["name"].as_str().unwrap().to_owned())
+        names
+            .map(|name| name.as_str().unwrap().to_owned())
             .collect(),
     )
 }

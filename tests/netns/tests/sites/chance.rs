@@ -2,9 +2,12 @@
 
 use std::net::IpAddr;
 
-use kedge_control::site::{
-    Action, Certificate, HeaderChange, Match, Mirror, PathChange, PathMatch, Rewrite, Route,
-    RouteBackend, Site, ValueMatch,
+use kedge_control::{
+    cors::Cors,
+    site::{
+        Action, Certificate, HeaderChange, Match, Mirror, PathChange, PathMatch, Rewrite, Route,
+        RouteBackend, Site, ValueMatch,
+    },
 };
 
 use super::dice::Dice;
@@ -86,7 +89,31 @@ impl Dice {
             action: self.action(),
             request_headers: self.change(),
             response_headers: self.change(),
+            cors: self.cors(),
         }
+    }
+
+    fn cors(&mut self) -> Option<Cors> {
+        let origins = [
+            "*",
+            "http://*",
+            "https://*.a.example:8443",
+            "http://192.0.2.1",
+        ];
+        let words = ["*", "GET", "x-a", "!#$%&'*+-.^_`|~"];
+        let mut some = |of: &[&str]| {
+            let all = (0..self.below(3)).map(|_| self.of(of).to_owned());
+            all.collect::<Vec<String>>()
+        };
+        let cors = Cors {
+            origins: some(&origins),
+            methods: some(&words),
+            headers: some(&words),
+            exposed: some(&words),
+            credentials: self.below(2) == 0,
+            max_age_seconds: self.of(&[0, 5, u32::MAX]),
+        };
+        (self.below(3) == 0).then_some(cors)
     }
 
     fn path(&mut self) -> PathMatch {

@@ -8,6 +8,7 @@
 
 mod calls;
 mod chance;
+mod cors;
 mod many;
 mod offered;
 

@@ -115,6 +115,7 @@ pub fn route(prefix: &str, shares: &[(&str, u32)]) -> Route {
         },
         request_headers: HeaderChange::default(),
         response_headers: HeaderChange::default(),
+        cors: None,
     }
 }
 

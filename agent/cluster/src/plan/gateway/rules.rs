@@ -15,7 +15,7 @@ use kedge_crd::{
     },
 };
 
-use super::{is_granted, listener::Reason};
+use super::{cors::cors, is_granted, listener::Reason};
 use crate::{
     gateway_api::{
         Compared, Filter, HeaderModifier, PathModifier, Reference, Route, RouteMatch, RouteRule,
@@ -105,6 +105,9 @@ fn acts(rule: &RouteRule) -> Result<HttpRule, String> {
     for filter in rule.filters.iter().filter(|it| it.kind != MIRROR) {
         act(&mut acts, filter)?;
     }
+    if acts.redirect.is_some() && acts.cors.is_some() {
+        return Err("filters: a RequestRedirect is answered without CORS".to_owned());
+    }
     Ok(acts)
 }
 
@@ -139,6 +142,7 @@ fn act(acts: &mut HttpRule, filter: &Filter) -> Result<(), String> {
                 path: asked.path.map(change),
             });
         }
+        "CORS" => acts.cors = Some(cors(filter.cors.as_ref())?),
         other => return Err(format!("filters: {other} is not served")),
     }
     Ok(())

@@ -133,7 +133,7 @@ const OWN_FEATURES: [&str; 4] = [
     "HTTPRouteParentRefPort",
 ];
 
-const FEATURES: [&str; 26] = [
+const FEATURES: [&str; 27] = [
     "GRPCRoute",
     "GRPCRouteNamedRouteRule",
     "Gateway",
@@ -145,6 +145,7 @@ const FEATURES: [&str; 26] = [
     "HTTPRouteBackendProtocolWebSocket",
     "HTTPRouteBackendRequestHeaderModification",
     "HTTPRouteBackendTimeout",
+    "HTTPRouteCORS",
     "HTTPRouteHostRewrite",
     "HTTPRouteMethodMatching",
     "HTTPRouteNamedRouteRule",

@@ -363,6 +363,26 @@ fn a_route_is_served_where_its_listeners_are() {
 }
 
 #[test]
+fn whose_pages_may_read_answers_is_carried() {
+    let cors = |cors: Value| json!([{"filters": [{"type": "CORS", "cors": cors}], "backendRefs": [{"name": "web", "port": 80}]}]);
+    let all = json!({"allowOrigins": ["https://*.example.net"], "allowMethods": ["PUT"], "allowHeaders": ["X-A"],
+        "exposeHeaders": ["X-B"], "allowCredentials": true, "maxAge": 600});
+    let carried = json!({"allowOrigins": ["https://*.example.net"], "allowMethods": ["PUT"], "allowHeaders": ["X-A"],
+        "exposeHeaders": ["X-B"], "allowCredentials": true, "maxAge": "10m"});
+    for (said, expected) in [(all, carried), (json!({}), json!({}))] {
+        let changes = json!({"spec": {"rules": cors(said)}});
+        let mut world = with(
+            gateway(json!({})),
+            vec![route("shop", changes)],
+            vec![],
+            vec![],
+        );
+        world.settle();
+        assert_eq!(world.route("shop")["rules"][0]["cors"], expected);
+    }
+}
+
+#[test]
 fn copies_expressions_and_changes_for_one_backend_are_carried() {
     let rules = json!([{
         "matches": [{

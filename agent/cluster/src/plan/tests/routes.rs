@@ -228,7 +228,10 @@ fn what_is_not_allowed_or_understood_is_told_with_the_standard_reason() {
     let section = json!({"spec": {"parentRefs": [{"name": "gw", "sectionName": "nope"}]}});
     let unknown = json!({"matches": [
         {"headers": [{"type": "Newer", "name": "x", "value": ".*"}]}]});
-    let cors = json!({"filters": [{"type": "CORS"}]});
+    let empty = json!({"filters": [{"type": "CORS"}]});
+    let other = json!({"filters": [{"type": "ExternalAuth"}]});
+    let sent = json!({"filters": [{"type": "CORS", "cors": {}},
+        {"type": "RequestRedirect", "requestRedirect": {"hostname": "www.example.net"}}]});
     let cases = [
         (
             namespaces(json!({"from": "None"})),
@@ -250,7 +253,9 @@ fn what_is_not_allowed_or_understood_is_told_with_the_standard_reason() {
         ),
         (gateway(json!({})), section, "False NoMatchingParent"),
         (gateway(json!({})), rule(unknown), "False UnsupportedValue"),
-        (gateway(json!({})), rule(cors), "False UnsupportedValue"),
+        (gateway(json!({})), rule(empty), "False UnsupportedValue"),
+        (gateway(json!({})), rule(sent), "False UnsupportedValue"),
+        (gateway(json!({})), rule(other), "False UnsupportedValue"),
     ];
     for (gateway, changes, expected) in cases {
         let world = settled(gateway, [route("shop", changes.clone())]);

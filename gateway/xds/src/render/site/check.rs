@@ -11,7 +11,7 @@ use kedge_control::{
     },
 };
 
-use super::{Good, certificate, hosts, regex};
+use super::{Good, certificate, cors, hosts, regex};
 use crate::render::check::{Pools, Reason, pool_of};
 
 impl<'a> Good<'a> {
@@ -83,6 +83,13 @@ fn route(site: &Site, route: &Route, pools: &Pools<'_>) -> Result<(), Wrong> {
     matches(&route.matches)?;
     headers(&route.request_headers)?;
     headers(&route.response_headers)?;
+    if let Some(cors) = &route.cors {
+        cors::check(cors)?;
+        // Envoy's filter leaves alone what it answers itself.
+        if !matches!(route.action, Action::Forward { .. }) {
+            return Err("whose pages may read an answer is said of backends' answers alone".into());
+        }
+    }
     let is_prefix = matches!(route.matches.path, PathMatch::Prefix(_));
     match &route.action {
         Action::Forward {

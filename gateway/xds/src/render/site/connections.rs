@@ -2,35 +2,39 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use envoy_types::pb::envoy::{
-    config::{
-        core::v3::{
-            Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings, TransportSocket,
-            http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
+use envoy_types::pb::{
+    envoy::{
+        config::{
+            core::v3::{
+                Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings, TransportSocket,
+                http_protocol_options::HeadersWithUnderscoresAction, transport_socket,
+            },
+            listener::v3::{Filter, FilterChain, FilterChainMatch, Listener},
         },
-        listener::v3::{Filter, FilterChain, FilterChainMatch, Listener},
-    },
-    extensions::{
-        filters::{
-            http::router::v3::Router,
-            network::http_connection_manager::v3::{
-                HttpConnectionManager, HttpFilter, Rds,
-                http_connection_manager::{
-                    InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier,
-                    ServerHeaderTransformation, UpgradeConfig,
+        extensions::{
+            filters::{
+                http::router::v3::Router,
+                network::http_connection_manager::v3::{
+                    HttpConnectionManager, HttpFilter, Rds,
+                    http_connection_manager::{
+                        InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier,
+                        ServerHeaderTransformation, UpgradeConfig,
+                    },
+                    http_filter,
                 },
-                http_filter,
+            },
+            transport_sockets::tls::v3::{
+                CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
+                tls_parameters::TlsProtocol,
             },
         },
-        transport_sockets::tls::v3::{
-            CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, TlsParameters,
-            tls_parameters::TlsProtocol,
-        },
     },
+    google::protobuf::Any,
 };
 use kedge_control::frontend::ProxyProtocol;
 use serde::Serialize;
 
+use super::cors;
 use crate::{
     render::{
         listener::{listener, network},
@@ -62,7 +66,7 @@ pub fn plain(at: SocketAddr, outer: Option<&ProxyProtocol>) -> Resource {
         per_connection_buffer_limit_bytes: Some(number(BUFFER)),
         ..listener(name, at)
     };
-    outer::listener(listener, &at, outer)
+    outer::listener(listener, &(at, FORM), outer)
 }
 
 impl Chain {
@@ -120,20 +124,27 @@ impl Chain {
 /// As Envoy's documentation has it for the edge of a network, but for what would break what people run:
 /// requests and answers may take as long as they are told to, and slashes stay as they are.
 fn manager(listener: &str, routes: &str) -> Filter {
+    let router = Router {
+        suppress_envoy_headers: true,
+        ..Router::default()
+    };
+    let filter = |(name, config): (&str, Any)| HttpFilter {
+        name: name.to_owned(),
+        config_type: Some(http_filter::ConfigType::TypedConfig(config)),
+        ..HttpFilter::default()
+    };
     let manager = HttpConnectionManager {
         stat_prefix: listener.to_owned(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(over_ads()),
             route_config_name: routes.to_owned(),
         })),
-        http_filters: vec![HttpFilter {
-            name: "envoy.filters.http.router".to_owned(),
-            config_type: Some(http_filter::ConfigType::TypedConfig(any(&Router {
-                suppress_envoy_headers: true,
-                ..Router::default()
-            }))),
-            ..HttpFilter::default()
-        }],
+        http_filters: [
+            (cors::FILTER, cors::filter()),
+            ("envoy.filters.http.router", any(&router)),
+        ]
+        .map(filter)
+        .into(),
         // The client is who has the connection; what it says of others before it is handed on.
         use_remote_address: Some(yes()),
         xff_num_trusted_hops: 0,
@@ -176,6 +187,10 @@ fn manager(listener: &str, routes: &str) -> Filter {
         any(&manager),
     )
 }
+
+/// Which form of listeners is made where HTTP is served: another number has Envoy told of them anew, and drain their
+/// connections, after an upgrade that makes another one.
+pub const FORM: u32 = 2;
 
 /// What is kept of a connection whose other side is slow, bytes.
 const BUFFER: u32 = 256 << 10;

@@ -40,7 +40,7 @@ use kedge_control::{
 use serde::Serialize;
 
 use super::{
-    regex,
+    cors, regex,
     routes::{Door, answer},
 };
 use crate::render::{
@@ -102,7 +102,19 @@ impl<'a> Served<'a> {
     }
 }
 
-pub fn render(served: &Served<'_>, door: Door) -> Told {
+/// The route, and one for the requests by which browsers ask whether they may use its method.
+pub fn render(served: &Served<'_>, door: Door) -> impl Iterator<Item = Told> {
+    let told = told(served, door);
+    let method = served.route.matches.method.as_ref();
+    let method = method.filter(|_| served.route.cors.is_some());
+    let asking = method.map(|method| Told {
+        r#match: told.r#match.as_ref().map(|it| cors::preflights(it, method)),
+        ..told.clone()
+    });
+    std::iter::once(told).chain(asking)
+}
+
+fn told(served: &Served<'_>, door: Door) -> Told {
     let route = served.route;
     let action = match &route.action {
         Action::Forward { .. } if served.to.is_empty() => answer(nobody(route).into()),
@@ -117,6 +129,7 @@ pub fn render(served: &Served<'_>, door: Door) -> Told {
         request_headers_to_remove: request.remove.clone(),
         response_headers_to_add: changed(response),
         response_headers_to_remove: response.remove.clone(),
+        typed_per_filter_config: cors::policy(route.cors.as_ref()),
         action: Some(action),
         ..Told::default()
     }
@@ -402,7 +415,7 @@ fn matcher(value: &ValueMatch) -> StringMatcher {
     }
 }
 
-fn exact(text: &str) -> StringMatcher {
+pub fn exact(text: &str) -> StringMatcher {
     StringMatcher {
         match_pattern: Some(MatchPattern::Exact(text.to_owned())),
         ..StringMatcher::default()

@@ -105,7 +105,11 @@ fn render(name: String, door: Door, made: &[Made<'_>]) -> Resource {
 fn host(made: &Made<'_>, door: Door) -> VirtualHost {
     let mut routes = vec![climbing()];
     routes.extend(made.secured.map(|port| secure(port, door)));
-    routes.extend(made.served.iter().map(|served| route::render(served, door)));
+    routes.extend(
+        made.served
+            .iter()
+            .flat_map(|served| route::render(served, door)),
+    );
     VirtualHost {
         name: made.domains.first().copied().unwrap_or_default().to_owned(),
         domains: made.domains.iter().map(|one| (*one).to_owned()).collect(),

@@ -496,6 +496,7 @@ fn forward(backends: Vec<RouteBackend>, rewrite: Rewrite) -> Route {
         },
         request_headers: HeaderChange::default(),
         response_headers: HeaderChange::default(),
+        cors: None,
     }
 }
 

@@ -10,7 +10,7 @@ use kedge_crd::http::{
     HttpHeaders, HttpListener, HttpLoadBalancerSpec, HttpPath, HttpRule, PathChange, PathKind,
 };
 
-use super::{names::ALL, refusal::Refusal};
+use super::{cors, names::ALL, refusal::Refusal};
 
 /// Checks every value of a spec, whose load balancer has that generated name.
 pub fn check(spec: &HttpLoadBalancerSpec, generated: &str) -> Result<(), Refusal> {
@@ -130,6 +130,13 @@ fn rule(field: &str, rule: &HttpRule) -> Result<(), Refusal> {
         rule.request_headers.as_ref(),
         rule.response_headers.as_ref(),
     )?;
+    if let Some(said) = &rule.cors {
+        let field = format!("{field}.cors");
+        if rule.redirect.is_some() {
+            return invalid(field, "a redirect is answered without it");
+        }
+        cors::check(&field, said)?;
+    }
     let (whole, one) = (rule.timeout, rule.backend_timeout);
     for (name, span) in [("timeout", whole), ("backendTimeout", one)] {
         if span.is_some_and(|span| span.duration().as_millis() > u128::from(u32::MAX)) {
@@ -316,7 +323,7 @@ fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-fn invalid(field: String, why: &str) -> Result<(), Refusal> {
+pub fn invalid(field: String, why: &str) -> Result<(), Refusal> {
     let why = why.to_owned();
     Err(Refusal::Invalid { field, why })
 }

@@ -12,6 +12,8 @@ use kedge_control::site::{
 use kedge_core::Span;
 use kedge_crd::http::{self, HttpBackend, HttpHeaders, HttpPath, HttpRule, PathKind, Scheme};
 
+use super::cors;
+
 /// The pools that backends lead to.
 pub trait Pools {
     /// The pool of a backend; `None` where it leads nowhere.
@@ -49,6 +51,7 @@ pub fn routes(rules: &[HttpRule], names: &BTreeSet<&str>, pools: &mut impl Pools
             action: action.clone(),
             request_headers: changed(rule.request_headers.as_ref()),
             response_headers: changed(rule.response_headers.as_ref()),
+            cors: rule.cors.as_ref().map(cors::told),
         }));
     }
     routes
@@ -68,6 +71,7 @@ pub fn to_https(hosts: Vec<String>, port: NonZeroU16) -> Route {
         },
         request_headers: HeaderChange::default(),
         response_headers: HeaderChange::default(),
+        cors: None,
     }
 }
 

@@ -123,6 +123,7 @@ pub fn passed<'a>(
         && rule.query_expressions.is_empty()
         && !rule.grpc
         && rule.mirrors.is_empty()
+        && rule.cors.is_none()
         && rule.redirect.is_none()
         && rule.rewrite.is_none()
         && rule.request_headers.is_none()

@@ -378,6 +378,24 @@ fn what_cannot_be_served_is_told_by_its_field() {
             format!("timeout: 1s, backendTimeout: 2s, {to}"),
             "backendTimeout",
         ),
+        (
+            format!("cors: {{allowOrigins: ['https://a.example', 'https://a.example/b']}}, {to}"),
+            "cors.allowOrigins[1]",
+        ),
+        (
+            format!("cors: {{allowOrigins: ['https://a.example', '*']}}, {to}"),
+            "cors.allowOrigins[1]",
+        ),
+        (
+            format!("cors: {{allowMethods: ['GET,PUT']}}, {to}"),
+            "cors.allowMethods[0]",
+        ),
+        (
+            format!("cors: {{exposeHeaders: ['x a']}}, {to}"),
+            "cors.exposeHeaders[0]",
+        ),
+        (format!("cors: {{maxAge: 1500ms}}, {to}"), "cors.maxAge"),
+        ("redirect: {}, cors: {}".to_owned(), "cors"),
     ] {
         invalid(
             &format!("rules: [{{{rule}}}]"),
@@ -403,7 +421,8 @@ fn rules_become_routes_in_their_order() {
         "hostnames: [shop.example.com], rules: [{hosts: [shop.example.com], paths: [{path: /a, type: Exact}, \
          {path: '/b.*', type: RegularExpression}], method: POST, headers: {X-One: two}, query: {q: r}, backends: \
          [{name: web, port: 80, weight: 3}, {name: web, port: 81, weight: 0}], timeout: 3s, backendTimeout: 1s, \
-         rewrite: {hostname: inner, path: {full: /c}}, requestHeaders: {set: {X-A: b}, remove: [X-C]}}, \
+         rewrite: {hostname: inner, path: {full: /c}}, requestHeaders: {set: {X-A: b}, remove: [X-C]}, cors: {allowOrigins: \
+         ['https://Shop.example.com'], allowMethods: [PUT], allowHeaders: [X-A], allowCredentials: true}}, \
          {redirect: {scheme: https, port: 8443, path: {prefix: /z}, statusCode: 308}}]",
     );
     let plan = world.settle();
@@ -415,7 +434,9 @@ fn rules_become_routes_in_their_order() {
     let one = |path: Value| {
         json!({"hosts": ["shop.example.com"], "matches": {"path": path, "method": "POST", "headers": {"x-one":
             {"type": "exact", "value": "two"}}, "query": {"q": {"type": "exact", "value": "r"}}},
-            "action": forward, "requestHeaders": {"set": {"x-a": "b"}, "remove": ["x-c"]}})
+            "action": forward, "requestHeaders": {"set": {"x-a": "b"}, "remove": ["x-c"]}, "cors": {"origins":
+            ["https://shop.example.com"], "methods": ["PUT"], "headers": ["x-a"], "credentials": true,
+            "maxAgeSeconds": 5}})
     };
     let redirect = json!({"matches": {"path": {"type": "prefix", "value": "/"}}, "action": {"type": "redirect",
         "scheme": "https", "port": 8443, "path": {"type": "prefix", "value": "/z"}, "status": 308}});
