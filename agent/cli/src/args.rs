@@ -23,7 +23,7 @@ use kedge_host::layers::Override;
 
 pub use self::bgp::{BgpCommand, BgpRoutesArgs, RouteDirection};
 pub use self::console::ConsoleArgs;
-pub use self::gateway::{GatewayArgs, GatewayDrainArgs, GatewayOrder};
+pub use self::gateway::{BootstrapArgs, GatewayArgs, GatewayDrainArgs, GatewayOrder};
 pub use self::k8s::{
     K8sClassArgs, K8sClusterArgs, K8sCommand, K8sPlaceArgs, K8sRunArgs, K8sStatusArgs,
     UninstallArgs,

@@ -11,7 +11,12 @@ use kedge_gateway_hub::GatewayFile;
 use kedge_host::layers::{Live, Override, RoleFile};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{App, args::RoleArgs, client::Failure, exit::Exit};
+use crate::{
+    App,
+    args::{BootstrapArgs, RoleArgs},
+    client::Failure,
+    exit::Exit,
+};
 
 /// Runs the agent until it is told to leave.
 ///
@@ -67,6 +72,21 @@ pub fn gateway(app: &App, args: &RoleArgs) -> Result<Exit, Failure> {
     let live: Live<GatewayFile> = configured(app, args.set.clone())?;
     let role = kedge_gateway_hub::run(live);
     until_told(&runtime("gateway", PROXIES)?, role)
+}
+
+/// Shows what an Envoy beside a gateway starts with, or writes it.
+///
+/// # Errors
+///
+/// Its configuration does not hold, no Envoy is to be beside it, or nothing can be written there.
+pub fn bootstrap(app: &App, args: &BootstrapArgs) -> Result<Exit, Failure> {
+    let live: Live<GatewayFile> = configured(app, args.role.set.clone())?;
+    if args.write {
+        out!("{}\n", kedge_gateway_hub::write_bootstrap(&live)?.display());
+    } else {
+        out!("{}\n", kedge_gateway_hub::bootstrap(&live)?);
+    }
+    Ok(Exit::Ok)
 }
 
 pub(crate) fn configured<F: RoleFile>(app: &App, set: Vec<Override>) -> Result<Live<F>, Failure> {

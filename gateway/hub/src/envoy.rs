@@ -6,14 +6,13 @@
 //!                            └── counters.rs: its counters ◄── admin.sock ──┘
 //! ```
 
+mod bootstrap;
 mod counters;
 mod process;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     net::SocketAddr,
-    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -26,8 +25,8 @@ use kedge_control::{
 use kedge_core::{Code, Fix, Problem};
 use kedge_gateway_dataplane::UNHEARD;
 use kedge_gateway_xds::{
-    Ads, Bootstrap, Here, Key, Kind, Life, Members, Reason, Refused, Told, Wanted, delta::Outcome,
-    names, render,
+    Ads, Here, Key, Kind, Life, Members, Reason, Refused, Told, Wanted, delta::Outcome, names,
+    render,
 };
 use kedge_host::Root;
 use tokio::task::JoinSet;
@@ -38,13 +37,14 @@ use crate::{
     offered::{OWN, is_own},
     tenants::Namespaces,
 };
+use bootstrap::Folder;
 use counters::Counters;
 use process::Process;
 
 /// An Envoy beside the gateway, and what it is told.
 pub(crate) struct Beside {
-    directory: PathBuf,
-    connections: u32,
+    folder: Folder,
+    config: ProxyConfig,
     wanted: Wanted,
     /// The server of its configuration; nothing while it cannot be had. It ends with this.
     serving: JoinSet<()>,
@@ -66,12 +66,12 @@ pub(crate) struct Beside {
 impl Beside {
     /// One that is told nothing yet: it goes on serving what it has until [`apply`](Self::apply).
     pub fn new(config: &ProxyConfig, root: &Root) -> Self {
-        let directory = root.run_dir().join("envoy");
+        let folder = Folder::of(&root.run_dir());
         let mut beside = Self {
-            counters: Counters::new(directory.join(ADMIN)),
-            process: process(config, root, &directory),
-            directory,
-            connections: config.max_connections,
+            counters: Counters::new(folder.admin()),
+            process: process(config, root, &folder),
+            folder,
+            config: config.clone(),
             wanted: Wanted::default(),
             serving: JoinSet::new(),
             unserved: None,
@@ -90,9 +90,9 @@ impl Beside {
     /// Takes another configuration. An Envoy of ours is started anew; another one goes on, and is told
     /// what it was told.
     pub fn configure(&mut self, config: &ProxyConfig, root: &Root) {
-        self.connections = config.max_connections;
+        self.config = config.clone();
         self.unserved = self.write().err().map(|problem| *problem);
-        self.process = process(config, root, &self.directory);
+        self.process = process(config, root, &self.folder);
         self.tend();
     }
 
@@ -176,7 +176,7 @@ impl Beside {
         if !self.serving.is_empty() {
             return Ok(());
         }
-        let ads = Ads::bind(&self.directory.join(SOCKET), self.wanted.clone());
+        let ads = Ads::bind(&self.folder.ads(), self.wanted.clone());
         let ads = ads.map_err(|error| untold(&error))?;
         self.serving.spawn(async move {
             if let Err(err) = ads.serve().await {
@@ -188,17 +188,8 @@ impl Beside {
     }
 
     fn write(&self) -> Result<(), Box<Problem>> {
-        let mut builder = fs::DirBuilder::new();
-        let made = builder.recursive(true).mode(0o700).create(&self.directory);
-        made.map_err(|error| untold(&error))?;
-        let bootstrap = Bootstrap {
-            node: "gateway",
-            ads: &self.directory.join(SOCKET),
-            admin: &self.directory.join(ADMIN),
-            connections: self.connections,
-        };
-        let text = bootstrap.render().to_string();
-        fs::write(self.directory.join(BOOTSTRAP), text).map_err(|error| untold(&error))
+        let written = self.folder.write(&self.config);
+        written.map_err(|error| untold(&error))
     }
 
     /// What is served, by the order of the offer.
@@ -323,19 +314,36 @@ impl Beside {
         beside.chain(untold).chain(refused).collect()
     }
 
+    /// Whether an Envoy runs here.
+    pub fn is_there(&self) -> bool {
+        self.counters.is_heard()
+    }
+
     /// Has an Envoy of ours take leave of its clients, and end. Another one goes on as it is.
-    pub async fn shutdown(self: Box<Self>, limit: Duration) {
+    pub async fn shutdown(self, limit: Duration) {
         let Self {
             process,
             counters,
             serving: _until_then,
             ..
-        } = *self;
+        } = self;
         if let Some(process) = process {
             counters.drain(limit).await;
             process.end().await;
         }
     }
+}
+
+/// What an Envoy beside a gateway starts with.
+pub(crate) fn content(config: &ProxyConfig, root: &Root) -> String {
+    Folder::of(&root.run_dir()).content(config)
+}
+
+/// Writes that where the gateway does.
+pub(crate) fn write(config: &ProxyConfig, root: &Root) -> Result<PathBuf, Box<Problem>> {
+    let folder = Folder::of(&root.run_dir());
+    let written = folder.write(config).map(|()| folder.file());
+    written.map_err(|error| untold(&error))
 }
 
 /// A reason as it is reported.
@@ -351,9 +359,9 @@ fn reason(reason: &Reason) -> (UnservedReason, String) {
 }
 
 /// The process that is to run, if it is to be ours.
-fn process(config: &ProxyConfig, root: &Root, directory: &Path) -> Option<Process> {
+fn process(config: &ProxyConfig, root: &Root, folder: &Folder) -> Option<Process> {
     let executable = root.locate(config.envoy.as_ref()?);
-    Some(Process::new(executable, directory.join(BOOTSTRAP)))
+    Some(Process::new(executable, folder.file()))
 }
 
 fn text(path: &Path) -> String {
@@ -368,10 +376,6 @@ fn untold(error: &dyn std::error::Error) -> Box<Problem> {
         .fix(Fix::text("see to it that the gateway may write there"));
     Box::new(problem)
 }
-
-const SOCKET: &str = "ads.sock";
-const ADMIN: &str = "admin.sock";
-const BOOTSTRAP: &str = "envoy.json";
 
 #[cfg(test)]
 mod tests;

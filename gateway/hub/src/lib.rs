@@ -10,6 +10,7 @@
 //! One loop decides; nothing in it waits for a network. Without the manager it serves the last
 //! desired state.
 
+mod bootstrap;
 mod bounds;
 mod builtin;
 mod checks;
@@ -30,10 +31,13 @@ mod plane;
 mod run;
 mod sessions;
 mod socket;
+#[cfg(feature = "envoy")]
+mod split;
 mod status;
 mod tenants;
 mod ways;
 
+pub use bootstrap::{bootstrap, write_bootstrap};
 pub use config::{
     Engine, GatewayConfig, GatewayFile, Isolation, ManagerConfig, ManagerFile, NeighborConfig,
     NeighborFile, ProxyConfig, ProxyFile, TenantsConfig, TenantsFile, TunnelConfig, TunnelFile,

@@ -1,4 +1,5 @@
-//! What carries the connections of clients to hosts: the gateway itself, or an Envoy beside it.
+//! What carries the connections of clients to hosts: the gateway itself, or an Envoy beside it and the gateway what
+//! that does not.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use kedge_gateway_dataplane::Limits;
 use kedge_host::Root;
 
 #[cfg(feature = "envoy")]
-use crate::envoy::Beside;
+use crate::split::Split;
 use crate::{
     builtin::Builtin,
     config::{Engine, ProxyConfig},
@@ -19,9 +20,9 @@ use crate::{
 pub(crate) enum Plane {
     /// The gateway itself.
     Builtin(Box<Builtin>),
-    /// An Envoy beside it.
+    /// An Envoy beside it, but for datagrams.
     #[cfg(feature = "envoy")]
-    Envoy(Box<Beside>),
+    Envoy(Box<Split>),
 }
 
 impl Plane {
@@ -29,7 +30,7 @@ impl Plane {
     pub fn new(config: &ProxyConfig, root: &Root) -> Self {
         match config.engine {
             #[cfg(feature = "envoy")]
-            Engine::Envoy => Self::Envoy(Box::new(Beside::new(config, root))),
+            Engine::Envoy => Self::Envoy(Box::new(Split::new(config, root))),
             // A build without Envoy has refused such a configuration.
             #[cfg(not(feature = "envoy"))]
             Engine::Envoy => {
@@ -126,6 +127,15 @@ impl Plane {
             Self::Builtin(_) => {}
             #[cfg(feature = "envoy")]
             Self::Envoy(plane) => plane.tend(),
+        }
+    }
+
+    /// Why nobody could be served.
+    pub fn unready(&self) -> Option<&'static str> {
+        match self {
+            Self::Builtin(_) => None,
+            #[cfg(feature = "envoy")]
+            Self::Envoy(plane) => (!plane.is_there()).then_some("no Envoy runs beside it"),
         }
     }
 

@@ -44,7 +44,7 @@ impl Hub {
         match (&self.plan.tunnel, self.keeper.device()) {
             (None, _) => Some("no manager has given it a tunnel yet"),
             (Some(_), None) => Some("the tunnel's device is not open"),
-            (Some(_), Some(_)) => None,
+            (Some(_), Some(_)) => self.plane.unready(),
         }
     }
 

@@ -252,7 +252,7 @@ fn bootable(build: &Build, image: &Path, target: &Path, out: &Path) -> anyhow::R
     Ok(())
 }
 
-/// Images of containers: the build for hosts as agent and gateway, everything as manager.
+/// Images of containers: the build for hosts as agent, everything as manager and as gateway, beside which an Envoy may be.
 fn images(arguments: &Arguments, root: &Path, build: &Build, out: &Path) -> anyhow::Result<()> {
     let path = match &arguments.whole {
         Some(path) => path.clone(),
@@ -263,8 +263,8 @@ fn images(arguments: &Arguments, root: &Path, build: &Build, out: &Path) -> anyh
     let bill = sbom::cyclonedx(&parts, &build.version, build.epoch);
     for role in Role::ALL {
         let (kedge, sbom) = match role {
-            Role::Agent | Role::Gateway => (&build.kedge, &build.bill.0),
-            Role::Manager => (&whole, &bill),
+            Role::Agent => (&build.kedge, &build.bill.0),
+            Role::Gateway | Role::Manager => (&whole, &bill),
         };
         let image = Image {
             role,

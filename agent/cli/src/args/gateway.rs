@@ -31,6 +31,22 @@ pub enum GatewayOrder {
     /// As `kedge tunnel rotate-key`. The old key is kept for every host that does not use the new one,
     /// for 30 days at most.
     RotateKey(RotateKeyArgs),
+    /// Show what an Envoy beside the gateway starts with, as JSON
+    ///
+    /// The gateway writes the same when it starts (/run/kedge/envoy/envoy.json). This is for an Envoy that may start
+    /// before it, such as one in the same Pod.
+    Bootstrap(BootstrapArgs),
+}
+
+/// What becomes of it.
+#[derive(Clone, Debug, Args)]
+pub struct BootstrapArgs {
+    /// By which configuration.
+    #[command(flatten)]
+    pub role: RoleArgs,
+    /// Write it where the gateway does, and say where that is
+    #[arg(long)]
+    pub write: bool,
 }
 
 /// How a gateway is drained.

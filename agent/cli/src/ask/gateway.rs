@@ -14,13 +14,15 @@ use crate::{
     args::GatewayOrder,
     client::{Answer, Failure},
     exit::Exit,
+    roles,
 };
 
-/// `kedge gateway drain` and `kedge gateway undrain`.
+/// What follows `kedge gateway`.
 pub(super) fn order(app: &App, order: &GatewayOrder) -> Result<Exit, Failure> {
     let client = app.client(Role::Gateway);
     let args = match order {
         GatewayOrder::Drain(args) => args,
+        GatewayOrder::Bootstrap(args) => return roles::bootstrap(app, args),
         GatewayOrder::RotateKey(args) => return key::rotate(app, Role::Gateway, *args),
         GatewayOrder::Undrain => {
             let answer: Answer<GatewayDrain> = client.post("/v1/undrain", &())?;

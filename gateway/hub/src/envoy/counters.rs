@@ -83,6 +83,12 @@ impl Counters {
         }
     }
 
+    /// Whether somebody answers there.
+    pub fn is_heard(&self) -> bool {
+        let last = self.heard().at;
+        last.is_some_and(|at| at.elapsed() <= LOST)
+    }
+
     /// That nobody answers there.
     pub fn problem(&self) -> Option<Problem> {
         let last = self.heard().at.unwrap_or(self.since);

@@ -25,10 +25,17 @@ app.kubernetes.io/component: gateway
 {{- $config := deepCopy .Values.gateway.config }}
 {{- $_ := set $config "version" 1 }}
 {{- $_ := set $config "manager" (mergeOverwrite $manager (get $config "manager" | default dict)) }}
+{{- if .Values.gateway.envoy.enabled }}
+{{- $_ := set $config "proxy" (mergeOverwrite (get $config "proxy" | default dict) (dict "engine" "envoy")) }}
+{{- end }}
 {{- with .Values.gateway.metrics }}
 {{- $_ := set $config "metrics" (dict "listen" (printf "%s:%d" .listenAddress (int .port))) }}
 {{- end }}
 {{- toYaml $config }}
+{{- end -}}
+
+{{- define "kedge.gatewayImage" -}}
+{{- printf "%s:%s" .Values.gateway.image.repository (.Values.gateway.image.tag | default .Chart.AppVersion) | quote }}
 {{- end -}}
 
 {{- define "kedge.labels" -}}

@@ -27,8 +27,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts it in the calling thread's network.
-    pub async fn start() -> Option<Self> {
+    /// Starts it in the calling thread's network, with an image of that Envoy.
+    pub async fn start(envoy: Option<&Path>) -> Option<Self> {
         let server = Server::start_for_pods(node::ADDRESS.parse().unwrap()).await?;
         let kubeconfig = server.kubeconfig("admin");
         let controllers = Controllers::start_with(&server, CONTROLLERS)?;
@@ -41,7 +41,7 @@ impl Cluster {
         let proxy = proxy(&server, &kubeconfig);
         let folder = server.folder().join(node::NAME);
         fs::create_dir(&folder).unwrap();
-        let mut node = Node::start(&folder, &kubeconfig);
+        let mut node = Node::start(&folder, &kubeconfig, envoy);
         let client = server.client().await;
         let nodes: Api<NodeObject> = Api::all(client.clone());
         let ready = async || {

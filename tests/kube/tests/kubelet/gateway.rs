@@ -13,7 +13,9 @@ use kedge_tests_netns::{
     agent::Agent,
     answers::{Answers, ask},
     asked::Asked as _,
+    browser::Browser,
     lan::Host,
+    web,
 };
 use serde_json::{Value, json};
 
@@ -39,11 +41,7 @@ pub async fn runs(cluster: &Cluster) {
     let names = format!("127.0.0.1 localhost\n{manager} kedge-manager.kedge-system.svc\n");
     fs::write(cluster.folder(node::NAME).join(node::NAMES), names).unwrap();
 
-    let mut values = manager::values();
-    values["service"] = json!({"type": "NodePort"});
-    values["gateway"] = json!({"enabled": true, "tokenSecret": SECRET,
-        "nodeSelector": {"kedge.dev/gateway": "edge"}});
-    println!("{}", chart::install(&cluster.server, &values));
+    println!("{}", chart::install(&cluster.server, &values()));
     let pods = pods(cluster);
     let pod = pods.are_ready(1).await.remove(0);
     assert_eq!(restarts(&pod), 0, "{pod:?}");
@@ -53,7 +51,7 @@ pub async fn runs(cluster: &Cluster) {
 }
 
 /// A client reaches a host's server through it, and again when the Pod was deleted.
-pub async fn works(cluster: &Cluster, edge: &Host, client: &Host) {
+pub async fn works<'a>(cluster: &Cluster, edge: &'a Host, client: &Host) -> Agent<'a> {
     let agent = calls(cluster, edge).await;
     let _server = Answers::start(edge, 8080, "edge", 0);
     let site = cluster.folder("balancer.yaml");
@@ -75,7 +73,72 @@ pub async fn works(cluster: &Cluster, edge: &Host, client: &Host) {
     assert_eq!((key(&pods, &next), instances(cluster)), before, "{log}");
     reaches(client).await;
     println!("{}", pods.asked(&next, "tunnel list").unwrap());
-    drop(agent);
+    agent
+}
+
+/// The chart puts an Envoy beside it: that carries what clients send, and serves HTTP.
+pub async fn has_an_envoy(cluster: &Cluster, edge: &Host, client: &Host) {
+    let mut values = values();
+    values["gateway"]["envoy"] = json!({"enabled": true});
+    println!("{}", chart::install(&cluster.server, &values));
+    let pods = pods(cluster);
+    waits("the Pod with Envoy is ready", async || {
+        let all = pods.are_ready(1).await;
+        let containers = all[0].spec.as_ref().map_or(0, |spec| spec.containers.len());
+        containers == 2
+    })
+    .await;
+    let pod = pods.are_ready(1).await.remove(0);
+    assert_eq!(restarts(&pod), 0, "{pod:?}");
+    let processes = pods.processes(&pod);
+    assert_eq!(processes.len(), 2, "{processes:?}");
+    let envoy = processes.iter().find(|it| it.is("envoy")).unwrap();
+    envoy.assert_has("0", BIND);
+    let seen = fs::read_dir(envoy.folder("run/kedge")).unwrap();
+    let seen: Vec<_> = seen.map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(
+        seen,
+        ["envoy"],
+        "the sockets of the gateway are not its own"
+    );
+
+    reaches(client).await;
+    web::serve(edge, 8081, "edge", false);
+    let site = cluster.folder("front.yaml");
+    fs::write(&site, FRONT).unwrap();
+    cluster.kubectl(&["apply", "--filename", site.to_str().unwrap()]);
+    let browser = Browser::new(client, node::ADDRESS.parse().unwrap());
+    waits("the client is answered by name", async || {
+        let answer = browser.plain(8000, "shop.example", "GET /", "");
+        answer.is_some_and(|it| it.status == 200 && it.name() == "edge")
+    })
+    .await;
+    let other = browser.plain(8000, "else.example", "GET /", "").unwrap();
+    assert_eq!(other.status, 404);
+    // Connections outlive the gateway's own process.
+    let mut kept = ask(client, node::ADDRESS.parse().unwrap(), 80, b"").unwrap();
+    let gateway = processes.iter().find(|it| it.is("kedge")).unwrap();
+    gateway.kill();
+    waits(
+        "the gateway is started again, and Envoy is not",
+        async || {
+            let pod = pods.all().await.remove(0);
+            restarts(&pod) == 1
+        },
+    )
+    .await;
+    pods.are_ready(1).await;
+    reaches(client).await;
+    assert!(kept.lives(), "what was open is open");
+}
+
+/// What the chart is installed with.
+fn values() -> Value {
+    let mut values = manager::values();
+    values["service"] = json!({"type": "NodePort"});
+    values["gateway"] = json!({"enabled": true, "tokenSecret": SECRET,
+        "nodeSelector": {"kedge.dev/gateway": "edge"}});
+    values
 }
 
 /// Nothing of it is left where the chart is not any more.
@@ -165,7 +228,8 @@ async fn reaches(client: &Host) {
 const SPACE: &str = "kedge-gateway";
 const SECRET: &str = "kedge-gateway-token";
 /// `CAP_NET_BIND_SERVICE`, `CAP_NET_ADMIN` and `CAP_NET_RAW`.
-const CAPABILITIES: u64 = 1 << 10 | 1 << 12 | 1 << 13;
+const CAPABILITIES: u64 = BIND | 1 << 12 | 1 << 13;
+const BIND: u64 = 1 << 10;
 const SITE: &str = "\
 apiVersion: kedge.dev/v1alpha1
 kind: EdgeGateway
@@ -173,6 +237,7 @@ metadata: {name: edge, namespace: kedge-system}
 spec:
   service: {addresses: [10.1.0.2]}
   tunnel: {publicEndpoints: [{host: 10.1.0.2, port: 51820}]}
+  http: {port: 8000, tlsPort: 8443}
 ---
 apiVersion: kedge.dev/v1alpha1
 kind: Tenant
@@ -181,6 +246,26 @@ spec:
   namespace: tenant-plant
   gatewayRef: {name: edge, namespace: kedge-system}
   enrollment: {hostLabels: {role: web}}
+  dns: {allowedHostnames: [shop.example]}
+";
+const FRONT: &str = "\
+apiVersion: kedge.dev/v1alpha1
+kind: TCPLoadBalancer
+metadata: {name: pages, namespace: tenant-plant}
+spec:
+  exposure: Routed
+  ports: [{name: http, port: 8081}]
+  endpoints:
+    - hostSelector: {matchLabels: {role: web}}
+      addressFamily: IPv4
+      ports: [{name: http, port: 8081}]
+---
+apiVersion: kedge.dev/v1alpha1
+kind: HTTPLoadBalancer
+metadata: {name: front, namespace: tenant-plant}
+spec:
+  hostnames: [shop.example]
+  rules: [{backends: [{name: pages, port: 8081}]}]
 ";
 const BALANCER: &str = "\
 apiVersion: kedge.dev/v1alpha1

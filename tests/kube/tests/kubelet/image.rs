@@ -18,6 +18,9 @@ use sha2::{Digest as _, Sha256};
 /// What holds the namespaces of Pods.
 pub const PAUSE: &str = "kedge.invalid/pause:test";
 
+/// An Envoy, as the chart names it.
+const ENVOY: &str = "envoyproxy/envoy:distroless-v1.40.0";
+
 /// The images of manager and gateway as a release has them, and a layer on each: the executable under
 /// test, which is linked with libraries, and those.
 pub fn kedge(folder: &Path) {
@@ -29,11 +32,7 @@ pub fn kedge(folder: &Path) {
     run(Command::new("strip")
         .arg("-o")
         .args([&binary, &kedge.to_owned()]));
-    for library in libraries(kedge) {
-        let at = files.join(library.trim_start_matches('/'));
-        fs::create_dir_all(at.parent().unwrap()).unwrap();
-        fs::copy(&library, at).unwrap();
-    }
+    with_libraries(kedge, &files);
     for role in [Role::Manager, Role::Gateway] {
         let layout = Layout(folder.join(role.name()));
         let image = Image {
@@ -52,34 +51,62 @@ pub fn kedge(folder: &Path) {
 
 /// What holds the namespaces of Pods, in an image.
 pub fn pause(folder: &Path) {
-    let layout = Layout(folder.join("pause"));
-    fs::create_dir_all(layout.0.join("blobs/sha256")).unwrap();
     let files = folder.join("pause-files");
     fs::create_dir_all(&files).unwrap();
     fs::copy(Program::Pause.path().unwrap(), files.join("pause")).unwrap();
-    let layer = layout.layer(&files);
-    let machine = Machine::of(&fs::read(files.join("pause")).unwrap()).unwrap();
-    let config = json!({"os": "linux", "architecture": machine.debian(),
-        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
-        "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}});
-    let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
-        "config": layout.put_json(CONFIG, &config), "layers": [layer]});
-    let mut listed = layout.put_json(MANIFEST, &manifest);
-    listed["annotations"] = json!({ NAME: PAUSE });
-    let index = json!({"schemaVersion": 2, "manifests": [listed]});
-    fs::write(
-        layout.0.join("oci-layout"),
-        r#"{"imageLayoutVersion":"1.0.0"}"#,
-    )
-    .unwrap();
-    layout.list(&index);
-    layout.pack();
+    let config = json!({"Entrypoint": ["/pause"], "User": "65535:65535"});
+    Layout(folder.join("pause")).make(&files, &config, PAUSE);
+}
+
+/// Envoy where its own image has it, and what it is linked with.
+pub fn envoy(folder: &Path, envoy: &Path) {
+    let files = folder.join("envoy-files");
+    put(envoy, &files.join("usr/local/bin/envoy"));
+    with_libraries(envoy, &files);
+    Layout(folder.join("envoy")).make(&files, &json!({}), &format!("docker.io/{ENVOY}"));
+}
+
+/// Copies a file to where nothing is.
+fn put(file: &Path, at: &Path) {
+    fs::create_dir_all(at.parent().unwrap()).unwrap();
+    fs::copy(file, at).unwrap();
+}
+
+/// Puts what an executable is linked with where it looks for it.
+fn with_libraries(executable: &Path, files: &Path) {
+    for library in libraries(executable) {
+        put(
+            Path::new(&library),
+            &files.join(library.trim_start_matches('/')),
+        );
+    }
 }
 
 /// A layout of images that is being written.
 struct Layout(PathBuf);
 
 impl Layout {
+    /// An image of these files, packed.
+    fn make(&self, files: &Path, runs: &Value, name: &str) {
+        fs::create_dir_all(self.0.join("blobs/sha256")).unwrap();
+        let layer = self.layer(files);
+        let machine = Machine::of(&fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap();
+        let config = json!({"os": "linux", "architecture": machine.debian(), "config": runs,
+            "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]}});
+        let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST,
+        "config": self.put_json(CONFIG, &config), "layers": [layer]});
+        let mut listed = self.put_json(MANIFEST, &manifest);
+        listed["annotations"] = json!({ NAME: name });
+        let index = json!({"schemaVersion": 2, "manifests": [listed]});
+        fs::write(
+            self.0.join("oci-layout"),
+            r#"{"imageLayoutVersion":"1.0.0"}"#,
+        )
+        .unwrap();
+        self.list(&index);
+        self.pack();
+    }
+
     fn index(&self) -> Value {
         serde_json::from_slice(&fs::read(self.0.join("index.json")).unwrap()).unwrap()
     }

@@ -32,7 +32,7 @@ mod token;
 use std::process::Command;
 
 use kedge_tests_kube::assets::{Program, ready};
-use kedge_tests_netns::lan::Lan;
+use kedge_tests_netns::{envoy::executable, lan::Lan};
 
 use cluster::Cluster;
 
@@ -46,6 +46,7 @@ fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
     if !kedge_tests_netns::ready() || !ready(&programs) || !node::can_be() {
         return;
     }
+    let envoy = executable();
     let lan = Lan::new();
     let node = lan.host("node", &format!("{}/24", node::ADDRESS));
     node.forwards();
@@ -65,14 +66,18 @@ fn what_the_chart_and_the_manifests_run_is_ready_works_and_ends_in_order() {
                 .build()
                 .unwrap();
             runtime.block_on(async {
-                let Some(cluster) = Cluster::start().await else {
+                let Some(cluster) = Cluster::start(envoy).await else {
                     return;
                 };
                 manager::runs(&cluster).await;
                 agent::runs(&cluster).await;
                 agent::works(&cluster).await;
                 gateway::runs(&cluster).await;
-                gateway::works(&cluster, &edge, &client).await;
+                let agent = gateway::works(&cluster, &edge, &client).await;
+                if envoy.is_some() {
+                    gateway::has_an_envoy(&cluster, &edge, &client).await;
+                }
+                drop(agent);
                 manager::ends(&cluster).await;
                 gateway::is_gone(&cluster).await;
             });

@@ -29,13 +29,16 @@ pub struct Node {
 
 impl Node {
     /// Starts it in a folder that goes after it.
-    pub fn start(folder: &Path, kubeconfig: &Path) -> Self {
+    pub fn start(folder: &Path, kubeconfig: &Path, envoy: Option<&Path>) -> Self {
         let cgroups = Cgroups::create();
         for name in ["layers", "images", "plugins", "network", "volumes"] {
             fs::create_dir_all(folder.join(name)).unwrap();
         }
         image::kedge(&folder.join("images"));
         image::pause(&folder.join("images"));
+        if let Some(envoy) = envoy {
+            image::envoy(&folder.join("images"), envoy);
+        }
         let put = |name: &str, text: String| fs::write(folder.join(name), text).unwrap();
         put("containerd.toml", containerd(folder));
         put("network/10-pods.conflist", network(folder).to_string());

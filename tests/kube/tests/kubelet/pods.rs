@@ -12,6 +12,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{ListParams, WatchEvent, WatchParams},
 };
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::Cluster;
 
@@ -199,6 +200,17 @@ impl Process {
             .map(|line| line.split(' ').collect::<Vec<_>>());
         let root = mounts.find(|words| words[1] == "/").unwrap();
         assert!(root[3].split(',').any(|it| it == "ro"), "{root:?}");
+    }
+
+    /// Whether it runs the executable of that name.
+    pub fn is(&self, name: &str) -> bool {
+        self.status["Name"] == name
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&self) {
+        let pid = self.status["Pid"].parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 
     /// A folder as it sees it.

@@ -67,6 +67,11 @@ fn every_value_is_described_has_a_type_and_changes_what_is_installed() {
                 values["gateway"]["enabled"] = json!(true);
                 values["gateway"]["nodeSelector"]["edge"] = json!("yes");
             }
+            if path.starts_with("/gateway/envoy/") && *path != "/gateway/envoy/enabled" {
+                for values in [&mut alone, &mut changed] {
+                    values["gateway"]["envoy"]["enabled"] = json!(true);
+                }
+            }
             before = (*path != "/gateway/enabled").then(|| render(&alone));
         }
         let before = before.as_ref().unwrap_or(&usual);
@@ -162,6 +167,13 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("/externalDNS/enabled", "true"),
     ("/gateway/config", r#"{"tunnel": {"tls_port": 443}}"#),
     ("/gateway/enabled", "true"),
+    ("/gateway/envoy/enabled", "true"),
+    ("/gateway/envoy/image/repository", r#""r.example.org/e""#),
+    ("/gateway/envoy/image/tag", r#""9""#),
+    (
+        "/gateway/envoy/resources",
+        r#"{"limits": {"memory": "2Gi"}}"#,
+    ),
     ("/gateway/image/repository", r#""r.example.org/g""#),
     ("/gateway/image/tag", r#""9""#),
     ("/gateway/metrics/listenAddress", r#""0.0.0.0""#),

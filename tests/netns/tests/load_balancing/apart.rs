@@ -31,18 +31,18 @@ const APART: &str = "tenants: {isolation: namespace}\n";
 #[test]
 fn hosts_of_two_tenants_with_one_address_are_served_and_left_by_the_built_in_proxy() {
     if ready() {
-        apart("", true);
+        apart("");
     }
 }
 
 #[test]
 fn hosts_of_two_tenants_with_one_address_are_served_and_left_by_envoy() {
     if let Some(envoy) = executable().filter(|_| ready()) {
-        apart(&by_envoy(envoy), false);
+        apart(&by_envoy(envoy));
     }
 }
 
-fn apart(proxy: &str, datagrams: bool) {
+fn apart(proxy: &str) {
     let site = Site::new();
     let others = [
         tenant::edge(&site.lan, "edge-c", 4),
@@ -76,20 +76,18 @@ fn apart(proxy: &str, datagrams: bool) {
     ];
     let asked = |port| ask(&site.client, at, port, b"").map(|asked| asked.name);
     none_crosses("connections", &each, asked);
-    if datagrams {
-        let dns = |text: String, port: &str| {
-            let port = format!("port: {port}, protocol: UDP}}");
-            let text = text.replace("port: 80}", &port).replace("port: 81}", &port);
-            text.replace(&BACKEND.to_string(), &DATAGRAMS.to_string())
-        };
-        manager.write("dns.yaml", &dns(load_balancer("dns", ""), "53"));
-        manager.write("rivals.yaml", &dns(rivals("dns", ""), "54"));
-        let each = [(53, each[0].1.clone()), (54, each[1].1.clone())];
-        none_crosses("datagrams", &each, |port| {
-            let socket = from(&site.client, SocketAddr::new(at, port));
-            say(&socket)
-        });
-    }
+    let dns = |text: String, port: &str| {
+        let port = format!("port: {port}, protocol: UDP}}");
+        let text = text.replace("port: 80}", &port).replace("port: 81}", &port);
+        text.replace(&BACKEND.to_string(), &DATAGRAMS.to_string())
+    };
+    manager.write("dns.yaml", &dns(load_balancer("dns", ""), "53"));
+    manager.write("rivals.yaml", &dns(rivals("dns", ""), "54"));
+    let each = [(53, each[0].1.clone()), (54, each[1].1.clone())];
+    none_crosses("datagrams", &each, |port| {
+        let socket = from(&site.client, SocketAddr::new(at, port));
+        say(&socket)
+    });
 
     // One host dies. Its twin, with the same address and port, serves on.
     let left = shop.iter().find(|it| it.1 == "edge-b").unwrap();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use kedge_tests_netns::{
+    asked::Asked as _,
     browser::{Answer, Browser},
     envoy::executable,
     eventually,

@@ -328,14 +328,24 @@ fn bytes_flow_to_a_tenant_in_a_namespace_of_its_own() {
 
 #[test]
 fn datagrams_flow_and_a_dead_hosts_sessions_move() {
-    if !ready() {
-        return;
+    if ready() {
+        datagrams_flow("");
     }
+}
+
+#[test]
+fn datagrams_flow_past_envoy_and_a_dead_hosts_sessions_move() {
+    if let Some(envoy) = executable().filter(|_| ready()) {
+        datagrams_flow(&by_envoy(envoy));
+    }
+}
+
+fn datagrams_flow(proxy: &str) {
     let site = Site::new();
     for edge in &site.edges {
         answers::datagrams(edge, BACKEND, &edge.name);
     }
-    let (manager, _gateway, _agents) = site.start("");
+    let (manager, _gateway, _agents) = site.start(proxy);
     let dns = load_balancer("dns", "").replace("port: 80}", "port: 53, protocol: UDP}");
     manager.write("dns.yaml", &dns);
     eventually("it is said to be ready", secs(15), || {
