@@ -316,6 +316,48 @@ fn help_lists_the_exit_codes() {
     assert!(!ran.out.contains("lab-role"));
 }
 
+#[cfg(feature = "envoy")]
+#[test]
+fn what_an_envoy_starts_with_is_shown_and_written_where_it_looks() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let root = root();
+    write(
+        root.path(),
+        "etc/kedge/gateway.yaml",
+        "version: 1\nproxy: {engine: envoy, max_connections: 7}\n",
+    );
+    let shown = kedge(root.path(), &["gateway", "bootstrap"]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    let config: Value = serde_json::from_str(&shown.out).unwrap();
+    assert_eq!(
+        config["admin"]["address"]["pipe"]["path"],
+        "ROOT/run/kedge/envoy/admin.sock"
+    );
+    assert!(
+        shown
+            .out
+            .contains(r#""max_active_downstream_connections":7"#)
+    );
+    let folder = root.path().join("run/kedge/envoy");
+    assert!(!folder.exists(), "showing writes nothing");
+
+    let written = kedge(root.path(), &["gateway", "bootstrap", "--write"]);
+    assert_eq!(written.out, "ROOT/run/kedge/envoy/envoy.json\n");
+    let text = fs::read_to_string(folder.join("envoy.json")).unwrap();
+    let text = text.replace(&root.path().display().to_string(), "ROOT");
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), config);
+    let mode = fs::metadata(&folder).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+
+    let other = kedge(
+        root.path(),
+        &["gateway", "bootstrap", "--set", "proxy.engine=builtin"],
+    );
+    assert_eq!((other.code, &*other.out), (1, ""));
+    assert!(other.err.contains("no Envoy is to be beside this gateway"));
+}
+
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let root = root();
