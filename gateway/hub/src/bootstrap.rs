@@ -16,7 +16,10 @@ pub fn bootstrap(live: &Live<GatewayFile>) -> Result<String, Problem> {
     match live.config().proxy.engine {
         #[cfg(feature = "envoy")]
         Engine::Envoy => Ok(crate::envoy::content(&live.config().proxy, live.root())),
-        _ => Err(no_envoy()),
+        // A build without Envoy has refused such a configuration.
+        #[cfg(not(feature = "envoy"))]
+        Engine::Envoy => Err(no_envoy()),
+        Engine::Builtin => Err(no_envoy()),
     }
 }
 
@@ -31,7 +34,10 @@ pub fn write_bootstrap(live: &Live<GatewayFile>) -> Result<PathBuf, Problem> {
         Engine::Envoy => {
             crate::envoy::write(&live.config().proxy, live.root()).map_err(|problem| *problem)
         }
-        _ => Err(no_envoy()),
+        // A build without Envoy has refused such a configuration.
+        #[cfg(not(feature = "envoy"))]
+        Engine::Envoy => Err(no_envoy()),
+        Engine::Builtin => Err(no_envoy()),
     }
 }
 
