@@ -117,12 +117,22 @@ impl Program {
         let all = heard.last.iter();
         let listed = all.rev().take_while(|line| *line != "failures:");
         let listed: Vec<&str> = listed.map(|line| line.trim()).collect();
-        let tests = self.tests.iter();
-        let failed = tests.filter(|test| listed.contains(&test.as_str()));
-        let failed: Vec<String> = failed.cloned().collect();
+        let mut failed: Vec<String> = Vec::new();
+        if self.tests.is_empty() {
+            let is_name = |line: &&&str| !line.is_empty() && !line.contains(' ');
+            failed.extend(listed.iter().filter(is_name).map(ToString::to_string));
+            failed.reverse();
+        } else {
+            let tests = self.tests.iter();
+            failed.extend(
+                tests
+                    .filter(|test| listed.contains(&test.as_str()))
+                    .cloned(),
+            );
+        }
         let counted = format!("; {} failed;", failed.len());
-        let is_whole = |line: &&str| line.starts_with("test result: ") && line.contains(&counted);
-        (listed.iter().any(is_whole) && !failed.is_empty()).then_some(failed)
+        let says_all = |line: &&str| line.starts_with("test result: ") && line.contains(&counted);
+        (listed.iter().any(says_all) && !failed.is_empty()).then_some(failed)
     }
 
     /// Runs it as cargo does. Its lines begin with its name where others speak beside it.

@@ -156,7 +156,10 @@ mod tests {
             FAILS,
             "test \"$*\" = '--test-threads=1 --nocapture --exact a::two'",
         );
-        assert_eq!(together(&[good.clone(), disturbed]), Ok(()));
+        assert_eq!(together(&[good.clone(), disturbed.clone()]), Ok(()));
+        // The same where all of its tests were asked for, and none by name.
+        let whole = disturbed.of_tests("whole", []);
+        assert_eq!(together(&[good.clone(), whole]), Ok(()));
 
         let bad = of("bad", FAILS, FAILS);
         let said = together(&[good.clone(), bad]).unwrap_err();

@@ -1,7 +1,10 @@
 //! An API server with a store of its own, on loopback or at an address of its own.
 
 use std::{
-    fs, io,
+    collections::hash_map::RandomState,
+    fs,
+    hash::{BuildHasher as _, Hasher as _},
+    io,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
@@ -207,7 +210,8 @@ impl Drop for ApiServer {
     }
 }
 
-/// Ports of loopback that nobody has right now.
+/// Ports of loopback that nobody has right now, and that no connection of anybody gets from the kernel until they are
+/// listened on: programs that start at the same time make many.
 ///
 /// # Errors
 /// There are not so many.
@@ -215,11 +219,21 @@ pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut ports = [0; N];
     let mut held = Vec::new();
     for port in &mut ports {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        *port = listener.local_addr()?.port();
+        let free = (0..TRIES).find_map(|_| {
+            let chance = RandomState::new().build_hasher().finish() % u64::from(PORTS);
+            let port = FIRST + u16::try_from(chance).ok()?;
+            Some((port, TcpListener::bind(("127.0.0.1", port)).ok()?))
+        });
+        let (free, listener) = free.ok_or(io::ErrorKind::AddrInUse)?;
+        *port = free;
         held.push(listener);
     }
     Ok(ports)
 }
+
+/// Below what the kernel gives away by itself (`net.ipv4.ip_local_port_range`), and what Services get on nodes.
+const FIRST: u16 = 15_000;
+const PORTS: u16 = 15_000;
+const TRIES: u32 = 1_000;
 
 const READY: Duration = Duration::from_secs(60);
