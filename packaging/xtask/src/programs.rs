@@ -116,20 +116,15 @@ impl Program {
     pub fn failed(&self, heard: &Heard) -> Option<Vec<String>> {
         let all = heard.last.iter();
         let listed = all.rev().take_while(|line| *line != "failures:");
-        let listed: Vec<&str> = listed.map(|line| line.trim()).collect();
-        let mut failed: Vec<String> = Vec::new();
-        if self.tests.is_empty() {
-            let is_name = |line: &&&str| !line.is_empty() && !line.contains(' ');
-            failed.extend(listed.iter().filter(is_name).map(ToString::to_string));
-            failed.reverse();
-        } else {
-            let tests = self.tests.iter();
-            failed.extend(
-                tests
-                    .filter(|test| listed.contains(&test.as_str()))
-                    .cloned(),
-            );
-        }
+        let mut listed: Vec<&str> = listed.map(|line| line.trim()).collect();
+        listed.reverse();
+        // Where none was asked for by name, each that is listed is one of its.
+        let is_own = |line: &&&str| match self.tests.is_empty() {
+            true => !line.is_empty() && !line.contains(' '),
+            false => self.tests.iter().any(|test| test == **line),
+        };
+        let failed = listed.iter().filter(is_own).map(ToString::to_string);
+        let failed: Vec<String> = failed.collect();
         let counted = format!("; {} failed;", failed.len());
         let says_all = |line: &&str| line.starts_with("test result: ") && line.contains(&counted);
         (listed.iter().any(says_all) && !failed.is_empty()).then_some(failed)

@@ -7,14 +7,9 @@ use kedge_control::{
     report::{GatewayReport, ReportedPeer, ReportedTunnel, ReportedVip},
 };
 use kedge_core::vip::RouterState;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::site::{NS, Site, eventually};
-
-fn read(site: &Site, path: &str) -> Option<Value> {
-    let text = fs::read_to_string(site.objects().join(path)).ok()?;
-    serde_saphyr::from_str(&text).ok()
-}
 
 /// Every file of ours and its content.
 fn own_files(site: &Site) -> Vec<(String, Vec<u8>)> {
@@ -42,12 +37,9 @@ async fn a_site_enrols_reports_and_gets_its_endpoints() {
         edge["endpoint"], "10.20.14.10:6443",
         "known before any host is there"
     );
-    let fill = read(
-        &site,
-        &format!(
-            "owned/infrastructure.cluster.x-k8s.io/ElementalCluster/{NS}/edge/kedge-endpoint.yaml"
-        ),
-    );
+    let fill = site.document(&format!(
+        "owned/infrastructure.cluster.x-k8s.io/ElementalCluster/{NS}/edge/kedge-endpoint.yaml"
+    ));
     assert_eq!(
         fill.unwrap()["spec"],
         json!({"controlPlaneEndpoint": {"host": "10.20.14.10", "port": 6443}})

@@ -101,6 +101,12 @@ impl Site {
         self.dir.path().join("objects")
     }
 
+    /// A document of the manager's, if it is there.
+    pub fn document(&self, path: &str) -> Option<Value> {
+        let text = fs::read_to_string(self.objects().join(path)).ok()?;
+        serde_saphyr::from_str(&text).ok()
+    }
+
     fn socket(&self) -> PathBuf {
         self.dir.path().join("run/manager.sock")
     }

@@ -6,7 +6,6 @@ use kedge_control::{
     agent::GatewayConfig,
     report::{GatewayReport, ReportedPeer, Unserved, UnservedReason},
 };
-use serde_json::Value;
 
 use crate::site::{Site, eventually};
 
@@ -84,10 +83,8 @@ async fn a_gateway_is_heard_of_every_kind_of_thing_it_was_given_and_of_nothing_e
 
 /// The names that the status of the gateway has.
 fn heard(site: &Site) -> Option<Vec<String>> {
-    let folder = "status/kedge.dev/EdgeGateway/kedge-system/gw";
-    let mut files = fs::read_dir(site.objects().join(folder)).ok()?.flatten();
-    let text = fs::read_to_string(files.next()?.path()).ok()?;
-    let status: Value = serde_saphyr::from_str(&text).ok()?;
+    let status =
+        site.document("status/kedge.dev/EdgeGateway/kedge-system/gw/kedge-manager.yaml")?;
     let unserved = status.pointer("/status/instances/0/unserved")?;
     let names = unserved.as_array()?.iter().map(|one| &one["name"]);
     Some(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     ingresses::certificate,
-    routes::{gateway, read, route, said, world},
+    routes::{gateway, read, route, said, settled, world},
     world::{World, merge},
 };
 use crate::{
@@ -371,13 +371,7 @@ fn whose_pages_may_read_answers_is_carried() {
         "exposeHeaders": ["X-B"], "allowCredentials": true, "maxAge": "10m"});
     for (said, expected) in [(all, carried), (json!({}), json!({}))] {
         let changes = json!({"spec": {"rules": cors(said)}});
-        let mut world = with(
-            gateway(json!({})),
-            vec![route("shop", changes)],
-            vec![],
-            vec![],
-        );
-        world.settle();
+        let world = settled(gateway(json!({})), [route("shop", changes)]);
         assert_eq!(world.route("shop")["rules"][0]["cors"], expected);
     }
 }

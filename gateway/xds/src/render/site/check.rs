@@ -232,7 +232,7 @@ fn headers(change: &HeaderChange) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn is_word(text: &str) -> bool {
+pub fn is_word(text: &str) -> bool {
     is_token(text) && text.len() <= WORD
 }
 

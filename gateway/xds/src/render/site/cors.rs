@@ -10,12 +10,12 @@ use envoy_types::pb::{
     },
     google::protobuf::Any,
 };
-use kedge_control::{
-    cors::{ANY, Cors, Origins},
-    site::is_token,
-};
+use kedge_control::cors::{ANY, Cors, Origins};
 
-use super::route::{exact, re2};
+use super::{
+    check::is_word,
+    route::{exact, header, re2},
+};
 use crate::render::proto::{any, no, yes};
 
 /// The filter of a listener that does it for routes that say so.
@@ -42,7 +42,7 @@ pub fn check(cors: &Cors) -> Result<(), &'static str> {
         return Err("an origin is none");
     }
     let mut words = lists.iter().skip(1).flat_map(|list| list.iter());
-    if !words.all(|word| is_token(word) && word.len() <= WORD) {
+    if !words.all(|word| is_word(word)) {
         return Err("what is allowed is no method, or no name of a header");
     }
     Ok(())
@@ -50,26 +50,24 @@ pub fn check(cors: &Cors) -> Result<(), &'static str> {
 
 /// The requests by which a browser asks whether it may send one with a method: those do not have it.
 pub fn preflights(matches: &RouteMatch, method: &str) -> RouteMatch {
-    let header = |name: &str, is: HeaderMatchSpecifier| HeaderMatcher {
-        name: name.to_owned(),
-        header_match_specifier: Some(is),
+    let of_a_page = HeaderMatcher {
+        name: "origin".to_owned(),
+        header_match_specifier: Some(HeaderMatchSpecifier::PresentMatch(true)),
         ..HeaderMatcher::default()
     };
-    let is = |text: &str| HeaderMatchSpecifier::StringMatch(exact(text));
     let mut asking = matches.clone();
     asking.headers.retain(|one| one.name != ":method");
     asking.headers.extend([
-        header(":method", is("OPTIONS")),
-        header("access-control-request-method", is(method)),
-        header("origin", HeaderMatchSpecifier::PresentMatch(true)),
+        header(":method", exact("OPTIONS")),
+        header("access-control-request-method", exact(method)),
+        of_a_page,
     ]);
     asking
 }
 
 fn told(cors: &Cors) -> CorsPolicy {
-    let is_any = |list: &[String]| list.iter().any(|one| one == ANY);
     // Of a page that asks as the user a browser takes `*` for a header's name.
-    let exposed = match cors.credentials && is_any(&cors.exposed) {
+    let exposed = match cors.credentials && cors.exposed.iter().any(|one| one == ANY) {
         true => String::new(),
         false => cors.exposed.join(","),
     };
@@ -112,5 +110,3 @@ fn origin(origins: Origins<'_>) -> StringMatcher {
 
 /// Entries of a list.
 const MOST: usize = 64;
-/// Bytes of a method or of a header's name.
-const WORD: usize = 256;

@@ -144,11 +144,6 @@ fn matches(matches: &Match) -> RouteMatch {
             path => PathSpecifier::PathSeparatedPrefix(path.to_owned()),
         },
     };
-    let header = |name: &str, matcher| HeaderMatcher {
-        name: name.to_owned(),
-        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(matcher)),
-        ..HeaderMatcher::default()
-    };
     // A call is a POST (gRPC over HTTP2, "Requests").
     let posted = matches.grpc.then(|| "POST".to_owned());
     let method = posted
@@ -402,6 +397,15 @@ fn option(name: &str, value: &str, action: HeaderAppendAction) -> HeaderValueOpt
         append_action: action.into(),
         keep_empty_value: true,
         ..HeaderValueOption::default()
+    }
+}
+
+/// A header that must have such a value.
+pub fn header(name: &str, value: StringMatcher) -> HeaderMatcher {
+    HeaderMatcher {
+        name: name.to_owned(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(value)),
+        ..HeaderMatcher::default()
     }
 }
 
